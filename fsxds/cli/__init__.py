@@ -1,1 +1,1 @@
-"""The command line: `commands` declares every command."""
+"""The command line, declared by `commands`."""

@@ -1,4 +1,4 @@
-"""`fsxds bootstrap`: prints a bootstrap for Envoy, with safe values."""
+"""`fsxds bootstrap`: prints a bootstrap."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ALL_TYPES = BootstrapRequest(clusters=True, listeners=True)
 
 
 class BootstrapFlags(TypedDict):
-    """The flags of the command."""
+    """The flags."""
 
     transport: str
     address: str | None
@@ -65,7 +65,7 @@ class BootstrapFlags(TypedDict):
 
 
 def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFlags) -> None:
-    """Print a bootstrap for the tree; raises UsageError without a way to reach fsxds."""
+    """Print a bootstrap; raises UsageError without a way to reach fsxds."""
     address = None if flags["address"] is None else read_address(flags["address"])
     request = ALL_TYPES if directory is None else _request_of(directory, settings, _choice(flags))
     section = bootstrap_section(request, flags, address, settings)
@@ -88,7 +88,7 @@ def read_address(written: str) -> str:
 
 
 def _tls(flags: BootstrapFlags) -> EnvoyTls | None:
-    """Raise UsageError if one of the files is missing."""
+    """Raise UsageError if a file is missing."""
     ca, cert, key = flags["ca"], flags["cert"], flags["key"]
     if (cert is None) != (key is None):
         raise UsageError("--cert and --key belong together; give both, or neither")
@@ -106,7 +106,7 @@ def _choice(flags: BootstrapFlags) -> Choice:
 
 
 def _request_of(directory: Path, settings: Settings, choice: Choice) -> BootstrapRequest:
-    """Include the types of broken files; all types without any configuration."""
+    """Broken files count, too; without any configuration, all types do."""
     with spinner(f"loading {directory}"):
         loaded = load_chosen(directory, settings, loading_rules.find_catalogue(settings), choice)
     warn_if_empty(directory, loaded)
@@ -141,7 +141,7 @@ def bootstrap_section(
 
 
 def _with_collections(section: Section, flags: BootstrapFlags, settings: Settings) -> Section:
-    """Subscribe to collections; raises UsageError if Envoy does not support them."""
+    """Raise UsageError for collections that Envoy does not support."""
     names = [read_collection(text, settings.authority) for text in flags["collections"]]
     if flags["transport"] == "files":
         mirror, suffix = mirror_of(flags, settings).absolute(), f".{settings.mirror_format}"
@@ -158,7 +158,7 @@ def _listening(address: str, transport: str) -> str:
 
 
 def mirror_of(flags: BootstrapFlags, settings: Settings) -> Path:
-    """Return the mirror's directory; raises UsageError if none is given."""
+    """Return the mirror's directory, or raise UsageError."""
     mirror = flags["mirror"] or settings.mirror
     if mirror is None:
         raise UsageError("no directory is given for the files; add --mirror DIR, the same as for `fsxds serve`")

@@ -1,4 +1,4 @@
-"""`fsxds check PATH...`: reports every problem, by the rules of serving."""
+"""`fsxds check PATH...`: reports problems, by the rules of serving."""
 
 from __future__ import annotations
 
@@ -67,11 +67,7 @@ def run_check(paths: tuple[str, ...], settings: Settings, choice: Choice, flags:
 
 
 def _against_server(subjects: Sequence[Subject], address: str, settings: Settings) -> tuple[Subject, ...]:
-    """Return the one tree to compare.
-
-    Raises:
-        UsageError: there is not exactly one whole tree, or no fsxds answers at the address.
-    """
+    """Raise UsageError if there is not exactly one whole tree, or no fsxds answers."""
     if len(subjects) != 1 or subjects[0].is_partial:
         raise click.UsageError("--against takes one whole tree; name its directory, or files with --tree DIR")
     # It imports an HTTP client, which other checks do not need.
@@ -81,7 +77,7 @@ def _against_server(subjects: Sequence[Subject], address: str, settings: Setting
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
-    """Find the message types and features of this Envoy, which is asked once (`ApiCache`)."""
+    """Find the message types and features of the Envoy in use, asked once (`ApiCache`)."""
     return loading_rules.find_catalogue(settings, _read_features)
 
 
@@ -125,7 +121,7 @@ def check_subject(
 
 
 def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
-    """A directory without configuration is mostly the wrong one."""
+    """An empty directory is mostly the wrong one."""
     tree = subject.tree
     if tree.files or tree.problems or subject.is_partial or settings.check_allow_empty:
         return ()
@@ -174,9 +170,9 @@ def _together(reports: Sequence[Report]) -> Report:
 
 
 def _as_envoy_says(loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue) -> LoadedViews:
-    """Add the rejections of a real Envoy as errors; errors of resources that it accepts become notes.
+    """Add the rejections of a real Envoy; errors of resources that it accepts become notes.
 
-    It checks all good resources, also in files that are held.
+    It checks all good resources, also in held files.
 
     Raises:
         UsageError: the settings require an Envoy, and there is none, or the given file is not one.
@@ -218,7 +214,7 @@ Doubts: TypeAlias = Mapping[Resource, Collection[Problem]]
 
 
 def _doubts(loaded: LoadedViews, levels: RuleLevels) -> Doubts:
-    """Rules that the settings change count as not predicting Envoy."""
+    """A rule that the settings change does not count as predicting Envoy."""
     predicting = {rule.name for rule in rules().values() if rule.predicts_envoy} - levels.changed.keys()
     found: dict[Resource, set[Problem]] = {}
     for view in loaded.by_layers.values():
@@ -250,7 +246,7 @@ def _as_note(problem: Problem) -> Problem:
 
 
 def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:
-    """Return the views for an Envoy to check; each has a resource that earlier ones lack."""
+    """Each view has a resource that earlier ones lack."""
     snapshots = loaded.served
     held = {layers: sound_of_held(loaded.by_layers[layers].records) for layers in snapshots}
     largest_first = sorted(snapshots, key=lambda one: -sum(map(len, snapshots[one].by_type.values())))
@@ -284,13 +280,13 @@ def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Re
 
 
 def sound_of_held(records: Records) -> dict[Key, Resource]:
-    """Return the valid resources of held files: they may be served once it is corrected."""
+    """Return held files' valid resources, which may be served after a correction."""
     return {key_of(one): one for record in records.values() if record.is_held for one in record.sound}
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether an Envoy accepts the resources of a view."""
+    """Whether Envoy accepts a view's resources."""
 
     executable: Path
     layers: Layers
@@ -298,7 +294,7 @@ class Question:
 
 
 def _ask_envoy(question: Question, subject: Subject, catalogue: Catalogue, cache: ApiCache) -> tuple[Problem, ...]:
-    """Return Envoy's rejections; an accepted view is cached."""
+    """An accepted view is cached until it or the Envoy changes."""
     resources = question.resources
     tree = "\0".join(("accepted by Envoy", str(subject.directory.absolute()), *question.layers))
     digest = _digest(question.executable, resources, catalogue)

@@ -1,4 +1,4 @@
-"""Makes flags of the table of options, and groups them in help."""
+"""Makes flags from the table of options, and groups them in help."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEMANDS: Demands = {"rules": _require_rules}
 
 
 def value_reader(row: Option) -> Callable[[str], object]:
-    """Return a reader of values, which raises the row's complaint."""
+    """Return a reader that raises the row's complaint."""
 
     def read(written: str) -> object:
         try:
@@ -47,7 +47,7 @@ def value_reader(row: Option) -> Callable[[str], object]:
 
 
 def existing_directory(written: str) -> Path:
-    """Return the path; raises UsageError if there is no such directory."""
+    """Return the path. Raises UsageError if there is no such directory."""
     path = Path(written)
     if path.is_dir():
         return path
@@ -92,7 +92,7 @@ class TableOption(click.Option):
         return (f"--[no-]{self.opts[0][2:]}", record[1]) if record and self.secondary_opts else record
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Return the completions from the table."""
+        """Return completions from the table."""
         return values_of(self.row, incomplete)
 
 
@@ -158,9 +158,9 @@ class TableCommand(click.Command):
 
 
 def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], TableCommand]:
-    """Turn a function with a `settings` parameter into a command with its flags of the table.
+    """Make a command, with its flags of the table, from a function of `settings`.
 
-    The function of a lasting command also has a `reader`. `examples` end the help verbatim.
+    A lasting command's function also has a `reader`. `examples` end the help verbatim.
     """
     rows = [row for row in OPTIONS if name in row.commands and row.has_flag]
 
@@ -191,7 +191,7 @@ def _is_given(name: str) -> bool:
 
 
 def _value(row: Option, given: Any) -> Any:
-    """Return all values of a repeatable flag; None if not given."""
+    """Return a repeatable flag's values; None if not given."""
     return tuple(chain.from_iterable(given)) or None if row.form.is_repeatable else given
 
 
@@ -205,7 +205,7 @@ _FILE = click.Path(path_type=Path)
 
 
 def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add `--ca`, `--cert` and `--key`; the function gets them as `tls`, None without them."""
+    """Add `--ca`, `--cert` and `--key`; the function gets `tls`, None without them."""
     flag = functools.partial(click.option, cls=CommandOption, group=group, metavar="FILE", type=_FILE)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -243,7 +243,7 @@ _viewed = functools.partial(click.option, cls=CommandOption, group="View")
 
 
 def read_metadata(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    """Return `KEY=VALUE` by key; a key with dots addresses nested objects."""
+    """Return `KEY=VALUE` pairs; a key with dots addresses nested objects."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -264,7 +264,7 @@ node_metadata_option = functools.partial(
 
 
 def with_view_flags(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the flags that choose a view; the function gets them as `choice`."""
+    """Add flags that choose a view; the function gets them as `choice`."""
 
     @functools.wraps(function)
     def call(view: str | None, **given: Any) -> None:

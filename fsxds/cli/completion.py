@@ -1,4 +1,4 @@
-"""Shell completion: values, and the script of each shell.
+"""Shell completion.
 
 Importing this module is cheap, because a shell runs fsxds at each Tab.
 """
@@ -63,17 +63,17 @@ complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
 
 
 class BashScript(BashComplete):
-    """Completion for bash 4.4 and later."""
+    """For bash 4.4 and later."""
 
     source_template = _BASH
 
     def source(self) -> str:
-        """Return the script, without click's version check."""
+        """Skip click's version check."""
         return ShellComplete.source(self)
 
 
 class ZshScript(ZshComplete):
-    """Completion for zsh; after `--option=`, it keeps the prefix."""
+    """For zsh; after `--option=`, the prefix stays."""
 
     source_template = ZshComplete.source_template.replace(
         "    local -a response\n", "    local -a response\n    compset -P '--*='\n", 1
@@ -81,7 +81,7 @@ class ZshScript(ZshComplete):
 
 
 class FishScript(FishComplete):
-    """Completion for fish 3 and later."""
+    """For fish 3 and later."""
 
     source_template = _FISH
 
@@ -90,7 +90,7 @@ SCRIPTS: dict[str, type[ShellComplete]] = {"bash": BashScript, "zsh": ZshScript,
 
 
 def values_of(row: Option, incomplete: str) -> Items:
-    """Return an option's completions; empty if any text is allowed."""
+    """Return completions; empty if any text is allowed."""
     form = row.form
     if form is RULE_LEVELS:
         return rule_levels(incomplete)
@@ -103,7 +103,7 @@ def values_of(row: Option, incomplete: str) -> Items:
 
 
 def rule_levels(incomplete: str) -> Items:
-    """Return completions of `rule=level`: rules, and then levels.
+    """Complete rules, and then `rule=level`.
 
     While several rules match, their names end in `=`: shells then write the common prefix, without a space.
     """
@@ -125,7 +125,7 @@ def rule_names(_context: Context, _parameter: Parameter, incomplete: str) -> Ite
 
 
 def message_types(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Return matching extension types, by last part or full name, of the bundled Envoy.
+    """Return the bundled Envoy's extension types, by last part or full name.
 
     Reading the API of the Envoy in use would take too long for a Tab.
     """
@@ -136,15 +136,15 @@ def message_types(_context: Context, _parameter: Parameter, incomplete: str) -> 
 
 
 def directories(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Have the shell complete directories."""
+    """Let the shell complete directories."""
     return [CompletionItem(incomplete, type="dir")]
 
 
 def any_path(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Have the shell complete files."""
+    """Let the shell complete files."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def starting(incomplete: str, values: Iterable[str]) -> Items:
-    """Return the values with this prefix."""
+    """Return values with this prefix."""
     return [CompletionItem(value) for value in values if value.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""`fsxds explain RULE`: prints a rule's demand and remedy."""
+"""`fsxds explain RULE`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_explain(rule: str | None, settings: Settings) -> None:
 
 
 def rule_of(name: str) -> Rule:
-    """Return a rule; raises UsageError, with the nearest name, if there is none."""
+    """Return a rule, or raise UsageError with the nearest name."""
     if name in rules():
         return rules()[name]
     near = get_close_matches(name.lower(), rules(), 1)

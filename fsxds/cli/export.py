@@ -1,4 +1,4 @@
-"""`fsxds export DIR OUT`: writes a view as files for a web server, once."""
+"""`fsxds export DIR OUT`: writes files for a web server, once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INCOMPLETE_EXPORT = 1
 
 
 class ExportFlags(TypedDict):
-    """The flags of this command only."""
+    """The flags of this command."""
 
     url: str | None
     allowed: tuple[str, ...]
@@ -65,7 +65,7 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
 
 
 def _rules_of(settings: Settings, url: str | None, allowed: tuple[str, ...]) -> ExportRules:
-    """Return the rules. Raises UsageError."""
+    """Raise UsageError for wrong flags."""
     for each in allowed:
         short_name, slash, name = each.partition("/")
         row = BY_SHORT_NAME.get(short_name)

@@ -19,13 +19,13 @@ from fsxds.snapshots.load import Loaded
 
 
 def load_chosen(directory: Path, settings: Settings, catalogue: Catalogue, choice: Choice) -> Loaded:
-    """Load the chosen view, or the tree if the settings have no views."""
+    """Load the chosen view, or the tree if there are no views."""
     loader = ViewLoader(settings, catalogue, linter_of(settings), directory)
     return loader.load_one(loading_rules.scan_trusted(directory, settings), partial(chosen_view, choice))
 
 
 def chosen_view(choice: Choice, views: Views, existing: Collection[str]) -> View:
-    """Return the view that the flags choose.
+    """Return the chosen view.
 
     Raises:
         UsageError: there is no such view, none for such a node, or there are several and the flags choose none.

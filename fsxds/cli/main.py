@@ -1,4 +1,4 @@
-"""The `fsxds` command: its subcommands, and the handling of errors."""
+"""The `fsxds` command, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Commands(click.Group):
         return [str(command.name) for command in COMMANDS]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line for each command, after its task in the first."""
+        """Write the commands; the first line of a task begins with its name."""
         formatter.write(f"Usage: fsxds COMMAND [ARGUMENTS]\n\n{self.help}\n\n")
         for task, commands in TASKS.items():
             for number, command in enumerate(commands):
@@ -40,7 +40,7 @@ class Commands(click.Group):
         formatter.write(f"\n{self.epilog}\n")
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a subcommand; unlike click, after Ctrl-C end the line of `^C` on a terminal only."""
+        """Run a subcommand; unlike click, end the line of `^C` on a terminal only."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

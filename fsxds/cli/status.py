@@ -1,4 +1,4 @@
-"""`fsxds status`: shows the clients of a running fsxds, and problems."""
+"""`fsxds status`: shows clients and problems."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _AGE = re.compile(r'"(\w+_s)": [0-9.e+-]+')
 
 
 class StatusFlags(TypedDict):
-    """The flags of the command."""
+    """The flags."""
 
     node: str | None
     view: str | None
@@ -61,7 +61,7 @@ Look = Callable[[], Shown]
 
 
 def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> None:
-    """Show a server or one node; exit with 1 if a part is not good."""
+    """Show a server or node; exit with 1 if a part is not good."""
     node = flags["node"]
     if target is not None and _ADDRESS.fullmatch(target):
         settings = replace(settings, admin=_address_in(target, settings))
@@ -119,7 +119,7 @@ def _ask(settings: Settings, path: str, words: Mapping[str, str | int] | None = 
 
 
 def _watch(look: Look, flags: StatusFlags) -> None:
-    """Refresh until Ctrl-C; a server that is away is queried again."""
+    """A server that is away is queried again."""
     found = _looked(look)
     if isinstance(found, UsageError):
         # A wrong address never recovers.
@@ -138,7 +138,7 @@ def _watch(look: Look, flags: StatusFlags) -> None:
 
 
 def _watch_in_lines(look: Look, found: Shown | FsxdsError, *, is_json: bool) -> None:
-    """Print changed statuses, or as JSON every status; a repeated error once."""
+    """Print changed statuses, as JSON every status; a repeated error once."""
     before = trouble = ""
     while True:
         words = "" if isinstance(found, Shown) else f"{found}; asked again each second"

@@ -17,13 +17,13 @@ PIPE_WIDTH = 10_000
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print one line per row, folded to the terminal's width, never cut."""
+    """Print a line per row, folded to the terminal's width, never cut."""
     console = console_of_stdout()
     console.print(table_of(headings, rows, console))
 
 
 def console_of_stdout() -> Console:
-    """Return a console; without a terminal, the width is not limited."""
+    """Return a console; without a terminal, its width is not limited."""
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 

@@ -1,5 +1,5 @@
 """Clients of an xDS server, one per wire.
 
-Created by `connection.streaming` and `polls.PollingClient`. `next()` waits for the next update, and ACKs the previous
-one; `nack()` rejects it.
+`connection.streaming` and `polls.PollingClient` create them. `next()` waits for an update, and ACKs the previous one;
+`nack()` rejects it.
 """

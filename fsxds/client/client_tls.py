@@ -15,11 +15,11 @@ from fsxds.transports.server_tls import CERTIFICATE, PRIVATE_KEY, explained_tls,
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """The TLS files of a client, in PEM.
+    """A client's TLS files, in PEM.
 
     Attributes:
         ca: None for the CAs of this machine.
-        cert: the client certificate, with its chain, or None.
+        cert: with its chain, or None.
     """
 
     ca: Path | None = None
@@ -28,7 +28,7 @@ class ClientTls:
 
     @classmethod
     def of(cls, ca: Path | None, cert: Path | None, key: Path | None) -> ClientTls | None:
-        """Return None without any file. Raises UsageError if `cert` or `key` is missing."""
+        """Return None without files. Raises UsageError if `cert` or `key` is missing."""
         if (cert is None) != (key is None):
             raise UsageError("--cert and --key belong together; give both, or neither")
         return None if ca is None and cert is None else cls(ca, cert, key)
@@ -54,7 +54,7 @@ class ClientTls:
 
 
 def tls_words(error: BaseException) -> str:
-    """Return why TLS failed, or "" if the error has another cause."""
+    """Return why TLS failed, or "" for another cause."""
     reason: BaseException | None = error
     # Some of aiohttp's errors are SSLErrors by name, without the attributes of one.
     while reason is not None and (isinstance(reason, aiohttp.ClientError) or not isinstance(reason, ssl.SSLError)):

@@ -1,4 +1,4 @@
-"""Reads one type by HTTP GET: its list, and the members that changed.
+"""Reads one type by HTTP GET: its list, and changed members.
 
 | rule | source |
 | --- | --- |
@@ -34,7 +34,7 @@ FILES = ("index.json", "")
 MOST_AT_ONCE = 8
 # The longest time between requests of a list, whatever its max-age.
 LONGEST_FRESH_S = 60.0
-# A member that differs from the list is read again in this many rounds, then in every round of this number.
+# A member that differs from the list is read in each round up to this number, then in each multiple of it.
 MOST_TRIES = 30
 _OK, _NOT_MODIFIED = 200, 304
 # Buckets respond with 403 for a missing object.
@@ -47,7 +47,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A response of any status; the keys of `headers` are in lower case."""
+    """A response of any status; `headers` have keys in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -63,11 +63,11 @@ class _Member:
     """A member of the list.
 
     Attributes:
-        listed: its version by the list; empty if the list has none.
+        listed: its listed version, or empty.
         tag: of the last content.
         resource: the last good content, or None.
-        fault: why the last response is not good, or empty.
-        rounds: in how many rounds it was listed with this version.
+        fault: of the last response, or empty.
+        rounds: with this listed version.
     """
 
     listed: str = ""
@@ -78,11 +78,11 @@ class _Member:
     rounds: int = 0
 
     def is_settled(self, listed: str) -> bool:
-        """Whether it has the listed version; never if the list has none."""
+        """Whether it has the listed version; never without one."""
         return not self.fault and self.resource is not None and self.resource.version == listed
 
     def begin_round(self, listed: str) -> bool:
-        """Count a round with this version; return whether to read the member."""
+        """Count a round; return whether to read the member."""
         self.rounds, self.listed = self.rounds + 1 if self.listed == listed else 1, listed
         if self.is_settled(listed):
             return False
@@ -94,11 +94,11 @@ class ListReader:
 
     Attributes:
         names: empty for everything.
-        most_bytes: the maximum size of all members together, or None.
+        most_bytes: for all members together, or None.
     """
 
     def __init__(self, row: ResourceType, converter: Converter, fetch: Fetch) -> None:
-        """Read nothing yet; resources of `row` have their name in their content."""
+        """Resources of `row` must have their name in their content."""
         self.names: frozenset[str] = frozenset()
         self.most_bytes: int | None = None
         self._row = row
@@ -118,10 +118,8 @@ class ListReader:
     async def read(self, hold_s: float) -> tuple[Update, UpdateContents] | None:
         """Return all resources, or None if nothing changed.
 
-        A fault counts at its second occurrence: the list may be replaced meanwhile.
-
-        Args:
-            hold_s: how long the server may hold the response if nothing is new.
+        A fault counts at its second occurrence: the list may be replaced meanwhile. The server may hold the response
+        for `hold_s`.
 
         Raises:
             ConnectionLostError: the server does not respond, or has neither a list nor an index.
@@ -148,7 +146,7 @@ class ListReader:
         return url in self._members and self._members[url].is_settled(self._listed[url])
 
     def _wanted(self) -> Collection[str]:
-        """Include paths of any authority: only the content has it."""
+        """Only the content has a name's authority."""
         if not self.names:
             return self._listed
         paths = {
@@ -189,7 +187,7 @@ class ListReader:
         raise ConnectionLostError(fact, "404")
 
     async def _page(self, path: str, read: Callable[[PlainValue], Read | None], hold_s: float) -> Read | None:
-        """Return None if there is no such page, or it is of another kind."""
+        """Return None for a missing page, or one of another kind."""
         tag, before = self._pages.get(path, ("", None))
         headers = {"If-None-Match": tag} if tag else {}
         if hold_s:
@@ -216,7 +214,7 @@ class ListReader:
         self._fresh_until_s = asyncio.get_running_loop().time() + min(max(fresh_s, 0), LONGEST_FRESH_S)
 
     def _versions_in(self, plain: PlainValue) -> Mapping[str, str] | None:
-        """Return versions by path; None if it is no list."""
+        """Return versions by path; None for no list."""
         if not isinstance(plain, list):
             return None
         versions = {}
@@ -279,7 +277,7 @@ def _plain_of(body: bytes) -> PlainValue:
 
 
 def _types_in(plain: PlainValue) -> frozenset[str] | None:
-    """Return the types of an index; None if it is none."""
+    """Return an index's types; None for no index."""
     types = plain.get("types") if isinstance(plain, dict) else None
     if not isinstance(types, list):
         return None

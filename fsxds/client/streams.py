@@ -21,8 +21,6 @@ TIME_TO_REJECT_S = 0.25
 
 
 class _Signal(Enum):
-    """Events other than responses and the end."""
-
     CONNECTED = "connected"
 
 
@@ -33,16 +31,16 @@ class Dialogue(Protocol):
     """Creates requests, and reads responses."""
 
     def first_requests(self) -> Iterator[bytes]:
-        """Yield the requests that start a stream."""
+        """Yield a stream's first requests."""
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
         """Return the request for more names."""
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request that unsubscribes from names."""
+        """Return the request to unsubscribe."""
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK, or the NACK; None without a subscription."""
+        """Return the ACK or NACK; None without a subscription."""
 
     def read(self, data: bytes) -> Update:
         """Read a response."""
@@ -51,13 +49,13 @@ class Dialogue(Protocol):
 class StreamClient:
     """A client over one stream. Use as an async context manager.
 
-    `next()` may be cancelled while it waits, without losing anything. When the stream ends, it raises
-    ConnectionLostError; the following call opens a new stream with the same subscriptions. `on_connected` is called
-    after each connect. `token`, a bearer token, and more `headers` may be set before use.
+    `next()` may be cancelled without losing anything. When the stream ends, it raises ConnectionLostError; the
+    following call opens a new stream with the same subscriptions. `on_connected` is called after each connect. Set
+    `token`, a bearer token, and `headers` before use.
     """
 
     def __init__(self, channel: grpc.aio.Channel, method: str, dialogue: Dialogue) -> None:
-        """Use a channel, which is not closed; `method` is the streaming method's path."""
+        """Use a channel, which is not closed; `method` is the path of the streaming method."""
         self._method = channel.stream_stream(method)
         self._path = method
         self._dialogue = dialogue
@@ -84,7 +82,7 @@ class StreamClient:
         await self._tasks.__aexit__(None, None, None)
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Subscribe to more names; without names, to everything."""
+        """Subscribe to more names, or everything."""
         self._send(self._dialogue.subscribe(type_url, names))
 
     def unsubscribe(self, type_url: TypeUrl, *names: str) -> None:
@@ -92,7 +90,7 @@ class StreamClient:
         self._send(self._dialogue.unsubscribe(type_url, names))
 
     async def next(self) -> Update:
-        """Wait for the next update; ACKs the previous one if it was not answered.
+        """Wait for the next update; ACK the previous one unless answered.
 
         Raises:
             ConnectionLostError: the stream ended, or there is none.
@@ -129,7 +127,7 @@ class StreamClient:
         return received
 
     def ack(self) -> None:
-        """ACK the last update now, unless it was answered."""
+        """ACK the last update now, unless answered."""
         if self._unanswered is not None:
             self._answer(self._unanswered, None)
 
@@ -141,7 +139,7 @@ class StreamClient:
         self._answer(rejected, reason)
 
     def defer(self) -> Update:
-        """Return the last update unanswered, for a later `accept`."""
+        """Return the last update for a later `accept`."""
         if self._unanswered is None:
             raise ValueError("there is no unanswered update")
         update, self._unanswered = self._unanswered, None
@@ -152,7 +150,7 @@ class StreamClient:
         self._answer(update, None)
 
     async def finish(self, patience_s: float = 1.0) -> None:
-        """ACK the last update, and end the stream once all requests are sent."""
+        """ACK the last update; end the stream once all requests are sent, dropping responses."""
         self.ack()
         if self._call is not None:
             self._outbox.put_nowait(None)
@@ -163,7 +161,7 @@ class StreamClient:
         self.disconnect()
 
     def disconnect(self) -> None:
-        """End the stream; the following `next()` opens another one."""
+        """End the stream; `next()` opens another one."""
         self._unanswered = None
         if self._reading is not None:
             self._reading.cancel()
@@ -177,7 +175,7 @@ class StreamClient:
         self._send(self._dialogue.answer(update, reason))
 
     def _send(self, request: bytes | None) -> None:
-        """Without a stream, a request is dropped: the next one starts with every subscription."""
+        """Requests without a stream are dropped: the next stream starts with every subscription."""
         if request is not None and self._call is not None:
             self._outbox.put_nowait(request)
 
@@ -193,7 +191,7 @@ class StreamClient:
 
 
 def credentials_of(token: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers with a bearer token, if any."""
+    """Return headers with the token, if any."""
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
@@ -208,7 +206,7 @@ async def _taken_from(outbox: asyncio.Queue[bytes | None], waits_s: float) -> As
 
 
 async def _read(call: Any, inbox: asyncio.Queue[_Received], method: str) -> None:
-    """Forward responses, and finally the end. Cancelling a read would cancel the call."""
+    """Cancelling a read would cancel the call."""
     try:
         await call.wait_for_connection()
         await inbox.put(_Signal.CONNECTED)

@@ -1,4 +1,4 @@
-"""The updates that a client receives, their faults, and causes of lost connections."""
+"""Received updates, their faults, and lost connections."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ ELSEWHERE = Origin(PurePosixPath(), 0)
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One response of a server.
+    """One response.
 
     Attributes:
         version: its `version_info`, or `system_version_info`.
         nonce: the version if the wire has none.
-        resources: in Delta the server sends their versions, elsewhere these are digests.
+        resources: Delta sends their versions, elsewhere these are digests.
         removed: the names that it removes (Delta).
         is_full: resources missing from it are removed, too.
-        heartbeats: names with a renewed time to live; their content is not repeated.
+        heartbeats: names with a renewed TTL, without content.
         unpopulated: names that do not exist, such as a requested virtual host.
-        faults: why a client cannot accept parts of it; empty if it is accepted completely or not at all.
+        faults: why parts cannot be accepted; empty if it is accepted completely or not at all.
         rejected: resources omitted because of faults. After a fault without a name, the update is not full.
-        relays: the ids of the relays that it passed, the nearest first.
+        relays: ids of passed relays, the nearest first.
     """
 
     type_url: TypeUrl
@@ -70,10 +70,7 @@ class Update:
 
 @dataclass(slots=True)
 class UpdateContents:
-    """The contents of one response so far, and their faults.
-
-    `has_unnamed` is true if the name of a faulty resource is unknown.
-    """
+    """A response's contents so far; `has_unnamed`: a faulty resource's name is unknown."""
 
     type_url: TypeUrl
     resources: dict[str, Resource] = field(default_factory=dict)
@@ -84,18 +81,18 @@ class UpdateContents:
     has_unnamed: bool = False
 
     def add(self, resource: Resource) -> None:
-        """Add a resource; a second one of its name is a fault."""
+        """Add a resource; a second one of a name is a fault."""
         if resource.name in self.resources:
             self.reject(resource.name, f'"{resource.name}" is in it twice')
         self.resources[resource.name] = resource
 
     def add_body(self, body: bytes) -> None:
-        """Add a body; DecodeError if it is no message."""
+        """Add a body; DecodeError if the body is no message."""
         version = version_of_body(self.type_url, body)
         self.add(Resource(self.type_url, name_within(body), body, version, ELSEWHERE))
 
     def reject(self, name: str, fault: str) -> None:
-        """Record a fault; the name is empty if it is unknown."""
+        """Record a fault of a resource; `name` is empty if unknown."""
         self.faults.append(fault)
         if name:
             self.rejected.add(name)
@@ -103,7 +100,7 @@ class UpdateContents:
             self.has_unnamed = True
 
     def accepted(self, update: Update) -> Update:
-        """Return the update without faulty resources."""
+        """Return the update without faulty parts."""
         if not self.faults:
             return update
         good = {name: each for name, each in self.resources.items() if name not in self.rejected}
@@ -122,11 +119,11 @@ class UpdateContents:
 
 
 class ConnectionLostError(FsxdsError):
-    """The connection ended, or there is none; the next attempt connects again.
+    """There is no connection now; the next attempt connects again.
 
     Attributes:
         code: a gRPC status code, an HTTP status, or WRONG_PROTOCOL.
-        is_final: another attempt would end in the same way.
+        is_final: another attempt would end the same way.
     """
 
     def __init__(self, message: str, code: str, *, is_final: bool = False) -> None:
@@ -136,7 +133,7 @@ class ConnectionLostError(FsxdsError):
 
 
 class WrongResponseError(FsxdsError):
-    """A client cannot accept a response; `update` is its readable part."""
+    """A client cannot accept a response; `update` is the readable part."""
 
     def __init__(self, message: str, update: Update) -> None:
         super().__init__(message)
@@ -159,7 +156,7 @@ NACK_CODE = 13
 
 
 def node_message(node: Node) -> DynamicMessage:
-    """Return a node's message, preferring its serialized form, which is more complete."""
+    """Return a node, preferably its serialized form, which is more complete."""
     if node.serialized:
         return base_pb2.Node.FromString(node.serialized)
     return base_pb2.Node(
@@ -172,16 +169,16 @@ def node_message(node: Node) -> DynamicMessage:
 
 
 def name_within(body: bytes) -> str:
-    """Return a serialized resource's name; DecodeError if it is no message.
+    """Return the name in a serialized resource; DecodeError if the bytes are no message.
 
-    Every named type has it in its first field, so a message with one text in that field reads it from all of them.
+    Every named type has it in its first field, so a message with one text there reads it from all of them.
     """
     name: str = StringValue.FromString(body).value
     return name
 
 
 def read_anys(anys: Iterable[DynamicMessage], contents: UpdateContents) -> None:
-    """Add a SotW response's resources, wrapped or not."""
+    """Add SotW resources, wrapped or not."""
     for packed in anys:
         try:
             if packed.type_url == _WRAPPER:
@@ -201,7 +198,7 @@ def read_plain(plain: PlainValue, row: ResourceType, converter: Converter, conte
     converted = converter.convert({name: fields[name] for name in fields if name != "@type"}, row.message_type)
     if converted.message is None:
         name = fields.get(row.name_field or "")
-        # What a secret has may be in the words.
+        # The message may contain a part of a secret.
         why = "" if row.is_secret else f": {converted.faults[0].message}"
         contents.reject(name if isinstance(name, str) else "", f"a resource in it cannot be read{why}")
         return
@@ -209,10 +206,10 @@ def read_plain(plain: PlainValue, row: ResourceType, converter: Converter, conte
 
 
 def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
-    """Add a `Resource`: with content, as a heartbeat, or as a name that does not exist.
+    """Add a `Resource`: content, a heartbeat, or a name that does not exist.
 
     Raises:
-        DecodeError: a resource without a name in its wrapper is not a message.
+        DecodeError: a resource without a name in its wrapper is no message.
     """
     if not wrapper.HasField("resource"):
         # A heartbeat has a time to live, and the version that the client holds already.
@@ -245,7 +242,7 @@ def _add_redirect(wrapper: DynamicMessage, contents: UpdateContents) -> None:
 
 
 def targets_of(update: Update) -> Iterator[str]:
-    """Yield the first targets of redirects."""
+    """Yield redirects' first targets."""
     for resource in update.resources.values():
         if resource.redirect and isinstance(target := Locator.parse(resource.redirect).target, ResourceName):
             yield str(target)
@@ -288,7 +285,7 @@ _OTHER_PROTOCOL = "Failed parsing HTTP/2"
 
 
 def lost_by(code: grpc.StatusCode, details: str, method: str) -> ConnectionLostError:
-    """Return why a call ended, with the server's message."""
+    """Return the cause of a call's end, with the server's message."""
     quoted = f', "{_cut(details)}"' if details else ""
     if code is _NO_SUCH_METHOD:
         return ConnectionLostError(f"the server has no {method.rpartition('/')[2]}{quoted}", code.name, is_final=True)

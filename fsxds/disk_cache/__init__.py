@@ -1,1 +1,1 @@
-"""Caches on disk: a missing, damaged or untrusted entry is treated as absent."""
+"""Caches on disk: damaged or untrusted entries count as absent."""

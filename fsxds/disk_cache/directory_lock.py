@@ -12,10 +12,10 @@ from fsxds.model.errors import UsageError
 
 
 class DirectoryLock:
-    """The lock of one directory; it ends with its process."""
+    """The lock of a directory; it ends with its process."""
 
     def __init__(self, path: Path, use: str) -> None:
-        """Lock by a file; `use` is for error texts, such as `mirrors into this directory`."""
+        """`use` is for error texts, such as `mirrors into this directory`."""
         self._path = path
         self._use = use
         self._lock: int | None = None
@@ -23,7 +23,7 @@ class DirectoryLock:
     def hold(self, subject: Path) -> bool:
         """Take the lock; return whether it was not held before.
 
-        `subject` is the user's name for the directory.
+        `subject` is the user's name of the directory.
 
         Raises:
             UsageError: another process has it.
@@ -62,7 +62,7 @@ class DirectoryLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether the locked directory still exists: it may have been removed and recreated."""
+        """Whether the locked directory still exists, not a recreated one."""
         if self._lock is None:
             return False
         try:

@@ -1,10 +1,10 @@
-"""Keeps the names of collection members in a small file of the user, without a state directory.
+"""Keeps collection members' names in a user's file, without a state directory.
 
 An Envoy does not report which members of a collection it holds, and keeps members until their removal is sent (ENVOY.md
 E43): a process that does not know the members served before leaves removed ones in use for good. So the names of all
-members that are served, or were removed, are kept by default.
+members served or removed are kept by default.
 
-Processes of one user that serve the same tree, such as replicas and workers, share the file: each adds its names.
+Processes of one user that serve the same tree, such as replicas and workers, share the file.
 """
 
 from __future__ import annotations
@@ -42,16 +42,10 @@ Views = Mapping[Layers, Tombstones]
 
 
 class MemberNames:
-    """Keeps names, and no places: a `PlaceKeeper`. `keep_written` has to run."""
+    """A `PlaceKeeper` of names alone. `keep_written` has to run."""
 
     def __init__(self, directory: Path, sources: Collection[str], observer: Observer) -> None:
-        """Use a directory for all trees, created when there are names.
-
-        Args:
-            directory: of the names of all trees.
-            sources: the tree, and the addresses of upstreams.
-            observer: receives failures.
-        """
+        """Create the directory when there are names; `sources` are the tree and the upstreams' addresses."""
         self.read_members: Callable[[], Views] = dict
         self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
         self._directory = directory
@@ -66,7 +60,7 @@ class MemberNames:
 
     @classmethod
     def of(cls, tree: Path | None, settings: Settings, observer: Observer) -> Self | None:
-        """Return the keeper of a tree and its upstreams; None for a user without a home."""
+        """Return the keeper of a tree's and its upstreams' names; None for a user without a home."""
         directory = user_state_dir()
         servers = (server for rule in rules_of(settings) for server in rule.servers)
         sources = [str(tree.absolute()) if tree else "", str(settings.fleet or ""), *servers]
@@ -77,7 +71,7 @@ class MemberNames:
         return {}
 
     def restored_members(self) -> dict[Layers, Tombstones]:
-        """Return the names written by earlier processes; blocking, for the start."""
+        """Return earlier processes' names; blocking, for the start."""
         if not (self._directory / self._name).exists():
             return {}
         try:
@@ -94,7 +88,7 @@ class MemberNames:
         """Do nothing."""
 
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
-        """Schedule a write of the names at that time."""
+        """Schedule a write of the names of that time."""
         self._readers[key] = read
         self._noted.set()
 
@@ -139,14 +133,14 @@ class MemberNames:
                 self._written, self._is_failing = content, False
 
     def _with_others(self, views: Views, directory: PrivateDirectory) -> Views:
-        """Add the names that other processes wrote."""
+        """Other processes may have written names."""
         try:
             return _with(dict(self._read(directory)), views)
         except ValueError:
             return views
 
     def _read(self, directory: PrivateDirectory) -> Iterable[tuple[Layers, Tombstones]]:
-        """Read the file. ValueError if it is damaged."""
+        """Raise ValueError for a damaged file."""
         descriptor = directory.open(self._name)
         if descriptor is None:
             return

@@ -1,7 +1,7 @@
-"""A pack: a file of records that grows at its end and is rewritten when half is obsolete.
+"""A file of records that grows, and is rewritten when half is obsolete.
 
-A record is `magic, length, place, name, payload`. The name is the key for reading. A record is obsolete if a newer one
-has the same place. A write may end anywhere: an incomplete record ends the pack, and is cut off before the next write.
+A record is `magic, length, place, name, payload`. The name is the key for reading. A newer record of the same place
+makes one obsolete. A write may end anywhere: an incomplete record ends the pack, and is cut off before the next write.
 The reader has to verify payloads.
 """
 
@@ -38,7 +38,7 @@ MOST_BYTES_OF_ALL = 1024 * 1024 * 1024
 
 
 class Record(NamedTuple):
-    """`place` and `name` have 16 bytes each."""
+    """One record; `place` and `name` have 16 bytes each."""
 
     place: bytes
     name: bytes
@@ -68,7 +68,7 @@ def _slices(content: bytes) -> Iterator[_Slice]:
 
 
 class Pack:
-    """A pack shared by any number of processes. Blocking; every method may raise OSError."""
+    """A pack, shared by any number of processes. Blocking; every method may raise OSError."""
 
     def __init__(self, directory: Path, name: str, smallest_bytes: int = SMALLEST_BYTES) -> None:
         self._directory = directory
@@ -93,7 +93,7 @@ class Pack:
         return {row.name: content[row.start + _HEADER.size : row.end] for row in _slices(content)}
 
     def append(self, records: Sequence[Record]) -> bool:
-        """Add all records, or none; return False if another process is writing."""
+        """Add all records or none; return False if another process is writing."""
         added = b"".join(record.to_bytes() for record in records)
         with PrivateDirectory.opened(self._directory) as directory:
             is_first = self._written is None
@@ -109,7 +109,6 @@ class Pack:
         return True
 
     def _locked(self, directory: PrivateDirectory) -> int | None:
-        """Return a descriptor with an exclusive lock, or None."""
         descriptor = directory.open(self._file_name, create=True)
         if descriptor is None:
             return None
@@ -152,7 +151,7 @@ def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
 
 
 def _read(descriptor: int) -> bytes:
-    """Return b"" for a file larger than any pack."""
+    """Larger files than any pack are read as empty."""
     size_bytes = os.fstat(descriptor).st_size
     if size_bytes > 2 * MOST_BYTES:
         return b""
@@ -162,7 +161,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _write_at(descriptor: int, added: bytes, end: int) -> None:
-    """Write after the last complete record; undo a failed write."""
+    """A failed write is undone."""
     os.ftruncate(descriptor, end)
     try:
         written = 0

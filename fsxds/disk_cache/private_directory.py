@@ -27,11 +27,11 @@ _OTHERS = 0o077
 
 
 class NotPrivateError(OSError):
-    """Another user owns the directory, and could change its content."""
+    """Another user owns the directory, and could change it."""
 
 
 class PrivateDirectory:
-    """All names are files directly in it, so that no change of the path leads elsewhere."""
+    """An opened directory. Names are files directly in it: no change of the path leads elsewhere."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -39,7 +39,7 @@ class PrivateDirectory:
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[PrivateDirectory]:
-        """Open a directory, and create it if necessary.
+        """Open or create a directory, private to its owner.
 
         Raises:
             NotPrivateError: it belongs to another user.
@@ -60,7 +60,7 @@ class PrivateDirectory:
             os.close(descriptor)
 
     def open(self, name: str, *, create: bool = False) -> int | None:
-        """Open a file to read and write; return its descriptor, or None.
+        """Return a file's descriptor to read and write, or None.
 
         An entry that other users can access, or that is no regular file, is removed and counts as missing.
         """
@@ -78,7 +78,7 @@ class PrivateDirectory:
         return None
 
     def _open(self, name: str) -> int | None:
-        """Return None for an entry that is no private regular file."""
+        """Return None unless it is a private regular file."""
         try:
             descriptor = os.open(name, _FILE | os.O_RDWR, dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -106,9 +106,9 @@ class PrivateDirectory:
             raise
 
     def evict(self, ours: re.Pattern[str], keep: str, most_bytes: int) -> None:
-        """Remove long unused files, then the least recently used ones, down to a total size.
+        """Remove old files, then the least recently used, down to a total size.
 
-        `ours` matches the files to consider; `keep` is the file in use.
+        `ours` matches the files to consider; `keep` is in use.
         """
         evict_old(self._descriptor, ours, UNUSED_FOR_S, keep)
         size_bytes = 0
@@ -123,8 +123,8 @@ class PrivateDirectory:
 def evict_old(directory: int | Path, ours: re.Pattern[str], unused_for_s: float, keep: str = "") -> None:
     """Remove files unused for a time, and unfinished ones.
 
-    A file's time of change is that of its last use. A time far in the future counts as old: the clock was set back.
-    `ours` matches the files to consider.
+    A file's time of change is its last use. A time far in the future counts as old: the clock was set back. `ours`
+    matches the files to consider.
     """
     now_s = time.time()
     for name, status in _files_of(directory, ours):

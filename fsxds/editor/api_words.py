@@ -1,4 +1,4 @@
-"""Describes parts of the API in Markdown.
+"""Describes the API in Markdown.
 
 Comments need descriptors made with `protoc --include_source_info`; Envoy's have none. No value of a file is repeated
 except names of resources and words of the API, so that no secret is shown.
@@ -72,7 +72,7 @@ class ApiWords:
         return "\n\n".join(part for part in (f"**{name}** of `{enum.full_name}`", comment) if part)
 
     def is_required(self, field: FieldDescriptor) -> bool:
-        """Return whether a message without it is rejected."""
+        """Return whether a message without this field is rejected."""
         oneof = field.containing_oneof
         if oneof is not None:
             return len(oneof.fields) == 1 and self._rules.is_required(oneof)
@@ -81,11 +81,11 @@ class ApiWords:
         return required_demand(field, rules) is not None or default_demand(field, checks) is not None
 
     def is_disallowed(self, field: FieldDescriptor) -> bool:
-        """Return whether Envoy rejects a message with it."""
+        """Return whether Envoy rejects a message with this field."""
         return self._rules.is_disallowed(field)
 
     def disallowed_values(self, enum: EnumDescriptor) -> frozenset[int]:
-        """Return the values that Envoy rejects."""
+        """Return the numbers that Envoy rejects."""
         return self._rules.disallowed_values(enum)
 
     def demands(self, field: FieldDescriptor) -> list[str]:
@@ -122,7 +122,7 @@ class ApiWords:
 
 
 def type_words(field: FieldDescriptor) -> str:
-    """Return the type as in a proto file."""
+    """Return a field's type as in proto files."""
     if is_map(field):
         key, value = map_parts(field)
         return f"map<{_single(key)}, {_single(value)}>"
@@ -138,7 +138,7 @@ def _single(field: FieldDescriptor) -> str:
 
 
 def _default(field: FieldDescriptor) -> str:
-    """Return an enum's default; empty for others, which have the obvious zero."""
+    """Other fields than enums have the obvious zero."""
     is_message = field.message_type is not None
     if field.is_repeated or field.enum_type is None or is_message or field.containing_oneof is not None:
         return ""
@@ -147,7 +147,7 @@ def _default(field: FieldDescriptor) -> str:
 
 
 def is_switch(field: FieldDescriptor) -> bool:
-    """Return whether a field is boolean."""
+    """Whether a field is boolean."""
     message: Descriptor | None = field.message_type
     if message is not None and message.full_name in WRAPPERS:
         return message.fields_by_name["value"].type == FieldDescriptor.TYPE_BOOL
@@ -155,7 +155,7 @@ def is_switch(field: FieldDescriptor) -> bool:
 
 
 def siblings(field: FieldDescriptor) -> list[str]:
-    """Return the fields that exclude this one, in snake_case."""
+    """Return the fields that exclude this field, in snake_case."""
     oneof = field.containing_oneof
     return [] if oneof is None else [one.name for one in oneof.fields if one.name != field.name]
 
@@ -165,14 +165,14 @@ MOST_PLACES = 5
 
 @dataclass(frozen=True, slots=True)
 class HoverText:
-    """Markdown, and the part of the text that it is about."""
+    """A description in Markdown, and its span."""
 
     markdown: str
     span: Span
 
 
 def hover(navigator: Navigator, path: PurePosixPath, index: int) -> HoverText | None:
-    """Return the description at an index, or None."""
+    """Return the description of an index, or None."""
     catalogue, broken = navigator.catalogue, navigator.problems_between(path, index, index)
     trail = navigator.outline(path).trail_to(index)
     parts = [_name_words(navigator, path, index)]

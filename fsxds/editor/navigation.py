@@ -1,4 +1,4 @@
-"""Finds names in a tree: at a position, their definitions and mentions, and symbols."""
+"""Finds names, their definitions and mentions, and symbols."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DEEPEST_SYMBOL = 12
 
 @dataclass(frozen=True, slots=True)
 class TextPlace:
-    """A part of a file's text."""
+    """A span of a file."""
 
     path: PurePosixPath
     span: Span
@@ -45,9 +45,9 @@ class TextPlace:
 
 @dataclass(frozen=True, slots=True)
 class NameAt:
-    """The resources that a name may belong to, and its span.
+    """The resources of a name, and its span.
 
-    A cluster's name may be that of its endpoints as well.
+    A cluster's name may be its endpoints' as well.
     """
 
     keys: tuple[Key, ...]
@@ -57,7 +57,7 @@ class NameAt:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A resource or a named part; `name_span` covers its name."""
+    """A resource or a named part; `span` covers it, `name_span` its name."""
 
     name: str
     noun: str
@@ -68,7 +68,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class TreeSymbol:
-    """A resource, with the span of its name."""
+    """A resource and its name's span."""
 
     name: str
     noun: str
@@ -77,7 +77,7 @@ class TreeSymbol:
 
 
 class Navigator:
-    """Finds names in one view of a tree, which was loaded last."""
+    """Finds names in one view of a tree."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Navigator:
         newer: Mapping[PurePosixPath, str] | None = None,
         outlines: OutlineMemory | None = None,
     ) -> None:
-        """Use a tree; `newer` are texts changed since, and `outlines` a shared cache."""
+        """`newer` are texts changed since loading; `outlines` is a shared cache."""
         self.view = view
         self.catalogue = catalogue
         self._newer = newer or {}
@@ -98,7 +98,7 @@ class Navigator:
         return self.view.text(path) if newer is None else newer
 
     def outline(self, path: PurePosixPath) -> TextOutline:
-        """Return the outline of a file."""
+        """Return a file's outline."""
         text = self.text(path)
         return self._known.find((path, text), lambda: read_outline(text))
 
@@ -122,28 +122,28 @@ class Navigator:
         return NameAt(tuple(keys), span_of(trail), own is not None)
 
     def canonical(self, path: PurePosixPath, text: str, row: ResourceType | None) -> str:
-        """Return a name's canonical form: of a resource, or of a reference if `row` is None."""
+        """Return the canonical name of a resource, or of a reference if `row` is None."""
         names = self.names_in(path)
         return names.reference(text) if row is None else names.written_name(text, row)
 
     def names_in(self, path: PurePosixPath) -> NameWriter:
-        """Return a file's rules for names."""
+        """Return the rules for names."""
         return NameWriter(self.catalogue, self.view.naming, path)
 
     def names_of(self, type_url: TypeUrl) -> list[str]:
-        """Return the names that may be mentioned, sorted."""
+        """Return the names of a type that may be mentioned, sorted."""
         static = self.view.static_clusters if type_url == CLUSTER else frozenset()
         return sorted({*self.view.names.of_type(type_url), *static})
 
     def problems_between(self, path: PurePosixPath, start: int, end: int) -> list[Problem]:
-        """Return the problems that overlap a part of a file."""
+        """Return problems that overlap a part of a file."""
         positions = problem_positions(path, self.text(path))
         own = [problem for problem in self.view.problems if problem.path == path]
         spans = [(problem, span_of_problem(problem, positions)) for problem in own]
         return [problem for problem, span in spans if span[0] <= end and start <= span[1]]
 
     def definitions(self, key: Key) -> list[TextPlace]:
-        """Return the places of the name, or else the resource's start."""
+        """Return a resource's definitions: its name, or else its start."""
         return [self._defined(key, place) for place in self.view.names.definitions.get(key, ())]
 
     def mentions(self, key: Key) -> list[TextPlace]:
@@ -156,13 +156,13 @@ class Navigator:
         ]
 
     def mentioned(self, type_url: TypeUrl, place: NamePlace, trail: Trail) -> str:
-        """Return a mentioned name's canonical form; empty if there is none."""
+        """Return a mention's canonical name, or empty."""
         # Endpoints may be found by the name of their cluster.
         is_own = type_url == ENDPOINTS and place.field_path == (*place.resource_path, "name")
         return self.canonical(place.path, scalar_text(trail) or "", BY_TYPE_URL[CLUSTER] if is_own else None)
 
     def symbols(self, path: PurePosixPath) -> list[Symbol]:
-        """Return the current text's resources, with their named parts."""
+        """Return resources of the current text, with named parts."""
         outline, places = self.outline(path), ApiPlaces(self.catalogue, path)
         found: list[Symbol] = []
         for number, root in enumerate(outline.documents):
@@ -172,7 +172,7 @@ class Navigator:
         return found
 
     def tree_symbols(self, query: str) -> list[TreeSymbol]:
-        """Return resources with the query in their names, in any case."""
+        """Find resources by a part of their names, in any case."""
         wanted = query.lower()
         order = {row.type_url: number for number, row in enumerate(RESOURCE_TYPES)}
         keys = [key for key in self.view.names.definitions if wanted in key[1].lower()]
@@ -194,7 +194,6 @@ class Navigator:
 
 
 def _resource_symbols(places: ApiPlaces, expected: Expectation, node: OutlineNode | None) -> Iterator[Symbol]:
-    """The value may be a response, a wrapper, a list or a resource."""
     if node is None:
         return
     if node.form is Form.SEQUENCE:

@@ -1,7 +1,7 @@
-"""The structure of a YAML or JSON text with spans, also of an incomplete text.
+"""The structure of a YAML or JSON text, also of an incomplete one.
 
-For serving, libyaml's reading counts. It stops at the first mistake, and a text in an editor has one most of the time.
-This reader treats missing ends as present, and never fails. It does not follow aliases and merge keys.
+For serving, libyaml's reading counts. It stops at the first mistake, and a text in an editor mostly has one. This
+reader treats missing ends as present, and never fails. It does not follow aliases and merge keys.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class OutlineMember:
 class OutlineNode:
     """A mapping, a sequence, or a scalar.
 
-    `column` is that of a block's keys or dashes, from 0, and -1 within brackets. `is_open` is true for unclosed
-    brackets. `quote` is a quote, `|` or `>` for a block of text, or empty.
+    `column` is that of a block's keys or dashes, from 0, and -1 in brackets. `is_open`: brackets are unclosed. `quote`
+    is a quote, `|` or `>` for a block of text, or empty.
     """
 
     form: Form
@@ -61,11 +61,11 @@ class OutlineNode:
     is_open: bool = False
 
     def member(self, *spellings: str) -> OutlineMember | None:
-        """Return the first such member."""
+        """Return the first member with one of these keys."""
         return next((one for one in self.members if one.key in spellings), None)
 
     def text_of(self, *spellings: str) -> str | None:
-        """Return the text of a scalar member, or None."""
+        """Return a scalar member's text, or None."""
         found = self.member(*spellings)
         is_scalar = found is not None and found.value is not None and found.value.form is Form.SCALAR
         return found.value.text if is_scalar and found is not None and found.value is not None else None
@@ -83,7 +83,7 @@ class OutlineStep:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """The path to a position in a document.
+    """The path to a position.
 
     `is_key`: the position is in the last step's key; `document` counts from 0.
     """
@@ -106,7 +106,7 @@ class Trail:
 
 @dataclass(frozen=True, slots=True)
 class TextOutline:
-    """The documents; None for an empty one."""
+    """The documents of a text; None is an empty one."""
 
     documents: tuple[OutlineNode | None, ...]
 
@@ -118,7 +118,7 @@ class TextOutline:
         return None
 
     def follow(self, document: int, path: FieldPath) -> Trail | None:
-        """Return the trail along a path, None if it does not exist. A value may stand for a list of one."""
+        """Return the trail along a path, or None. A value may stand for a list of one."""
         if document >= len(self.documents):
             return None
         root = node = self.documents[document]
@@ -169,7 +169,7 @@ def _covers(step: OutlineStep, index: int) -> bool:
 
 
 def read_outline(text: str) -> TextOutline:
-    """Read a text. Never raises; a text over `MOST_CHARACTERS` is empty."""
+    """Read a text. Never raises; one over `MOST_CHARACTERS` is empty."""
     if len(text) > MOST_CHARACTERS:
         return TextOutline(())
     reader = _OutlineReader(text)
@@ -196,9 +196,9 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 
 
 class _OutlineReader:
-    """`_at` is the index of the next token, `_line` the start of its line.
+    """`_at` is the next token's index, `_line` its line's start.
 
-    `_blocks` are the open blocks, from the outermost on.
+    `_blocks` are the open blocks, outermost first.
     """
 
     def __init__(self, text: str) -> None:
@@ -322,7 +322,7 @@ class _OutlineReader:
             top.members[-1].value = value
 
     def _of_word(self, word: OutlineNode, value: OutlineNode) -> OutlineNode:
-        """Begin a mapping with a word after a dash, if deeper lines follow: it may become a key."""
+        """A word after a dash may become a key, if deeper lines follow."""
         if word.form is not Form.SCALAR or word.text[:1] in ("&", "!", "*"):
             return value
         column = word.start - 1 - max(self._text.rfind(mark, 0, word.start) for mark in "\r\n")
@@ -332,7 +332,7 @@ class _OutlineReader:
         return mapping
 
     def _value(self, column: int) -> OutlineNode:
-        """Read a value in a block at this column; its continuation is indented further."""
+        """Continuations are indented further than `column`."""
         start = self._at
         first = self._text[start]
         if first in "{[":
@@ -357,7 +357,6 @@ class _OutlineReader:
         return OutlineNode(Form.SCALAR, start, end, text=text)
 
     def _continuation(self, column: int) -> tuple[str, int] | None:
-        """Return the next line of a plain value and its end, or None."""
         line = _LINE.match(self._text, self._at)
         begin = line.end() if line else len(self._text)
         blank = _BLANK.match(self._text, begin)
@@ -372,7 +371,7 @@ class _OutlineReader:
         return text, at + len(text)
 
     def _skip_deeper(self, column: int) -> None:
-        """Skip empty and deeper lines, up to the end of the last one with text."""
+        """Stop at the end of the last line with text."""
         end = at = self._at
         while at < len(self._text):
             line = _LINE.match(self._text, at)
@@ -401,12 +400,11 @@ class _OutlineReader:
         return OutlineNode(Form.SCALAR, start, end, text=unquoted(self._text[start:end]), quote=quote)
 
     def _leaves_block(self, start: int, end: int, column: int) -> bool:
-        """Whether a line is indented too little for the block at this column."""
         lines = re.finditer(r"[\r\n]([ \t]*)(?=[^\s])", self._text[start:end])
         return any(len(line[1]) <= column for line in lines)
 
     def _flow(self, column: int, depth: int) -> OutlineNode:
-        """Read brackets; they end without a closing one if the block at this column continues."""
+        """Brackets end without a closing one if the block at this column continues."""
         opener = self._text[self._at]
         node = OutlineNode(Form.MAPPING if opener == "{" else Form.SEQUENCE, self._at, self._at, is_open=True)
         self._at += 1
@@ -442,7 +440,7 @@ class _OutlineReader:
             self._line_in_flow = space.start() + last + 1 if last >= 0 else -1
 
     def _is_block_again(self, column: int) -> bool:
-        """Whether a line begins that cannot be within brackets in a block at this column."""
+        """Whether a line cannot be in brackets of a block at this column."""
         is_first = self._line_in_flow >= 0 and self._at < len(self._text)
         return is_first and self._at - self._line_in_flow <= column and self._text[self._at] not in "}]"
 
@@ -500,7 +498,7 @@ _SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "\\": "
 
 
 def unquoted(written: str) -> str:
-    """Return the text of a scalar of one line, as far as it is valid."""
+    """Return a one-line scalar's text, as far as valid."""
     if written[:1] == "'":
         return written[1:].removesuffix("'").replace("''", "'")
     if written[:1] != '"':

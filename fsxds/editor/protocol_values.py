@@ -1,4 +1,4 @@
-"""Converts results to values of the Language Server Protocol 3.17."""
+"""Converts results to the Language Server Protocol 3.17."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def range_of(positions: TextPositions, span: Span) -> types.Range:
 
 
 def diagnostic(found: Diagnostic, positions: TextPositions, address: Address) -> types.Diagnostic:
-    """Convert a problem, with links to its rule and related positions."""
+    """Convert a problem, with links."""
     tags = []
     if found.is_unused:
         tags.append(types.DiagnosticTag.Unnecessary)
@@ -72,7 +72,7 @@ def _line_range(line: int) -> types.Range:
 
 
 def completion_list(suggestions: Suggestions, positions: TextPositions, *, has_snippets: bool) -> types.CompletionList:
-    """Convert suggestions, with placeholders if the client supports snippets."""
+    """Convert suggestions, with placeholders if the client supports them."""
     place = range_of(positions, suggestions.span)
     return types.CompletionList(
         is_incomplete=False, items=[_completion(one, place, has_snippets=has_snippets) for one in suggestions.found]
@@ -98,7 +98,7 @@ def _completion(one: Suggestion, place: types.Range, *, has_snippets: bool) -> t
 
 
 def markup(markdown: str) -> types.MarkupContent:
-    """Return a text in Markdown."""
+    """Convert Markdown."""
     return types.MarkupContent(types.MarkupKind.Markdown, markdown)
 
 
@@ -108,7 +108,7 @@ def location(place: TextPlace, positions: TextPositions, address: Address) -> ty
 
 
 def document_symbol(symbol: Symbol, positions: TextPositions) -> types.DocumentSymbol:
-    """Convert a resource of a file, with its parts."""
+    """Convert a file's resource, with parts."""
     whole, name = range_of(positions, symbol.span), range_of(positions, symbol.name_span)
     children = [document_symbol(part, positions) for part in symbol.parts]
     return types.DocumentSymbol(
@@ -117,7 +117,7 @@ def document_symbol(symbol: Symbol, positions: TextPositions) -> types.DocumentS
 
 
 def workspace_symbol(symbol: TreeSymbol, positions: TextPositions, address: Address) -> types.WorkspaceSymbol:
-    """Convert a resource of the tree."""
+    """Convert a tree's resource."""
     place = types.Location(address(symbol.path), range_of(positions, symbol.span))
     return types.WorkspaceSymbol(place, printable(symbol.name), types.SymbolKind.Object, container_name=symbol.noun)
 

@@ -1,4 +1,4 @@
-"""Converts indexes to an editor's positions, and a problem's positions to indexes."""
+"""Converts indexes of a text to positions of editors and problems, and back."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ UNITS = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
 
 @dataclass(frozen=True, slots=True)
 class EditorPosition:
-    """A line, and the code units before it on the line, both from 0."""
+    """A line, and the code units before the position on it, both from 0."""
 
     line: int
     character: int
 
 
 class TextPositions:
-    """Converts positions; those outside become the nearest within."""
+    """Converts positions of one text; those outside become the nearest within."""
 
     def __init__(self, text: str, encoding: str = "utf-16") -> None:
-        """Count code units in the negotiated encoding."""
+        """Code units are in the negotiated encoding."""
         self._text = text
         self._encoding = encoding
         self._starts = _starts(text, _BREAK)
@@ -66,14 +66,14 @@ class TextPositions:
 
 
 class ProblemPositions:
-    """Finds problems: lines and columns from 1, without the byte order mark."""
+    """Finds problems; lines and columns count from 1, without the byte order mark."""
 
     def __init__(self, text: str, *, is_yaml: bool) -> None:
         self.text = text
         self._starts = _starts(text, _YAML_BREAK if is_yaml else _LINE_FEED)
 
     def index(self, line: int, column: int) -> int:
-        """Return an index; the end of the text if there is no such line."""
+        """Return the index; the end of the text for a missing line."""
         if line > len(self._starts):
             return len(self.text)
         mark = len(_BYTE_ORDER_MARK) if line == 1 and self.text.startswith(_BYTE_ORDER_MARK) else 0

@@ -113,6 +113,11 @@ class FleetControl:
         """Return what this server serves the nodes with these layers."""
         return self._own.served(layers)
 
+    def wanted(self, layers: Layers) -> Snapshot | None:
+        """Return the snapshot of the publisher's tree, if this server publishes; else what the fleet publishes."""
+        fleet = self._fleet.publishing()
+        return (self._own if fleet is None else fleet[0]).wanted(layers)
+
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
         """Return what each view is served, and by which rules the fleet holds changes of it."""
         fleet = self._fleet.publishing()

@@ -1,4 +1,4 @@
-"""Binary files: one DiscoveryResponse; Envoy would take a damaged one for an empty one."""
+"""Binary files: one DiscoveryResponse, rejected if damaged."""
 
 from __future__ import annotations
 

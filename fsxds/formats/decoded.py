@@ -1,4 +1,4 @@
-"""The decoded documents of a file, and helpers that the text formats share."""
+"""The decoded documents of a file, and common helpers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ LONGEST_KEY, LONGEST_TYPE = 40, 120
 class PlainDocument:
     """One document of plain values.
 
-    `line` is its first line, from 1. `item_lines` are those of the items of the top-level list or of the list under
-    `resources`; empty without such a list in place (none at all, or an alias to one).
+    `line` is its first line, from 1. `item_lines` are those of the items at the top or under `resources`; empty without
+    such a list in place (none at all, or an alias to one).
     """
 
     value: PlainValue
@@ -49,7 +49,7 @@ class MessageDocument:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The documents of a file; none after a fault of syntax."""
+    """A file's documents; none after a fault of syntax."""
 
     documents: tuple[PlainDocument | MessageDocument, ...]
     faults: tuple[Fault, ...] = ()
@@ -63,7 +63,7 @@ Encode = Callable[[Message, Printer], bytes]
 
 
 class UnreadableError(Exception):
-    """Reading cannot continue; never leaves this package."""
+    """Reading cannot continue after this fault; never leaves this package."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -71,7 +71,7 @@ class UnreadableError(Exception):
 
 
 def unreadable(fault: Fault) -> Decoded:
-    """Return only the fault."""
+    """Return the result for an unreadable file: only the fault."""
     return Decoded((), (fault,))
 
 
@@ -88,7 +88,7 @@ def too_deep(line: int | None = None, column: int | None = None, field_path: Fie
 
 
 def shown(name: str, longest: int = LONGEST_KEY) -> str:
-    """Return a name in quotes, cut to the maximum length."""
+    """Return a name in quotes, cut to a length."""
     cut = name if len(name) <= longest else name[: longest - 1] + "…"
     return '"' + "".join(letter if letter.isprintable() else "?" for letter in cut) + '"'
 
@@ -103,7 +103,7 @@ _OTHER_ENCODINGS = (
 
 
 def read_text(content: bytes, *, allow_mark: bool = True) -> str:
-    """Return a file's text without its byte order mark, which Envoy accepts only in YAML.
+    """Return text without its byte order mark, which Envoy accepts only in YAML.
 
     Raises:
         UnreadableError: the bytes are not UTF-8, or have NUL characters, or a mark that is not allowed.
@@ -139,7 +139,7 @@ def _fault_after(before: bytes, message: str, remedy: str) -> Fault:
 
 
 class LineIndex:
-    """Converts indexes of a text to lines and columns."""
+    """Converts indexes to lines and columns."""
 
     def __init__(self, text: str) -> None:
         self._starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
@@ -155,17 +155,17 @@ class AllFoundError(Exception):
 
 
 class Visitor(Protocol):
-    """Receives the places of a text in their order."""
+    """Receives places in the order of the text."""
 
     def note_place(self, path: FieldPath, line: int, column: int) -> None:
-        """Receive the place of a key or list item, from 1; the empty path is the top.
+        """Receive a key's or item's place, from 1; the empty path is the top.
 
         Raises:
             AllFoundError: ends the walk; its caller has to catch it.
         """
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
-        """Return the path to report for the inside of a container, or None to skip it.
+        """Return the path of a container's content, or None to skip it.
 
-        `opener` is `{` or `[`. A visitor may treat an object as a list of one.
+        `opener` is `{` or `[`. An object may stand for a list of one.
         """

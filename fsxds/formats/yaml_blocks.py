@@ -1,11 +1,11 @@
-"""YAML of one simple form, read line by line, several times as fast as libyaml's events.
+"""YAML of one simple form, read several times as fast as by libyaml's events.
 
 The form is that of generators and most people: block mappings and lists, one key or item per line, scalars and flow
 collections that end on their first line, literal blocks (`|`). Any text that could have another meaning (anchors,
 aliases, tags, tabs, scalars over several lines, a second document), and every mistake, is left to libyaml: then the
 result is None. Otherwise it is the same as libyaml's; tests compare them over mutations of many files.
 
-Lines repeat, within a file and between files, so their meanings are cached.
+Lines repeat, within and between files, so their meanings are cached.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _WINDOW = 1_000_000
 
 
 class _OtherFormError(Exception):
-    """Another form."""
+    """The text does not have the simple form."""
 
 
 def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:
-    """Return the document of a text in the simple form, or None. Never raises."""
+    """Return a document of the simple form, or None. Never raises."""
     try:
         return Decoded((_BlockReader(text, read_flow).read(),))
     except _OtherFormError:
@@ -75,8 +75,8 @@ def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:
 class _BlockReader:
     """`_top` is the current container, `_column` that of its keys or dashes.
 
-    `_around` are the enclosing containers with their columns, outermost first, `_opened` is the key of `_top` with a
-    value that may follow below it.
+    `_around` are enclosing containers with columns, outermost first; `_opened` is the key of `_top` with a value that
+    may follow below.
     """
 
     def __init__(self, text: str, read_flow: ReadFlow) -> None:
@@ -198,7 +198,6 @@ class _Literal:
         self._indent = ""
 
     def takes(self, line: str) -> bool:
-        """Take a line of the block; otherwise the block ends."""
         if not line.strip(" "):
             if len(line) > len(self._indent):
                 raise _OtherFormError  # blanks that may count
@@ -227,10 +226,7 @@ class _Literal:
 
 
 class _SingleQuoted:
-    """A single-quoted text over several lines.
-
-    Line breaks become blanks, empty lines become line breaks.
-    """
+    """Line breaks become blanks, empty lines become line breaks."""
 
     def __init__(self, holder: Any, key: str | int, column: int, first: str) -> None:
         self._holder = holder
@@ -241,7 +237,7 @@ class _SingleQuoted:
         self._is_closed = False
 
     def takes(self, line: str) -> bool:
-        """Take a line of the text; no line after the closing quote is one."""
+        """No line after the closing quote is taken."""
         if self._is_closed:
             return False
         text = line.lstrip(" ")

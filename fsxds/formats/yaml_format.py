@@ -1,8 +1,8 @@
-"""YAML files: read as Envoy 1.40 reads them, and written so that both read the same back.
+"""YAML files, read as by Envoy 1.40, and written to be read back the same.
 
-Most files have one simple form, which `yaml_blocks` reads. Other files, and any with a mistake, are read in one pass
-over libyaml's events: two loops (`_mapping`, `_sequence`) take the common case, a scalar without tag or anchor, without
-a call. Both readers return the same result.
+Most files have one simple form, which `yaml_blocks` reads. Others, and any with a mistake, are read in one pass over
+libyaml's events: two loops (`_mapping`, `_sequence`) take the common case, a scalar without tag or anchor, without a
+call. Both readers agree.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _IGNORE: Final = "!ignore"
 
 
 class _YamlReader:
-    """`_path` leads to the current container; `_plain` caches plain scalars."""
+    """`_path` leads to the current container; `_plain` is a cache."""
 
     def __init__(self, text: str) -> None:
         self.documents: list[PlainDocument] = []
@@ -206,7 +206,7 @@ class _YamlReader:
         return None
 
     def _odd_key(self, event: Any, depth: int) -> str | None:
-        """Return the key, or None if key and value are to be dropped."""
+        """Return None to drop key and value."""
         if type(event) is ScalarEvent:
             if event.anchor is not None:
                 self._anchors.define(event.anchor, event.value)
@@ -302,9 +302,9 @@ class AliasFault:
 
 
 class Anchors:
-    """The anchors of the document, and the number of values that aliases have copied.
+    """A document's anchors, and the number of values copied by aliases.
 
-    Values are shared: they are only read from here on. The budget is for code that expands them.
+    Values are shared, because they are only read. The budget is for code that expands them.
     """
 
     def __init__(self) -> None:
@@ -320,7 +320,7 @@ class Anchors:
         self._extents.clear()
 
     def begin(self, anchor: str) -> None:
-        """Record the start of a value, in which an alias would be recursive."""
+        """Begin a value, in which an alias would be recursive."""
         self._open.add(anchor)
 
     def define(self, anchor: str, value: PlainValue) -> None:
@@ -330,7 +330,7 @@ class Anchors:
         self._values[anchor] = value
 
     def use(self, anchor: str, depth: int) -> tuple[PlainValue, AliasFault | None]:
-        """Return an alias's value, or why it cannot be used."""
+        """Return an alias's value, or why the alias cannot be used."""
         if anchor in self._open:
             return None, AliasFault("recursive-alias", "this alias contains itself", "break the loop")
         if anchor not in self._values:
@@ -353,7 +353,7 @@ class Anchors:
 
 
 def _measure(value: PlainValue) -> tuple[int, int]:
-    """Return the number of values inside, aliases expanded, and their levels."""
+    """Return the number of values, aliases expanded, and their levels."""
     size, levels, level = 0, 0, [value]
     while level:
         size += len(level)
@@ -378,7 +378,7 @@ _PLAIN_LINES: Final = re.compile("(?:[!-~](?:[ -~]*[!-~])?\\n)+(?:[!-~](?:[ -~]*
 
 
 def encode(message: Message, printer: Printer) -> bytes:
-    """Write a message as YAML.
+    """Write YAML.
 
     A number in a Struct keeps its value only if it is whole and has 32 bits: Envoy 1.40 takes others as text (ENVOY.md
     E51), and so does fsxds.
@@ -387,7 +387,7 @@ def encode(message: Message, printer: Printer) -> bytes:
 
 
 def encode_plain(documents: Sequence[PlainValue]) -> bytes:
-    """Write documents, with numbers in a Struct as in `encode`."""
+    """Write documents; for numbers see `encode`."""
     text: str = yaml.dump_all(
         documents,
         Dumper=_Dumper,
@@ -400,10 +400,10 @@ def encode_plain(documents: Sequence[PlainValue]) -> bytes:
 
 
 class _Dumper(CSafeDumper):
-    """Quotes texts that Envoy would misread; PyYAML quotes only those that it would itself."""
+    """Quotes texts that Envoy would misread, not only those that PyYAML would."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write equal parts out, without anchors."""
+        """Write equal parts without anchors."""
         return True
 
 

@@ -1,8 +1,8 @@
 """The meaning of plain (unquoted, untagged) YAML scalars to Envoy.
 
-Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes, and takes everything else as text (ENVOY.md
-E51; every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text, too, but a
-number field takes them: they become `SpelledFloat`, which is both.
+Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes; all else is text (ENVOY.md E51; every row
+of the tests was put to the real binary). Numbers with a fraction or an exponent are text, too, but a number field takes
+them: they become `SpelledFloat`, which is both.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LONGEST_NUMBER = 64
 
 
 def resolve_plain(text: str) -> PlainValue:
-    """Return a plain scalar's value for Envoy."""
+    """Return Envoy's value of a plain scalar."""
     if text in CONSTANTS:
         return CONSTANTS[text]
     if text in AMBIGUOUS_WORDS:
@@ -61,7 +61,7 @@ def resolve_plain(text: str) -> PlainValue:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Whether many readers read a plain scalar differently: `yes`, `off`, `0755`."""
+    """Whether many readers read a plain scalar differently from Envoy: `yes`, `off`, `0755`."""
     return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
 
 

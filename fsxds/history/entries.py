@@ -39,7 +39,7 @@ class SomeNames:
 
 @dataclass(frozen=True, slots=True)
 class HistoryChange:
-    """The changes of one type from the previous snapshot."""
+    """One type's changes from the previous snapshot."""
 
     added: SomeNames = SomeNames()
     changed: SomeNames = SomeNames()
@@ -53,9 +53,9 @@ class HistoryEntry:
     Attributes:
         number: 3 for `@3`; never reused in the directory.
         version: the snapshot's id.
-        time_s: when it was kept, in seconds since 1970.
+        time_s: when it was kept, since 1970.
         commit: None outside of a git repository.
-        changes: by short name of the type, without unchanged types.
+        changes: by short name, without unchanged types.
     """
 
     number: int
@@ -81,7 +81,7 @@ def changes_between(before: Snapshot | None, after: Snapshot) -> dict[str, Histo
 
 
 def facts_of(made: HistoryEntry) -> str:
-    """Return an entry's JSON, without number, layers and snapshot."""
+    """Leave out number, layers and snapshot."""
     changes = {
         name: [[each.count, each.names] for each in (change.added, change.changed, change.removed)]
         for name, change in made.changes.items()
@@ -137,7 +137,7 @@ def read_snapshot(
 
 
 class History:
-    """Reads a state directory's history, beside the process that holds it. Blocking."""
+    """Reads history beside the process that holds the directory. Blocking."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -166,7 +166,7 @@ class History:
             raise StateError(f"{directory}: the history cannot be read: {error}") from error
 
     def entries(self, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
-        """Return the history of some layers, or of all, the newest first."""
+        """The newest first, of some layers, or of all."""
         return read_entries(self._connection, layers)
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:

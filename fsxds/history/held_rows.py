@@ -50,7 +50,7 @@ def write_changes(
     before: NameTable[HeldResource],
     after: NameTable[HeldResource],
 ) -> None:
-    """Write the difference between two tables, which it costs.
+    """Write the difference, which it costs.
 
     `part` is the upstream's number, and the type.
     """
@@ -85,7 +85,6 @@ def _lasting(resource: Resource) -> tuple[str | bytes | bool, ...]:
 
 
 def _facts(resource: Resource) -> str:
-    """Return the facts beside the body as JSON, with a checksum, or empty."""
     references = [(*row[:3], _NUMBERS[row.severity], row.is_static) for row in resource.references]
     facts = resource.aliases, resource.ttl_s, resource.redirect, references
     if not any(facts):
@@ -110,7 +109,7 @@ class HeldReader:
         self.damaged: list[int] = []
 
     def read(self, number: int) -> Held:
-        """Return the resources of an upstream by its number."""
+        """Read by the upstream's number."""
         found: dict[TypeUrl, dict[str, HeldResource]] = {}
         for row, *columns in self._connection.execute(_READ, (number,)):
             try:
@@ -122,7 +121,7 @@ class HeldReader:
         return MappingProxyType({type_url: NameTable(members) for type_url, members in found.items()})
 
     def remove_damaged(self) -> None:
-        """Remove the damaged rows, which are not found otherwise."""
+        """Remove damaged rows, which are not found otherwise."""
         self._connection.executemany("DELETE FROM held_resources WHERE rowid = ?", [(row,) for row in self.damaged])
 
     def _held(self, *row: Any) -> HeldResource:

@@ -22,7 +22,7 @@ def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:
 
 
 class ObjectTable:
-    """The objects, and the references to them from others, the history, and rollouts.
+    """The objects, and their reference counts.
 
     The counts are in memory only: on disk, each change of a cluster would change the counts of all chunks. After a
     failed transaction they are wrong, and a new table has to be created.
@@ -57,7 +57,7 @@ class ObjectTable:
         self._uses[kept.digest] += 1
 
     def release(self, digest: Digest) -> None:
-        """Remove a reference, and the object if that was the last."""
+        """Remove a reference, and with the last one the object."""
         self._uses[digest] -= 1
         if self._uses[digest]:
             return

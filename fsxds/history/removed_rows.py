@@ -26,9 +26,9 @@ _DELETE = "DELETE FROM removed_members WHERE layers = ? AND type = ? AND collect
 
 
 class RemovedMembersTable:
-    """The content of the rows; wrong after a failed transaction, when a new table has to be created.
+    """The tombstones by view, the last changed last.
 
-    `by_layers` has the tombstones of views, the last changed last.
+    Wrong after a failed transaction, when a new table has to be created.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -1,7 +1,7 @@
 """The stored form of a rollout's place: its snapshots by digest, the rest as JSON.
 
-Times are remaining seconds, of a clock that starts with the machine. With the stored time of day, the elapsed time is
-subtracted, also after a restart of the machine.
+Times are remaining seconds; with the stored time of day, the elapsed time is subtracted, also after a restart of the
+machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 class OtherFormError(Exception):
-    """This version of fsxds does not read the form of a state."""
+    """This version of fsxds does not read a state's form."""
 
 
 def channel_text(key: ChannelKey) -> str:
@@ -137,7 +137,6 @@ def _ids(state: RolloutState) -> dict[ResourceVersion, int]:
 
 
 def _ends(state: RolloutState, now_s: float) -> list[DrainingListener]:
-    """Set the second in which each ends."""
     ends = ((one, one.ends_at_s) for one in state.draining)
     return [one if left_s is None else replace(one, ends_at_s=round(now_s + left_s)) for one, left_s in ends]
 

@@ -51,14 +51,14 @@ class _Unwritten(NamedTuple):
 class StateWriter:
     """Writes rollouts and upstream resources to a state directory.
 
-    Upstream resources are written before snapshots that contain them: on the disk, they are never behind.
+    On the disk, upstream resources are never behind the snapshots that contain them.
 
     A full disk, a read-only or missing directory is reported and retried after 1, 2, 4, ... 30 seconds, and at each
     change. Serving never waits for it.
     """
 
     def __init__(self, state: State, tree: Path | None, observer: Observer) -> None:
-        """Write to a held directory; `tree` is for its git commit, or None."""
+        """The directory is held; `tree` is for its git commit, or None."""
         self.state = state
         self.seen_manifests = SeenInState(state, observer)
         self._tree = tree
@@ -87,7 +87,7 @@ class StateWriter:
 
     @classmethod
     def open(cls, path: Path, tree: Path | None, observer: Observer) -> Self:
-        """Hold a state directory. Raises UsageError as `State.open` does."""
+        """Raises UsageError as `State.open` does."""
         return cls(State.open(path, observer), tree, observer)
 
     @property
@@ -96,7 +96,7 @@ class StateWriter:
         return self.state.path
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
-        """Return the last written rollouts, and report them; blocking, for the start."""
+        """Return and report the last written rollouts; blocking, for the start."""
         try:
             found = self.state.rollouts(time.time())
         except StateError as error:
@@ -110,7 +110,7 @@ class StateWriter:
         return found
 
     def restored_members(self) -> dict[Layers, Tombstones]:
-        """Return the last written removed members; blocking, for the start."""
+        """Return the last written members; blocking, for the start."""
         try:
             return self.state.removed_members()
         except StateError:
@@ -120,7 +120,7 @@ class StateWriter:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return the last written upstream resources, and report unusable ones; blocking, for the start."""
+        """Return the last written resources; report unusable ones; blocking, for the start."""
         try:
             found = self.state.restored_upstreams(upstreams, near)
         except StateError as error:
@@ -135,7 +135,7 @@ class StateWriter:
         return found
 
     def restore_rejections(self, rejections: Rejections) -> None:
-        """Restore the last written rejections, and store them from now on; blocking, for the start."""
+        """Restore and keep the last written rejections; blocking, for the start."""
         self.rejections = rejections
         try:
             self.state.restore_rejections(rejections, time.monotonic(), time.time())
@@ -144,7 +144,7 @@ class StateWriter:
             return
 
     def note_rejections(self) -> None:
-        """Schedule a write of the rejections, unless they are on the disk already."""
+        """Schedule a write, unless the rejections are on the disk already."""
         self._are_rejections_due = True
         self._noted.set()
 
@@ -160,7 +160,7 @@ class StateWriter:
         self._noted.set()
 
     def forget(self, key: ChannelKey) -> None:
-        """Schedule the removal of a rollout that no client follows."""
+        """Schedule the removal of a rollout without clients."""
         self._readers.pop(key, None)
         self._kept.pop(key, None)
         self._due[key] = _nowhere
@@ -273,7 +273,7 @@ _LONGEST_LINE = 4096
 
 
 def commit_of(directory: Path) -> str | None:
-    """Return the checked-out commit of the repository that contains a directory: 40 or 64 hex digits.
+    """Return a repository's checked-out commit: 40 or 64 hex digits.
 
     None without a repository or commit, and if the references are not files (reftable). Uncommitted changes are not
     detected.
@@ -331,11 +331,11 @@ def _first_line(path: Path) -> str:
 class SeenInState:
     """Remembers manifests in a state directory. Blocks; for one caller at a time.
 
-    A manifest that cannot be written stays in memory, and is written at the next read.
+    An unwritten manifest stays in memory, and is written at the next read.
     """
 
     def __init__(self, state: State, observer: Observer) -> None:
-        """Remember in a held directory; `observer` receives failures."""
+        """The directory is held; `observer` receives failures."""
         self._state, self._observer = state, observer
         # By subject: the newest manifest, and whether it is on the disk.
         self._seen: dict[str, tuple[SeenManifest, bool]] = {}

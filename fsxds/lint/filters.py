@@ -72,8 +72,9 @@ class FilterOrder:
         features = catalogue.features
         # Unknown filters are not reported.
         self._terminal = dict(extension_facts().is_terminal)
-        self._upstream = frozenset[str]()
+        self._http = self._upstream = frozenset[str]()
         if features is not None:
+            self._http = features.types("envoy.filters.http")
             self._terminal |= features.terminal
             self._upstream = features.types("envoy.filters.http.upstream")
 
@@ -116,7 +117,9 @@ class FilterOrder:
     def _check_order(self, filters: DynamicMessage, path: Path, walk: Walk, example: str) -> None:
         last = len(filters) - 1
         for index, one in enumerate(filters):
-            is_terminal = self._terminal.get(packed_type(one.typed_config))
+            name = packed_type(one.typed_config)
+            is_skipped = getattr(one, "is_optional", False) and name not in self._http
+            is_terminal = None if is_skipped else self._terminal.get(name)
             if index < last and is_terminal:
                 message = f'"{one.name}" answers by itself: no filter may follow it'
                 walk.error((path, index), "filter-order", message, "move it to the end, and keep one such filter")

@@ -93,21 +93,21 @@ def as_styled_text(report: Report) -> Text:
 
 
 def _without_alike(findings: Iterable[ReportedProblem]) -> tuple[list[ReportedProblem], dict[Problem, int]]:
-    """Return findings with the first notes of each kind, and the number of the others by the first note of the kind.
+    """Return findings with the first notes of each group, and the number of the others by the first note of the group.
 
-    Notes of one kind have the same rule and the same message, except for quoted names.
+    Notes of one group have the same rule and the same message, except for quoted names.
     """
     shown: list[ReportedProblem] = []
-    kinds: defaultdict[tuple[str, str], list[Problem]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[Problem]] = defaultdict(list)
     for finding in findings:
         problem = finding.problem
         if problem.severity is Severity.NOTE:
-            kind = kinds[problem.rule, _QUOTED.sub("", problem.message)]
-            kind.append(problem)
-            if len(kind) > MOST_ALIKE:
+            group = groups[problem.rule, _QUOTED.sub("", problem.message)]
+            group.append(problem)
+            if len(group) > MOST_ALIKE:
                 continue
         shown.append(finding)
-    return shown, {kind[0]: len(kind) - MOST_ALIKE for kind in kinds.values() if len(kind) > MOST_ALIKE}
+    return shown, {group[0]: len(group) - MOST_ALIKE for group in groups.values() if len(group) > MOST_ALIKE}
 
 
 def _block(finding: ReportedProblem) -> Text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FsxdsError(Exception):
-    """The base class; its text has lines for users: the place, the fact, the remedy."""
+    """Its text has lines for users: the place, the fact, the remedy."""
 
 
 class UsageError(FsxdsError):
@@ -22,8 +22,8 @@ class ApiError(FsxdsError):
 class ProtocolError(FsxdsError):
     """A client violated the protocol; only that client is affected.
 
-    `code` is the gRPC status code name, which each transport maps to its own form. `subject`, such as the node, is
-    added to the message in the log; errors that differ only in it are repetitions.
+    `code` is the gRPC status code name, which each transport maps. `subject`, such as the node, is added in the log;
+    errors that differ only in it are repetitions.
     """
 
     def __init__(self, message: str, code: str = "INVALID_ARGUMENT", subject: str = "") -> None:
@@ -33,7 +33,7 @@ class ProtocolError(FsxdsError):
 
 
 class LimitError(ProtocolError):
-    """A client exceeds the limit of an option, such as `max-streams`, by a `fact`."""
+    """A client exceeds an option's limit, such as `max-streams`."""
 
     def __init__(self, limit: str, fact: str) -> None:
         super().__init__(
@@ -43,4 +43,4 @@ class LimitError(ProtocolError):
 
 
 class TreeLost(FsxdsError):  # noqa: N818 - it says what happened, as the observers' methods do
-    """The served directory is missing, is none, or lost all its files at once."""
+    """The served directory is missing, is none, or lost all files at once."""

@@ -1,11 +1,11 @@
-"""An immutable mapping from names to values, sorted by name, that shares equal parts with its successors.
+"""An immutable, sorted mapping from names to values that shares equal parts with its successors.
 
-A name is found by its hash, in one of many small dicts. The order is kept in chunks of some hundred names each. A
-change copies the dicts and the chunks that it touches, and the lists of them. A few new names are in a separate dict: a
-thousand tables that each add some names to the same table share all others.
+A name is found by its hash, in one of many small dicts. The order is kept in chunks of some hundred names. A change
+copies the dicts and chunks that it touches, and the lists of them. A few new names are in a separate dict: a thousand
+tables that each add some to the same table share all others.
 
-Chunk boundaries depend only on the names in them (`begins_chunk`). So equal names are in equal chunks, whatever changes
-led to them, also in other processes.
+Chunk boundaries depend only on the names in them (`begins_chunk`), so equal names are in equal chunks, also in other
+processes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MOST_ADDED = 16
 
 
 def begins(name: str, count: int) -> bool:
-    """Whether a part begins with this name, as one in `count` names does, independent of other names.
+    """Whether a part begins with this name, as one in `count` names does.
 
-    Each part of a multiple of `count` begins with such a name.
+    Each part by a multiple of `count` begins where a part by `count` does.
     """
     return crc32(name.encode()) % count == 0
 
@@ -71,7 +71,7 @@ Buckets = tuple[dict[str, Value], ...]
 
 @dataclass(slots=True)
 class _Run:
-    """Consecutive chunks, from `start` to before `end`, and the names that change in them."""
+    """Chunks from `start` to before `end`, and the changed names in them."""
 
     start: int
     end: int
@@ -84,7 +84,7 @@ class NameTable(Mapping[str, Value]):
     __slots__ = ("_added", "_buckets", "_mask", "_size", "chunks")
 
     def __init__(self, members: Mapping[str, Value] | None = None) -> None:
-        """Take values by name, in any order; a table is shared, not copied."""
+        """Take values in any order; a table is shared, not copied."""
         if isinstance(members, NameTable):
             self._share(members)
         else:
@@ -120,7 +120,7 @@ class NameTable(Mapping[str, Value]):
         return chain.from_iterable(chunk.names for chunk in self.chunks)
 
     def keys(self) -> Names:
-        """Return the names; set operations cost as much as the smaller set."""
+        """Set operations cost as much as the smaller set."""
         return Names(self)
 
     def values(self) -> Values[Value]:
@@ -137,7 +137,7 @@ class NameTable(Mapping[str, Value]):
         return {name for name in names if name in buckets[hash(name) & mask] or name in added}
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, Value]]:
-        """Yield names with a prefix, and their values, in order."""
+        """Yield names with a prefix, and values, in order."""
         at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
         for chunk in self.chunks[at:]:
             for place in range(bisect_left(chunk.names, prefix), len(chunk.names)):
@@ -146,7 +146,7 @@ class NameTable(Mapping[str, Value]):
                 yield chunk.names[place], chunk.values[place]
 
     def chunks_with(self, prefix: str) -> Iterator[Chunk[Value]]:
-        """Yield the chunks that may have names with a prefix, in order."""
+        """Yield chunks that may have names with a prefix, in order."""
         at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
         for place in range(at, len(self.chunks)):
             chunk = self.chunks[place]
@@ -155,7 +155,7 @@ class NameTable(Mapping[str, Value]):
             yield chunk
 
     def changed(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> NameTable[Value]:
-        """Return a table with `new` values, without `removed` names, which must be in this one."""
+        """Add `new` values, and remove `removed` names, which must be in this table."""
         size = len(self) - len(removed) + len(new) - len(self.among(new))
         chunks = self._changed_chunks(new, removed)
         added: dict[str, Value] = {}
@@ -168,7 +168,7 @@ class NameTable(Mapping[str, Value]):
         return table
 
     def differing(self, other: NameTable[Value]) -> set[str]:
-        """Return the names with different objects as values, or in one table only."""
+        """Return names with different objects, or in one table only."""
         mine, others = set(self.chunks), set(other.chunks)
         names = chain.from_iterable(chunk.names for chunk in mine ^ others)
         return {name for name in names if self.get(name) is not other.get(name)}
@@ -176,7 +176,6 @@ class NameTable(Mapping[str, Value]):
     def _changed_buckets(
         self, new: Mapping[str, Value], removed: AbstractSet[str]
     ) -> tuple[Buckets[Value], dict[str, Value]]:
-        """Return the dicts, and the separate dict of new names."""
         buckets, mask = list(self._buckets), self._mask
         added = {name: value for name, value in self._added.items() if name not in removed}
         placed: dict[str, Value] = {}
@@ -204,7 +203,6 @@ class NameTable(Mapping[str, Value]):
         return tuple(chunks)
 
     def _touched(self, names: list[str], removed: AbstractSet[str]) -> list[_Run]:
-        """Return the chunks that change because of these sorted names."""
         runs: list[_Run] = []
         for name in names:
             at = max(bisect_right(self.chunks, name, key=_first) - 1, 0)

@@ -1,7 +1,7 @@
 """Detects relay loops: calls and responses list the ids of the processes that they pass.
 
-Calls to an upstream list the relay and those below it in a header; responses list it and those above it, over gRPC in
-`control_plane.identifier`, over REST in the same header. Touched from the event loop only.
+Calls list the relay and those below it in a header; responses those above it, over gRPC in `control_plane.identifier`,
+over REST in the same header. Touched from the event loop only.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ class LoopError(ProtocolError):
 class RelayIds:
     """The known relays above and below this process.
 
-    `own` is the id of this process, 16 hexadecimal digits; empty if it has no upstream. `listeners` are callbacks by
-    owner, called with the relays of a call that was rejected because of a loop; an upstream that has not answered yet
-    is an owner.
+    `own` is its id, 16 hexadecimal digits; empty if it has no upstream. `listeners`, by owner, are called with the
+    relays of a call that was rejected because of a loop; an upstream that has not answered yet is an owner.
     """
 
     def __init__(self, own: str = "") -> None:
@@ -49,7 +48,7 @@ class RelayIds:
 
     @property
     def upwards(self) -> str:
-        """The header of calls to an upstream: this relay, and those below it."""
+        """The header of calls: this relay, and those below it."""
         return ",".join((self.own, *self._below)[:MOST_IDS])
 
     @property
@@ -86,7 +85,7 @@ class RelayIds:
             self._below += Counter()
 
     def receive(self, upstream: object, relays: tuple[str, ...]) -> str:
-        """Record the relays of a response as above this one, unless there is a loop; return its description, or ""."""
+        """Record a response's relays as above this one, or return the description of a loop."""
         own = {self.own, *self._below}
         if found := [relay for relay in relays if relay in own]:
             self._above.pop(upstream, None)

@@ -59,12 +59,12 @@ _FORM = "write xdstp://<authority>/<type>/<path>, such as xdstp://example.com/en
 
 
 def is_structured(text: str) -> bool:
-    """Whether a text is meant as a structured name or its locator; it may be malformed."""
+    """Whether a text is meant as a structured name; it may be malformed."""
     return text.startswith(SCHEMES)
 
 
 def names_no_authority(text: str) -> bool:
-    """Whether a well-formed name has no authority: `xdstp:///...`, or `xdstp:/...`."""
+    """Whether a name begins like `xdstp:///...`, or `xdstp:/...`."""
     rest = text.partition(":")[2]
     return is_structured(text) and (rest.startswith("///") or not rest.startswith("//"))
 
@@ -87,7 +87,7 @@ class ResourceName:
 
     @classmethod
     def parse(cls, text: str, authority: str = "") -> ResourceName:
-        """Read any spelling; `authority` completes a name without one. Raises MalformedName."""
+        """`authority` completes a name without one. Raises MalformedName."""
         name, fragment = _split(text, authority)
         if fragment is not None:
             raise MalformedName("has directives, and a name has none", "write it without what follows `#`")
@@ -119,12 +119,12 @@ class ResourceName:
         return replace(self, path=f"{directory}{slash}*")
 
     def with_context(self, context: Mapping[str, str]) -> ResourceName:
-        """Add parameters; existing ones are kept (xRFC TP1, "Context parameters")."""
+        """Existing parameters are kept (xRFC TP1, "Context parameters")."""
         return replace(self, context=tuple(sorted({**context, **dict(self.context)}.items())))
 
 
 def query_of(context: tuple[tuple[str, str], ...]) -> str:
-    """Return parameters as the query of a URI, without `?`."""
+    """Format parameters, without `?`."""
     return "&".join(f"{quote(key, _IN_PARAMETER)}={quote(value, _IN_PARAMETER)}" for key, value in context)
 
 
@@ -150,8 +150,8 @@ class FileName:
 class Locator:
     """A reference to a resource; `str` of it is the canonical form.
 
-    `entry` is the name of an inline entry of a list collection; empty for the whole. `alternatives` are tried in order
-    if the target is absent or cannot be reached.
+    `entry` is in a list collection; empty for the whole. `alternatives` are tried in order if the target is absent or
+    cannot be reached.
     """
 
     target: ResourceName | FileName
@@ -170,7 +170,7 @@ class Locator:
         return f"{self.target}{'#' if directives else ''}{','.join(directives)}"
 
     def choices(self) -> Iterator[Locator]:
-        """Yield the locators to try, in order, without alternatives."""
+        """Yield the locators to try, without alternatives."""
         yield replace(self, alternatives=())
         for alternative in self.alternatives:
             yield from alternative.choices()
@@ -180,23 +180,23 @@ _IN_ALTERNATIVE = "!$&'()*+;=:@/?"
 
 
 def canonical(text: str, authority: str = "") -> str:
-    """Return the canonical form of a structured name, else the name. Raises MalformedName."""
+    """Plain names stay. Raises MalformedName."""
     return str(ResourceName.parse(text, authority)) if is_structured(text) else text
 
 
 def is_glob(name: str) -> bool:
-    """Whether a canonical name is a glob. Called for every indirect name, so it is fast."""
+    """Called for every indirect name, so it is fast."""
     return name.startswith(SCHEME) and name.partition("?")[0].endswith(GLOB)
 
 
 def glob_of(name: str) -> str:
-    """Return a canonical name's glob; a glob returns itself. Called for every member."""
+    """A glob returns itself. Called for every member."""
     path, mark, context = name.partition("?")
     return f"{path.rpartition('/')[0]}{GLOB}{mark}{context}"
 
 
 def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
-    """Return the canonical form of a structured name, else the name.
+    """Return the canonical form of a structured name; plain names stay.
 
     Raises:
         MalformedName: it is malformed, or of another type.
@@ -212,7 +212,7 @@ def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
 
 
 def is_as_written(text: str, type_url: TypeUrl) -> bool:
-    """Whether a text is certainly canonical: of this type, with an authority, without codes and parameters."""
+    """Whether a text is certainly canonical, of this type, with an authority, without codes and parameters."""
     found = _AS_WRITTEN.fullmatch(text)
     return found is not None and _TYPE_PREFIX + found[1] == type_url and not _DOTS.search(text)
 
@@ -223,7 +223,7 @@ def is_locator(text: str) -> bool:
 
 
 def parse_or_none(text: str) -> ResourceName | None:
-    """Return a structured name, or None if it is malformed or plain."""
+    """Return None if a name is malformed or plain."""
     if not is_structured(text):
         return None
     try:

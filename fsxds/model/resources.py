@@ -71,10 +71,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """The places of the fields of a patched resource.
+    """The places of a patched resource's fields.
 
-    `sources`, by path in the resource: whether the patch wrote the value, and its path there or in `base`. The longest
-    path that leads to a field counts; other fields are from the base.
+    `sources`, by path: whether the patch wrote the value, and its path there or in `base`. The longest path that leads
+    to a field counts; other fields are from the base.
     """
 
     base: Origin
@@ -82,11 +82,11 @@ class Patched:
 
 
 class Reference(NamedTuple):
-    """One resource's mention of another by its name.
+    """One resource's mention of another.
 
     `field_path` leads from the top of the resource, in the API's spelling. `severity` is that of a dangling reference:
-    an ERROR if Envoy would reject the resource or wait until a timeout. `is_static`: it has to name a static resource
-    of the bootstrap.
+    an ERROR if Envoy would reject the resource or wait until a timeout. `is_static`: a resource of the bootstrap is
+    meant.
     """
 
     type_url: TypeUrl
@@ -100,7 +100,7 @@ class Reference(NamedTuple):
 class Resource:
     """One named xDS resource.
 
-    `body` is its deterministic serialization, `version` the digest of type and body. `ttl_s` is None for no expiry.
+    `body` is serialized deterministically, `version` the digest of type and body. `ttl_s` is None for no expiry.
     `redirect` is the canonical locator of its target, or empty; a redirect from a file has no body.
     """
 
@@ -147,9 +147,9 @@ class UnreadResource:
 
 @dataclass(frozen=True, slots=True)
 class LayerEdit:
-    """A layer's edit of a resource below it.
+    """A layer's edit of a resource below.
 
-    `column` counts from 1. `patch` is merged into the resource and never changed; None deletes it.
+    `column` counts from 1. `patch` is never changed; None deletes the resource.
     """
 
     type_url: TypeUrl
@@ -168,8 +168,7 @@ class LayerEdit:
 class Document:
     """One document of a file.
 
-    `declared` are the types of its lists, even empty ones. `version_info` is the author's, or None. `edits` are of
-    resources below.
+    `declared` are the types of its lists, even empty ones. `version_info` is the author's.
     """
 
     path: PurePosixPath
@@ -182,7 +181,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """The documents of one file, its problems, and the digest of its content.
+    """One parsed file, its problems, and its digest.
 
     `takes` are the resources below that it deleted or patched. `mark` is unique to this object, so that derived results
     can be keyed by it without keeping it alive.
@@ -222,7 +221,7 @@ class ParsedFile:
 
 
 class ResourceList(Collection[Resource]):
-    """Resources of one type sorted by name, as one object for all clients.
+    """Resources of one type sorted by name, one object for all clients.
 
     Compares by identity, so that derived results can be keyed by it at no cost.
     """
@@ -230,7 +229,7 @@ class ResourceList(Collection[Resource]):
     __slots__ = ("_names", "_resources")
 
     def __init__(self, resources: NameTable[Resource] | Iterable[Resource] = ()) -> None:
-        """Take resources sorted by name; a table is not copied."""
+        """A table is not copied."""
         self._resources: Collection[Resource]
         self._resources = resources.values() if isinstance(resources, NameTable) else tuple(resources)
         self._names: frozenset[str] | None = None
@@ -257,7 +256,7 @@ NO_RESOURCES = ResourceList()
 
 @dataclass(frozen=True, slots=True)
 class RowsChange:
-    """The difference between resources of one type and earlier ones, by name.
+    """The difference between resources of one type, by name.
 
     `fresh` are new or have other content, `renewed` have another time to live or aliases, `moved` only another place,
     which clients do not see.
@@ -269,7 +268,6 @@ class RowsChange:
     moved: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __bool__(self) -> bool:
-        """Whether there is a difference for clients."""
         return bool(self.fresh or self.renewed or self.removed)
 
     @property
@@ -281,8 +279,7 @@ class RowsChange:
 class Rows(NameTable[Resource]):
     """The resources of one type in a snapshot, sorted by name; never changed.
 
-    Derived results are computed once, for all clients, and are dropped with the rows. A change keeps the results that
-    it does not touch.
+    Derived results are computed once, for all clients. A change keeps those that it does not touch.
     """
 
     __slots__ = (
@@ -304,7 +301,7 @@ class Rows(NameTable[Resource]):
         resources: Mapping[str, Resource] | None = None,
         since: tuple[Rows, RowsChange] | None = None,
     ) -> None:
-        """Take resources, and their known difference to earlier rows."""
+        """`since` is the known difference to earlier rows."""
         super().__init__(resources)
         self.type_url = type_url
         # Stands for these rows in caches of others, without keeping them alive.
@@ -320,7 +317,6 @@ class Rows(NameTable[Resource]):
             self._follow(*since)
 
     def _follow(self, earlier: Rows, change: RowsChange) -> None:
-        """Take over the valid results of earlier rows."""
         names = change.names
         self._changes.put(earlier._mark, change)
         if len(names) <= MOST_TAKEN_OVER:
@@ -376,14 +372,14 @@ class Rows(NameTable[Resource]):
         return self
 
     def version_of(self, names: frozenset[str]) -> Version:
-        """Return the version of the resources with these names, existing or not."""
+        """Names may not exist."""
         return self._versions.find(names, lambda: version_of_set(self.type_url, self._members(names)))
 
     def _members(self, names: frozenset[str]) -> Iterator[tuple[str, str]]:
         return ((name, self[name].version if name in self else "") for name in sorted(names))
 
     def with_changes(self, updated: Iterable[Resource], removed: Iterable[str]) -> Rows:
-        """Apply a change, which it costs; the result knows its difference to these rows."""
+        """Apply a change, at its cost; the result knows the difference."""
         new = {resource.name: resource for resource in updated if self.get(resource.name) is not resource}
         gone = frozenset(self.among(removed))
         if not new and not gone:
@@ -392,7 +388,7 @@ class Rows(NameTable[Resource]):
         return Rows(self.type_url, table, (self, self._change(new, gone)) if self else None)
 
     def with_those_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
-        """Add earlier rows, none of which is in these rows.
+        """Add earlier rows, none of which is in these.
 
         The result knows its difference to `earlier`, and keeps its valid results.
         """
@@ -410,7 +406,7 @@ class Rows(NameTable[Resource]):
         return RowsChange(frozenset(new.keys() - renewed - moved), renewed, gone, moved)
 
     def changes_since(self, earlier: Rows) -> RowsChange:
-        """Return the difference to earlier rows, cached or compared."""
+        """Return the difference, cached or compared."""
         if earlier is self:
             return RowsChange()
         if not earlier:
@@ -419,7 +415,7 @@ class Rows(NameTable[Resource]):
         return self._changes.find(earlier._mark, lambda: self._compare(earlier, self.differing(earlier)))
 
     def changes_over(self, below: Rows, earlier: Rows, earlier_below: Rows) -> RowsChange:
-        """Return the difference to earlier rows, at the cost of the few changes that made both from others."""
+        """Return the difference, at the cost of the few changes that made both from others."""
         if earlier is self or not earlier:
             return self.changes_since(earlier)
         names = self.changes_since(below).names | earlier.changes_since(earlier_below).names
@@ -441,7 +437,7 @@ class Rows(NameTable[Resource]):
         return found
 
     def derived(self, made: type[Derived]) -> Derived | None:
-        """Return the object of a class that was made from these rows, or None."""
+        """Return the object of a class that was made from these rows."""
         found = self._derived.get(made)
         return found if isinstance(found, made) else None
 
@@ -452,7 +448,7 @@ def _shortest_ttl_s(chunk: Chunk[Resource]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """The last change of a type: the generation of its snapshot, the names, and their files.
+    """The last change of a type: the generation, the names, and their files.
 
     `changed` includes changes of time to live or aliases alone; `files` includes former files of `removed` names.
     """
@@ -471,15 +467,15 @@ class Snapshot:
     Attributes:
         generation: counts up in this process, and is never sent.
         by_type: includes every known type.
-        authored: the authors' versions to send instead of the rows'.
+        authored: the authors' versions to send.
         incomplete: the types that a never-good file may define, so that missing resources must not be reported as
             removed.
-        withheld: the subset of these types for which no file was ever good.
+        withheld: the subset of these for which no file was ever good.
         undeclared: the types that no document ever listed.
-        unresolved: the redirects without a target that is served here.
-        tombstones: by type and collection: removed members, the latest last.
+        unresolved: redirects without a target that is served here.
+        tombstones: removed members of collections, the latest last.
         let_go: names of upstreams that are gone though no upstream removed them; see `UpstreamContent`.
-        upstreams: by upstream name: the `sequence` of its merged content.
+        upstreams: the `sequence` of each merged content.
     """
 
     generation: int

@@ -50,7 +50,7 @@ def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Ver
 
 
 def version_of_table(type_url: TypeUrl, members: NameTable[Member]) -> Version:
-    """Return the version of a table; chunks shared with another set are not read again."""
+    """Chunks shared with another set are not read again."""
     if len(members) <= MOST_IN_ONE_DIGEST:
         return _version_of_lines(type_url, (chunk.once(_lines_of) for chunk in members.chunks))
     return _version_of_digests(type_url, (chunk.once(_digest_of) for chunk in members.chunks))

@@ -27,7 +27,7 @@ class SeenManifest:
 
 
 class SeenManifests(Protocol):
-    """Remembers the newest trusted manifest of each subject, to detect older ones."""
+    """Remembers the newest trusted manifest of each subject."""
 
     def newest(self, subject: str) -> SeenManifest | None:
         """Return the newest one, or None."""
@@ -55,14 +55,14 @@ class TreeVerifier(Protocol):
     """Verifies whole trees."""
 
     def faults(self, tree: SourceTree, now_s: float) -> tuple[Problem, ...]:
-        """Return why a tree is not trusted at a time, in seconds since 1970. It may block."""
+        """Return why a tree is not trusted now, in seconds since 1970. May block."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrustDecision:
     """The tree that may be loaded.
 
-    `faults` say why it is not the tree that was read; empty if it is. `has_last_good`: there is a trusted tree to load.
+    `faults` say why it is not the one that was read. `has_last_good`: there is a trusted tree.
     """
 
     tree: SourceTree
@@ -84,7 +84,7 @@ class TreeTrust:
     def decide(
         self, tree: SourceTree, verifier: TreeVerifier | None, now_s: float, *, has_layers: bool = False
     ) -> TrustDecision:
-        """Return the tree to load: this one, or the last trusted one.
+        """Return this tree, or the last trusted one.
 
         `verifier` is None if every tree is trusted. `now_s` counts since 1970. `has_layers`: folders are layers of
         views.
@@ -98,7 +98,7 @@ class TreeTrust:
 
 
 def nothing_of(tree: SourceTree, faults: tuple[Problem, ...], *, has_layers: bool = False) -> SourceTree:
-    """Return an empty tree with problems, if no tree is trusted."""
+    """Return an empty tree with problems."""
     folders = {folder for file in tree.files for folder in file.path.parents} if has_layers else set[PurePosixPath]()
     paths = ({MANIFEST_PATH} | folders) - {PurePosixPath(), *(problem.path for problem in faults)}
     fact, remedy = "nothing here is read: the tree is not trusted", "see what is wrong with its manifest and its files"

@@ -67,8 +67,7 @@ class Problem:
     """A mistake in a file: its place, the fact and the remedy. Sorts by place.
 
     `line` and `column` count from 1; 1:1 is the whole file. `pointer` is a field path as text (`resources[2].name`), or
-    empty. `rule` is the stable name of the broken rule. `elsewhere` is the same problem in the file that wrote the
-    mistake, or None.
+    empty. `rule` is a stable name. `elsewhere` is the same problem in the file that wrote the mistake, or None.
     """
 
     path: PurePosixPath
@@ -103,7 +102,7 @@ def pointer_of(field_path: FieldPath) -> str:
 
 
 def scalar_text(value: object) -> str | None:
-    """Return a text, number or truth value as in JSON, without quotes; None for anything else."""
+    """Return a scalar as in JSON, without quotes; None for anything else."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -133,8 +132,8 @@ VARIABLES_MARK = b"# fsxds: variables"
 class SourceFile:
     """One file as it was read; compares by path and content.
 
-    `has_variables`: its first line requests the replacement of variables. `path` is relative to the tree, `digest` the
-    SHA-256 of the content.
+    `has_variables`: its first line requests their replacement. `path` is relative to the tree, `digest` the SHA-256 of
+    the content.
     """
 
     __slots__ = ("_content", "_packed", "digest", "has_variables", "path", "size_bytes")
@@ -165,7 +164,7 @@ class SourceFile:
         return hashlib.sha256(memoryview(self.content)[: other.size_bytes]).hexdigest() == other.digest
 
     def pack(self) -> None:
-        """Compress the content: it is seldom needed after parsing, and a tree may take gigabytes."""
+        """Content is seldom needed after parsing, and a tree may take gigabytes."""
         if self._content is not None and self.size_bytes >= SMALLEST_PACKED_BYTES:
             self._packed = zlib.compress(self._content, PACKING_LEVEL)
             self._content = None
@@ -182,7 +181,7 @@ class SourceFile:
 
 
 class ProjectedFile(SourceFile):
-    """A file that is served differently from its content, with a separate digest."""
+    """A file that is served differently from its content."""
 
     __slots__ = ("_original",)
 
@@ -269,8 +268,8 @@ NO_MANIFEST = ManifestFiles()
 class SourceTree:
     """All files of a tree at one settled moment, sorted by path.
 
-    `problems` name unreadable files: their last content stays. `ignored` files have a suffix of no format, `excluded`
-    ones are the user's choice.
+    `problems` name unreadable files: their last content stays. `ignored` files have an unknown suffix, `excluded` ones
+    are the user's choice.
     """
 
     files: tuple[SourceFile, ...]
@@ -280,7 +279,7 @@ class SourceTree:
     signed: ManifestFiles = NO_MANIFEST
 
     def file_at(self, path: PurePosixPath) -> SourceFile | None:
-        """Return the file at a path, or None; a binary search."""
+        """A binary search."""
         place = bisect_left(self.files, path.parts, key=lambda file: file.path.parts)
         return self.files[place] if place < len(self.files) and self.files[place].path == path else None
 
@@ -308,7 +307,7 @@ class OverlaidTree:
 class HeldFile:
     """A file that is served in an older version, or not at all.
 
-    `problem` is the first, None if it waits for other files; `digest` is that of its current content.
+    `problem` is None if it waits for other files; `digest` is that of its current content.
     """
 
     path: PurePosixPath
@@ -321,7 +320,7 @@ class HeldFile:
 class LostLayer:
     """A layer of the settings without a folder.
 
-    `folders` are its former ones, or possible ones; `is_kept`: the tree before had it.
+    `folders` are former or possible ones; `is_kept`: the tree before had it.
     """
 
     problem: Problem
@@ -330,7 +329,7 @@ class LostLayer:
 
     @property
     def held(self) -> HeldFile | None:
-        """The held file; None if the layer is just empty, which is no error."""
+        """None if the layer is just empty, which is no error."""
         is_error = self.problem.severity is Severity.ERROR
         return HeldFile(self.problem.path, self.problem, self.is_kept) if is_error else None
 
@@ -345,7 +344,7 @@ class SpelledFloat(float):
     """A float with the text it was read from.
 
     Envoy 1.40 keeps YAML's plain decimals as text: `version_info: 1.0` is the string "1.0", and so is a `1.0` within a
-    Struct (ENVOY.md E51). A number field takes the number, everything else the text.
+    Struct (ENVOY.md E51). A number field takes the number.
     """
 
     __slots__ = ("text",)
@@ -374,5 +373,5 @@ class BackOff:
     well_after_s: float = 10.0
 
     def pause_s(self, failures: int) -> float:
-        """Return the pause after so many failures in a row, from 1."""
+        """Failures in a row count from 1."""
         return float(min(self.first_s * 2 ** min(max(failures, 1) - 1, 30), self.longest_s))

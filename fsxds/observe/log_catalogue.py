@@ -69,7 +69,7 @@ REPORTED = (
     log_row("envoy_logged", "warning error", "A warning or an error of its own log.", "logger"),
     log_row("envoy_ended", "error", "It ended without being asked to.", "status"),
 )
-"""Lines that combine several events, and lines about libraries and a local Envoy."""
+"""Lines of several events, of libraries and of a local Envoy."""
 
 
 def _rows() -> tuple[LogRow, ...]:
@@ -79,7 +79,7 @@ def _rows() -> tuple[LogRow, ...]:
 
 
 CATALOGUE = _rows()
-"""All lines: those of single events, by families, and then `REPORTED`."""
+"""All lines: single events' by family, then `REPORTED`."""
 
 EVENTS_BY_NAME = MappingProxyType({row.event: row for row in CATALOGUE})
 
@@ -163,4 +163,4 @@ FIELDS = MappingProxyType(
         "written": "how many files were written",
     }
 )
-"""The meaning of each field of a line, the same in all lines."""
+"""The fields' meanings, the same in all lines."""

@@ -1,4 +1,4 @@
-"""The catalogue of metrics at `/metrics` and of their labels."""
+"""The catalogue of metrics at `/metrics`, and labels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class MetricRow:
     """One metric.
 
     Attributes:
-        name: as in queries; a histogram has `_bucket`, `_sum` and `_count` appended.
+        name: as in queries; a histogram appends `_bucket`, `_sum` and `_count`.
         metric_type: `counter`, `gauge` or `histogram`.
         meaning: one sentence.
-        labels: in the order of the values; see `LABELS`.
+        labels: in order; see `LABELS`.
     """
 
     name: str
@@ -165,4 +165,4 @@ LABELS = MappingProxyType(
         "where": "the part that ended: a request, a stream or a component",
     }
 )
-"""The meaning of each label; each has a bounded number of values, whatever clients connect."""
+"""The labels' meanings; each has a bounded number of values."""

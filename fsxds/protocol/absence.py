@@ -25,7 +25,7 @@ class Absence:
     | the client brings it from another process, and a served resource references it | the name: requests would fail |
     | it would hang an Envoy (ENVOY.md E38) | all names; of a type that Envoy lets go of (E86), the names it waits for |
 
-    Removals that this process observed are always reported: the client received the resource from it.
+    Removals that this process observed are always reported.
     """
 
     __slots__ = ("_brought", "_in_use", "_is_hidden", "_lets_go", "_type_url", "_unanswered", "unreported")
@@ -49,7 +49,7 @@ class Absence:
         return bool(self.unreported or self._brought)
 
     def reconsider(self, names: frozenset[str], after: Lookup) -> frozenset[str]:
-        """Return the unreported names, still absent and wanted, for `withhold`."""
+        """Return the unreported names, still absent and wanted."""
         if not self.is_open:
             return NOTHING
         absent = self.unreported | self._brought
@@ -59,7 +59,7 @@ class Absence:
         return unreported & (names | self._brought)
 
     def withhold(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str], acks: Acks) -> Changes:
-        """Leave out the names that are not reported now."""
+        """Leave out names that are not reported now."""
         if self._is_hidden:
             removed = changes.removed - acks.unconfirmed if changes.removed and self._lets_go else NOTHING
             changes = replace(changes, absent=NOTHING, removed=removed)
@@ -103,5 +103,5 @@ class Absence:
         return (unanswered & names).union(name for name, asked in asked_as.items() if asked in unanswered)
 
     def reportable(self, removed: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `removed`, all sent to the client, that may be reported."""
+        """Return the reportable ones of `removed`, all sent to the client."""
         return NOTHING if self._is_hidden else removed

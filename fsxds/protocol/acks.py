@@ -38,10 +38,10 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A response that awaits its ACK or NACK; its `absent` names have no resource.
+    """A response that awaits its ACK or NACK; `absent` names have no resource.
 
     `fresh` names may not be held as sent; `unpopulated` hosts have no virtual host. `is_retry`: a name was NACKed
-    before. `generation` is 0 for a heartbeat, which changes nothing.
+    before. `generation` is 0 for a heartbeat.
     """
 
     version: Version
@@ -79,8 +79,8 @@ class Acks:
     is pending. `since_s` is the time of the last change of `state`, or None.
 
     Args:
-        is_full_state: each response replaces those before it, so that only the last one counts.
-        is_whole: all pending names can only be sent again in one response.
+        is_full_state: each response replaces those before it.
+        is_whole: all pending names can only be sent again together.
         most_retries: the maximum number of unanswered responses with pending names.
         share: interns a set of names.
     """
@@ -144,7 +144,7 @@ class Acks:
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """The names that the client may not hold as sent: NACKed, or unanswered."""
+        """The names that may not be held as sent: NACKed, or unanswered."""
         rejected = self.unapplied if self._is_full_state else self.pending.names
         awaited = (
             sent.fresh if self._is_full_state or sent.fresh else sent.names
@@ -155,13 +155,13 @@ class Acks:
 
     @property
     def held_back(self) -> frozenset[str]:
-        """The NACKed names that wait to be sent again."""
+        """The NACKed names that wait for a retry."""
         names = self.pending.names
         return names - self.in_flight if names else names
 
     @property
     def retry_at_s(self) -> float | None:
-        """When a pending name is sent again; None for never, or while enough retries await their ACK."""
+        """The next retry; None for never, or while enough retries await their ACK."""
         return self.pending.retry_at_s if self._room else None
 
     @property
@@ -169,7 +169,7 @@ class Acks:
         return max(self._most_retries - sum(sent.is_retry for sent in self._unanswered.values()), 0)
 
     def due(self, now_s: float) -> tuple[frozenset[str], ...]:
-        """Return the pending names to send again now, one set per response."""
+        """Return the pending names to send now, one set per response."""
         return self.pending.due(now_s, self._room) if self.pending.names else ()
 
     def record(self, nonce: Nonce, sent: Sent, now_s: float) -> None:
@@ -191,13 +191,13 @@ class Acks:
         return nonce is not None and self.last_nonce is not None and nonce != self.last_nonce
 
     def is_answered(self, nonce: Nonce | None) -> bool:
-        """Whether a nonce is that of the last response, or of the last answered one."""
+        """Whether a nonce is that of the last, or last answered, response."""
         return nonce is not None and nonce in (self.last_nonce, self._answered)
 
     def receive(
         self, nonce: Nonce | None, error_detail: str | None, now_s: float, held: Held = tuple[Resource, ...]
     ) -> Answer | None:
-        """Process a request's nonce and the message of a NACK.
+        """Process a request's nonce, and the message of a NACK.
 
         None if it answers no response, or one answered before. `held` is called at a late NACK.
         """
@@ -267,7 +267,7 @@ class Acks:
         return rejected
 
     def has_answered(self, generation: int, *, selects: bool) -> bool:
-        """Whether the client answered a snapshot; if it `selects` part of the change, also all earlier ones."""
+        """Whether a snapshot is answered; if it `selects` part of the change, also all earlier ones."""
         # A step may be joined with one that clients have not taken yet.
         since = 1 if selects else generation
         return all(sent.generation < since for sent in self._unanswered.values())
@@ -275,7 +275,7 @@ class Acks:
     def status(
         self, subscription: Subscription, resources: Collection[Resource], missing: tuple[str, ...], generation: int
     ) -> WatchStatus:
-        """Return the status; `generation` is that of the last snapshot sent completely."""
+        """`generation` is that of the last snapshot sent completely."""
         return WatchStatus(
             subscription.type_url,
             None if subscription.wildcard else subscription.names,
@@ -334,8 +334,8 @@ _AFTER_NACK = {PollState.UNKNOWN: PollState.UNKNOWN, PollState.NACKED_BEFORE: Po
 class PolledVersion:
     """The version sent last to one client for one subscription.
 
-    `nacks` counts the NACKs in a row; `ended_at_s` is when the last poll was answered. `held_before` are the versions
-    in the polls that it answered: a client that rejects it holds one of these.
+    `nacks` are in a row; `ended_at_s` is when the last poll was answered. A client that rejects it holds one of
+    `held_before`, from the polls that it answered.
     """
 
     version: Version
@@ -361,14 +361,14 @@ class PolledVersion:
         return self.state is not before
 
     def may_leave(self, version: Version | None) -> bool:
-        """Whether a client that was sent this may then hold `version` (None: no version)."""
+        """Whether a client that was sent this may hold `version`, or none."""
         return version in {None, self.version, *self.held_before}
 
     def receive_lost(self) -> None:
-        """Record a lost response: the next reported version is no sign of a NACK."""
+        """The next reported version is then no sign of a NACK."""
         self.state, self.nacks = PollState.UNKNOWN, 0
 
     def retry_at_s(self, allowed: int) -> float:
-        """Return when to send the version again; the first `allowed` NACKs cause no back-off."""
+        """The first `allowed` NACKs cause no back-off."""
         nacks = self.nacks - allowed
         return self.sent_at_s + (BACK_OFF.pause_s(nacks) if nacks > 0 else 0.0)

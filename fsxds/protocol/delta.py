@@ -153,11 +153,11 @@ class DeltaStream:
         return sum(len(watch.names.subscription.names) for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield the state of each wanted type, given the served generation."""
+        """Yield each wanted type's state, given the served generation."""
         return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return the status of each type, in push order."""
+        """Return each type's status, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
     def _begin(self, row: ResourceType) -> _DeltaWatch:
@@ -207,7 +207,6 @@ class DeltaStream:
         return tuple(self._responses(updates, now_s))
 
     def _names_needed(self, watch: _DeltaWatch, snapshot: Snapshot) -> frozenset[str]:
-        """Return the names to send again to a client that is new to a type, or waits for any virtual hosts."""
         if not watch.waits_for_hosts:
             return NOTHING if watch.is_initialized else self._needed.get(watch.type_url, NOTHING)
         routes = self._watches.get(ROUTES)
@@ -232,7 +231,6 @@ class DeltaStream:
             again[needed] = again.get(needed, NOTHING) | names
 
     def _need(self, type_url: TypeUrl, names: frozenset[str], users: _DeltaWatch) -> None:
-        """Keep names until the client subscribes to a type, if ever."""
         if len(names) > self._most_needed:
             # The users of the other names were removed, or reference other names now.
             names &= references_to(type_url, users.resources())
@@ -393,7 +391,6 @@ class _DeltaWatch:
 
     @property
     def _waits_for_all(self) -> bool:
-        """Whether upstreams have not answered a wanted wildcard completely."""
         if WILDCARD not in self._asked or not self.names.selects_all:
             return False
         return bool(self._memory.unanswered(self.type_url, frozenset((WILDCARD,))))
@@ -409,7 +406,6 @@ class _DeltaWatch:
         return bool(is_open) or self._absence.is_open
 
     def _compare(self, base: Rows | None, rows: Rows, now_s: float) -> Changes:
-        """Return the changes since the last update, or since the brought versions."""
         after = self.names.lookup(rows, base)
         if base is None:
             self._absence.begin(names_without(rows, self._held.keys()))
@@ -443,7 +439,6 @@ class _DeltaWatch:
         return answered | Changes(removed=names_without(after.rows, left))
 
     def _retry(self, after: Lookup, now_s: float, *, is_due: bool) -> Changes:
-        """Return all NACKed hosts, which can only be sent together, if they are due."""
         pending = self._acks.pending
         if not isinstance(self.names, HostNames) or not (is_due or self._acks.due(now_s)):
             return NO_CHANGES

@@ -32,10 +32,7 @@ AT_ONCE = RolloutOptions(is_on=False)
 
 @dataclass(frozen=True, slots=True)
 class DeltaUpdate:
-    """The update of one type.
-
-    `unrequested` names were not subscribed to.
-    """
+    """The update of one type; `unrequested` names were not subscribed to."""
 
     type_url: TypeUrl
     version: Version
@@ -45,14 +42,14 @@ class DeltaUpdate:
     unrequested: frozenset[str] = NOTHING
 
     def divided(self) -> tuple[DeltaUpdate | None, DeltaUpdate]:
-        """Split off the removal; None if nothing else is left."""
+        """Split off the removal; None for an empty rest."""
         rest = replace(self.changes, removed=NOTHING)
         removal = DeltaUpdate(self.type_url, self.version, Changes(removed=self.changes.removed))
         return replace(self, changes=rest) if rest else None, removal
 
 
 def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
-    """Yield the updates of a batch, removals of used resources last.
+    """Yield a batch's updates, removals of used resources last.
 
     A client that missed steps has users of removed resources until it has the rest of the batch.
     """
@@ -79,11 +76,11 @@ class ArrivingWatch(Protocol):
 
     @property
     def brings_content(self) -> bool:
-        """Whether the client brings content that was not compared yet."""
+        """Whether brought content was not compared yet."""
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it is known which resources the client holds."""
+        """Whether the client's resources are known."""
 
     @property
     def has_taken_all(self) -> bool:
@@ -99,7 +96,7 @@ class ArrivingWatch(Protocol):
 
 
 class Arrival:
-    """The place of one client in these steps; times are of the clock of its stream.
+    """The place of one client in these steps; times are of its stream's clock.
 
     `timer_at_s` is when to decide again without an answer, None for never; with `has_new_listeners`, connections of
     replaced ones may be open.
@@ -120,7 +117,7 @@ class Arrival:
     def begin_batch(
         self, watches: Iterable[ArrivingWatch], now_s: float, rollout: Callable[[], RolloutOptions], *, is_envoy: bool
     ) -> None:
-        """Prepare for a batch, before anything is sent; time counts from the first brought content."""
+        """Called before anything is sent; time counts from the first brought content."""
         self.timer_at_s = None
         if self._came_s is None and any(watch.brings_content for watch in watches):
             self._came_s, self._rollout = now_s, rollout()
@@ -132,7 +129,7 @@ class Arrival:
         return self._rollout.is_on
 
     def holds_users(self, watches: Iterable[ArrivingWatch], now_s: float, *, grows: bool) -> bool:
-        """Whether users wait, because the client has not answered the resources that they may use."""
+        """Whether users wait for answers to the resources that they may use."""
         at_s = self._until_s(1)
         if at_s <= now_s or not (grows or any(watch.awaits_answer for watch in watches if not watch.is_user)):
             return False
@@ -140,7 +137,7 @@ class Arrival:
         return True
 
     def holds_removals(self, watches: Iterable[ArrivingWatch], now_s: float, *, has_more: bool) -> bool:
-        """Whether removals wait, because the client may still use the resources."""
+        """Whether removals wait, because resources may be in use."""
         lingers_s = self._rollout.linger_s if self.has_new_listeners else 0.0
         at_s = max(self._until_s(1 + self._has_waited) + lingers_s, self._unknown_until_s)
         may_linger = lingers_s > 0 or self._unknown_until_s > now_s

@@ -69,10 +69,10 @@ class GetTarget:
     Attributes:
         row: None for the index of all types.
         path: after the type, decoded; empty for all resources of the type.
-        names: the candidates, in the order of lookup.
+        names: in the order of lookup.
         directories: for a list, prefix and suffix of the members' names.
         node: parameters that describe the requesting node.
-        wait: how long to wait for a change, as written; None for not at all.
+        wait: for a change, as written; None for not at all.
         authority: the server's.
     """
 
@@ -91,7 +91,7 @@ class GetTarget:
 
     @property
     def asked(self) -> frozenset[str]:
-        """The names to ask upstreams for: of the resource or the collection, `*` for a type."""
+        """The names to ask upstreams for; `*` for a type."""
         if not self.path:
             return frozenset((WILDCARD,))
         return frozenset(name for name in self.names if not is_structured(name) or self._may_be_elsewhere(name))
@@ -113,7 +113,7 @@ class FoundResource:
 class FoundList:
     """Resources of one type, sorted by name, and a digest of names and versions.
 
-    Lists of secrets have and digest only names (`has_versions` is false).
+    Lists of secrets digest only names.
     """
 
     row: ResourceType
@@ -139,7 +139,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class FoundRedirect:
-    """A redirect to a resource, or to an entry of a list collection (empty: all of it)."""
+    """A redirect to a resource, or an entry of a collection (empty: all of it)."""
 
     name: ResourceName
     entry: str = ""
@@ -255,7 +255,6 @@ def _structured_names(
 
 
 def _plain_names(path: str, context: Parameters) -> Iterator[str]:
-    """Yield the names without parameters: a plain one, or a structured one in the path."""
     if not path or context:
         return
     yield path
@@ -283,9 +282,9 @@ def _directories(
 
 
 def node_of(parameters: Parameters, peer: str) -> Node:
-    """Return the node from the parameters that Envoy adds to names. Raises ProtocolError if one is too long.
+    """Return the node of the parameters that Envoy adds. Raises ProtocolError if one is too long.
 
-    Envoy writes values of metadata as JSON; any other text stands for itself.
+    Envoy writes metadata as JSON; any other text stands for itself.
     """
     named = dict(parameters)
     metadata = {
@@ -316,11 +315,8 @@ def find(
 ) -> Found:
     """Find the resource or list for a URL.
 
-    Args:
-        target: the target of the URL.
-        snapshot: None before the first.
-        elsewhere: the authorities with their own URLs.
-        unanswered: returns the missing names that may exist on an upstream.
+    `snapshot` is None before the first; `elsewhere` are the authorities with their own URLs; `unanswered` names may
+    exist on an upstream.
     """
     if snapshot is None:
         return NOTHING_LOADED
@@ -342,7 +338,7 @@ def _is_nothing(found: Found) -> bool:
 
 
 def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, elsewhere: Collection[str]) -> Found:
-    """Return the first choice that a client can get, else the content if no choice has a URL, such as a file."""
+    """Return the first choice that a client can get, else the content."""
     for choice in Locator.parse(resource.redirect).choices():
         name = choice.target
         if isinstance(name, ResourceName):
@@ -391,8 +387,6 @@ _Directories = Mapping[_Directory, tuple[bytes, tuple[Resource, ...]]]
 
 
 class _Lists:
-    """A cache of one type's lists."""
-
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
@@ -442,8 +436,6 @@ def _directory_of(name: str) -> _Directory:
 
 
 class _NamesDigest:
-    """The digest of rows' names."""
-
     __slots__ = ("version",)
 
     def __init__(self, rows: Rows) -> None:

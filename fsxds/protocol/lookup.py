@@ -32,7 +32,7 @@ MOST_KEPT = 100_000
 
 
 class Lookup:
-    """Finds resources of one type by clients' names. All streams share one object."""
+    """Finds resources by clients' names. All streams share one object per type."""
 
     __slots__ = ("_found", "_index", "rows")
 
@@ -44,7 +44,7 @@ class Lookup:
 
     @classmethod
     def of(cls, rows: Rows, before: Rows | None = None) -> Self:
-        """Return the lookup kept with these rows; reuses unchanged results for the rows `before`."""
+        """Return the rows' lookup; reuses unchanged results for the rows `before`."""
         return rows.derive(cls, lambda: cls._make(rows, before))
 
     @classmethod
@@ -56,7 +56,7 @@ class Lookup:
         return lookup
 
     def take_over(self, last: Lookup, change: RowsChange) -> bool:
-        """Reuse results for earlier rows; return whether all are still valid."""
+        """Reuse earlier rows' results; return whether all are valid."""
         self._index = last._index.after(self.rows, change)
         if not self._index.finds_as(last._index):
             return False
@@ -64,11 +64,11 @@ class Lookup:
         return True
 
     def find(self, name: str) -> tuple[Resource, ...]:
-        """Return a name's resources; empty if it does not exist."""
+        """Return a name's resources, if any."""
         return tuple(self.rows[own] for own in self._names_of(name))
 
     def existing(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that stand for a resource.
+        """Return the names that stand for a resource.
 
         A client may subscribe to a hundred thousand names that do not exist; they are not looked up one by one.
         """
@@ -78,7 +78,7 @@ class Lookup:
         return frozenset(found)
 
     def has_any_member(self, names: AbstractSet[str]) -> bool:
-        """Whether any name stands for members of a collection."""
+        """Whether any name stands for a collection with members."""
         collections = self._index.collections()
         return bool(collections) and any(name in collections and self.stands_for_collection(name) for name in names)
 
@@ -87,7 +87,7 @@ class Lookup:
         return frozenset(own for name in self.existing(names) for own in self._names_of(name))
 
     def stands_for_collection(self, name: str) -> bool:
-        """Whether a name is a glob and no resource's own name."""
+        """Whether a name is a glob and no own name."""
         return is_glob(name) and name not in self.rows
 
     def collections_among(self, names: AbstractSet[str]) -> frozenset[str]:
@@ -113,11 +113,11 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The names in an update of a Delta client; `|` merges changes.
+    """The names in a Delta update; `|` merges changes.
 
-    `fresh` are resources to send, with `is_all` all. `absent` were subscribed to and do not exist, `unpopulated` are
-    the hosts among them. `removed` have to be dropped; `ends_wait` are sent as removed although they name no resource.
-    With `is_due`, even an empty response is sent.
+    `fresh` are to be sent, with `is_all` all. `absent` were subscribed to and do not exist, `unpopulated` are the hosts
+    among them. `removed` have to be dropped; `ends_wait` are sent as removed although they name no resource. With
+    `is_due`, even an empty response is sent.
     """
 
     fresh: frozenset[str] = NOTHING
@@ -129,18 +129,16 @@ class Changes:
     is_due: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there is a response to send."""
         names = self.fresh or self.absent or self.removed or self.unpopulated or self.ends_wait
         return bool(names) or self.is_all or self.is_due
 
     def __or__(self, other: Changes) -> Changes:
-        """Merge both, field by field."""
         if not self or not other:
             return self or other
         return Changes(*(getattr(self, field) | getattr(other, field) for field in self.__slots__))
 
     def consistent(self) -> Changes:
-        """Keep each name in one set: fresh before removed before absent."""
+        """Fresh names go before removed, and these before absent."""
         if not self.removed:
             return self
         removed = self.removed - self.fresh
@@ -158,7 +156,7 @@ Held = Mapping[str, Version]
 class DeltaNames:
     """One client's subscribed names of one type.
 
-    Names that are not a resource's own name are kept separately, because they are resolved again at every change.
+    Names that are no resource's own are kept separately: each change resolves them again.
     """
 
     __slots__ = ("_indirect", "_memory", "has_given_up", "spellings", "subscription")
@@ -191,7 +189,7 @@ class DeltaNames:
         return Lookup.of(rows, before)
 
     def receive(self, request: DeltaRequest) -> frozenset[str]:
-        """Process a request's names; return the names to answer, including `*` for a wildcard."""
+        """Return the names to answer, including `*` for a wildcard."""
         asked, before = frozenset(request.subscribe), self.subscription
         after = before.changed(asked, frozenset(request.unsubscribe))
         if after is before:
@@ -203,7 +201,7 @@ class DeltaNames:
         return asked | given_up if self.selects_all else asked
 
     def begin(self, held: Held, after: Lookup) -> Changes:
-        """Return the removals of resources that a client brings."""
+        """Return the removals of brought resources."""
         gone = names_without(after.rows, held.keys())
         # A brought resource with an unsubscribed own name may be held by a name that stands for no resource any more.
         if not gone or self.selects_all or not self.names <= after.rows.keys():
@@ -211,7 +209,7 @@ class DeltaNames:
         return NO_CHANGES
 
     def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
-        """Return the changes to send because resources were updated or removed.
+        """Return the changes to send.
 
         `before` is the lookup at the previous response.
         """
@@ -251,19 +249,17 @@ class DeltaNames:
 
     @property
     def _own(self) -> frozenset[str]:
-        """The subscribed names that are compared with own names."""
         return self.names
 
     def _still_indirect(self, lost: frozenset[str], after: Lookup) -> frozenset[str]:
         return names_without(after.rows, self._indirect | lost)
 
     def _ended(self, indirect: frozenset[str], before: Lookup, after: Lookup) -> frozenset[str]:
-        """Return the indirect names that stand for no resource any more."""
         existed = before.existing(indirect & self._indirect)
         return frozenset(name for name in existed - after.existing(existed) if not is_glob(name))
 
     def answer(self, asked: frozenset[str], held: Held, after: Lookup, pending: frozenset[str]) -> Changes:
-        """Answer the names in `asked`, without held resources; `pending` were NACKed."""
+        """`held` resources are left out; `pending` ones were NACKed."""
         # There may be ten thousand names, and most of them are own names.
         own = asked & after.rows.keys()
         others = asked - own - {WILDCARD}
@@ -279,10 +275,7 @@ class DeltaNames:
     def answer_again(
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
-        """Return the subscribed names to send again because of other types.
-
-        With `is_first`, all subscribed names are sent anyway.
-        """
+        """Return subscribed names to send again for other types; with `is_first`, all are sent anyway."""
         wanted = names if self.selects_all else names & self.names
         existing = after.existing(wanted)
         return Changes(after.names(existing) - held_back, absent=wanted - existing - held_back)
@@ -297,11 +290,11 @@ class DeltaNames:
             self._indirect |= names_without(after.rows, asked) & self.names
 
     def new_globs(self, asked: frozenset[str]) -> frozenset[str]:
-        """Return the collections not answered before on this stream."""
+        """Return collections not answered before on this stream."""
         return frozenset(name for name in asked - self._indirect if is_glob(name)) if asked else NOTHING
 
     def has_members(self, lookup: Lookup) -> bool:
-        """Whether the client is sent members of a collection."""
+        """Whether the client gets members of a collection."""
         return bool(self._indirect) and lookup.has_any_member(self._indirect)
 
     def receive_nack(self, answer: Answer) -> None:
@@ -322,11 +315,11 @@ class DeltaNames:
         return own | lookup.names(self._indirect) if self._indirect else own
 
     def may_select_any(self, change: RowsChange) -> bool:
-        """Whether a change may be selected; indirect names are not looked up."""
+        """Indirect names are not looked up."""
         return bool(self._indirect) or self.subscription.selects_any(change)
 
     def may_select(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the names that may be selected; indirect names are not looked up."""
+        """Indirect names are not looked up."""
         return names if self._indirect else self.subscription.selected(names)
 
     def wants(self, name: str, lookup: Lookup) -> bool:
@@ -335,19 +328,18 @@ class DeltaNames:
 
 
 def references_to(type_url: TypeUrl, users: Iterable[Resource]) -> frozenset[str]:
-    """Return the names of a type that resources reference."""
+    """Return the names that resources reference."""
     return frozenset(
         reference.name for user in users for reference in user.references if reference.type_url == type_url
     )
 
 
 def unheld(names: AbstractSet[str], held: Held, lookup: Lookup) -> frozenset[str]:
-    """Return the names not held in the current version."""
+    """Return names not held in the current version."""
     if not held:
         return frozenset(names)
     return frozenset(name for name in names if held.get(name) != lookup.rows[name].version)
 
 
 def _newly(names: frozenset[str], own: frozenset[str], other: Lookup) -> frozenset[str]:
-    """Return the names missing from `own` or, as resources, from `other`."""
     return frozenset(name for name in names if name not in own or name not in other.rows)

@@ -37,7 +37,7 @@ _ORDER = (SyncState.NACK, SyncState.STALE, SyncState.SYNCED)
 
 
 def combined_state(states: Iterable[SyncState]) -> SyncState:
-    """Return a client's overall state: the worst; NOT_SENT counts last."""
+    """Return the worst state; NOT_SENT counts last."""
     found = set(states)
     return next((state for state in _ORDER if state in found), SyncState.NOT_SENT)
 
@@ -57,9 +57,8 @@ MOST_KEPT_NODE_BYTES = 16 * 1024
 class Node:
     """The client: `node.id`, `node.cluster`, and its IP address ("" on a Unix socket).
 
-    `agent` is its `user_agent_name`. `attributes` are further values that views match (see `node_attributes.py`).
-    `serialized` is the whole node without the list of extensions (61 kB in an Envoy), for display only; empty if it
-    takes more than `MOST_KEPT_NODE_BYTES`.
+    `agent` is its `user_agent_name`; views match `attributes` (`node_attributes.py`). `serialized` is the node without
+    the list of extensions (61 kB in an Envoy), for display only; empty beyond `MOST_KEPT_NODE_BYTES`.
     """
 
     id: str
@@ -75,9 +74,9 @@ class Node:
 class SotwRequest:
     """A `DiscoveryRequest`.
 
-    `version_info`, `nonce` and `node` are None if they are empty; `error_detail` is the message of a NACK (may be ""),
-    None for an ACK. `names` are canonical; `rejected_names` maps rejected ones to reasons. `without_authority` is one
-    name that was completed by the settings' authority.
+    Empty `version_info`, `nonce` and `node` are None; `error_detail` is the message of a NACK (may be ""), None for an
+    ACK. `names` are canonical; `rejected_names` maps rejected ones to reasons. `without_authority` is one name
+    completed by the settings' authority.
     """
 
     type_url: TypeUrl
@@ -95,7 +94,7 @@ class SotwRequest:
         return self.version_info is not None
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether the client holds its version in a snapshot."""
+        """Whether it is the client's version in a snapshot."""
         return self.version_info == version_of(snapshot, Subscription.for_request(self.type_url, self.names))
 
 
@@ -103,9 +102,8 @@ class SotwRequest:
 class SotwResponse:
     """A `DiscoveryResponse`.
 
-    Equal `resources` are the same object on all streams, so that their bytes can be cached. With `with_ttl`, resources
-    with a `ttl_s` are wrapped and carry it; `heartbeats` renew times to live without content. `errors` maps rejected
-    names to reasons.
+    Equal `resources` are one object on all streams, so that their bytes can be cached. With `with_ttl`, resources with
+    a `ttl_s` are wrapped and carry it; `heartbeats` have no content. `errors` maps rejected names to reasons.
     """
 
     type_url: TypeUrl
@@ -119,9 +117,9 @@ class SotwResponse:
 
 @dataclass(frozen=True, slots=True)
 class DeltaRequest:
-    """A `DeltaDiscoveryRequest`; fields are as in a `SotwRequest`.
+    """A `DeltaDiscoveryRequest`, like a `SotwRequest`.
 
-    Names are as written; `canonical` maps other spellings. `rejected_names` has canonical names.
+    Names are as written; `canonical` maps other spellings. `rejected_names` are canonical.
     """
 
     type_url: TypeUrl
@@ -141,7 +139,7 @@ class DeltaRequest:
         return bool(self.initial_resource_versions)
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether the client holds resources, and all are current in a snapshot."""
+        """Whether all held resources, if any, are current in a snapshot."""
         rows = snapshot.resources(self.type_url)
         held = ((rows.get(name), version) for name, version in self.initial_resource_versions.items())
         return self.holds and all(one is not None and one.version == version for one, version in held)
@@ -149,7 +147,7 @@ class DeltaRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeltaResponse:
-    """A `DeltaDiscoveryResponse`; fields are as in a `SotwResponse`.
+    """A `DeltaDiscoveryResponse`, like a `SotwResponse`.
 
     `version` is its `system_version_info`. `aliases` replace a resource's own. `unpopulated` are answered with a
     `Resource` that has the name as name and alias and no content: the virtual host does not exist (ENVOY.md E47).
@@ -169,9 +167,9 @@ class DeltaResponse:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """An ACK or NACK of a version, reported once.
+    """An ACK or NACK, reported once.
 
-    `nack` has the resources that may be meant; None for an ACK, and while it may be a lost response.
+    `nack` has the suspects; None for an ACK, and for a possibly lost response.
     """
 
     version: Version
@@ -195,10 +193,10 @@ class Reaction(Generic[Response]):
 class WatchStatus:
     """The status of one type on one stream, or of a polling client's subscription.
 
-    `names` is None for a wildcard. `resources` are the ones that the client should hold, `missing` the subscribed names
-    that do not exist. `sent`, `acked` and `nacked` are the last such versions, or None. `rejected` names were NACKed
-    and not ACKed since, `unconfirmed` ones may not be held as sent. `since_s` is the time of the last change of
-    `state`, or None. `generation` is that of the last snapshot sent completely; None if only versions show that.
+    `names` is None for a wildcard. `resources` should be held, `missing` names do not exist. `sent`, `acked` and
+    `nacked` are the last such versions, or None. `rejected` names were NACKed and not ACKed since, `unconfirmed` ones
+    may not be held as sent. `since_s` is the time of the last change of `state`, or None. `generation` is that of the
+    last snapshot sent completely; None if only versions show that.
     """
 
     type_url: TypeUrl
@@ -218,11 +216,11 @@ class WatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClientStatus:
-    """The status of one client: of one stream, or of all polls of one node.
+    """The status of one stream, or of all polls of one node.
 
     `node` has an empty id until the client sends one. `service` is the stream's method, such as
-    `StreamAggregatedResources`, or `REST`. `watches` can be iterated once, since an Envoy may have ten thousand.
-    `since_s` is when the client came, by the clock of the cores.
+    `StreamAggregatedResources`, or `REST`. `watches` can be iterated once: an Envoy may have ten thousand. `since_s` is
+    when the client came, by the clock of the cores.
     """
 
     node: Node
@@ -232,7 +230,7 @@ class ClientStatus:
 
 
 def check_length(field: str, text: str) -> str:
-    """Return a client's text. Raises ProtocolError if it is too long to be kept."""
+    """Raises ProtocolError if a text is too long to be kept."""
     if len(text) > LONGEST_TEXT:
         raise ProtocolError(f"{field}: has {len(text)} characters, more than {LONGEST_TEXT}; shorten it")
     return text
@@ -248,13 +246,13 @@ LONGEST_REASON = 4096
 
 
 def without_message(reason: str) -> str:
-    """Return a NACK's reason, shortened, without the message that Envoy appends."""
+    """Return a NACK's shortened reason, without the message that Envoy appends."""
     short = _MESSAGE_AFTER.sub(lambda match: ")" if match[1] == "): {" else "", _MESSAGE_BEFORE.sub("", reason))
     return short.strip()[:LONGEST_REASON]
 
 
 class ConfigStatus(IntEnum):
-    """`envoy.service.status.v3.ConfigStatus`: the server's view; UNKNOWN if this process is the client."""
+    """`envoy.service.status.v3.ConfigStatus`; UNKNOWN if this process is the client."""
 
     UNKNOWN = 0
     SYNCED = 1
@@ -275,10 +273,10 @@ class ClientResourceStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """The status of one resource, or of a requested name, with one client.
+    """The status of one resource or requested name, with one client.
 
-    `version` is the last one sent, or before it if the client rejected that, or None. `resource` is None if none was
-    sent. `updated_s` is when the content came, in seconds since 1970, or None.
+    `version` is the last one sent, or the one before if the client rejected that, or None. `resource` is None if none
+    was sent. `updated_s` is when the content came, since 1970, or None.
     """
 
     type_url: TypeUrl

@@ -26,8 +26,6 @@ KeysOf = Callable[[Resource], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class _Owners:
-    """The sorted own names, and the first of them, by alias or collection."""
-
     all: NameTable[tuple[str, ...]]
     first: NameTable[str]
 
@@ -41,7 +39,6 @@ class _Owners:
         return cls(NameTable(owners), NameTable({key: names[0] for key, names in owners.items()}))
 
     def after(self, changes: Iterable[tuple[str, Resource | None, Resource | None]], keys_of: KeysOf) -> _Owners:
-        """Apply changes of names with their old and new resources, or None."""
         lost, gained = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for name, old, new in changes:
             was, now = (frozenset(keys_of(each) if each is not None else ()) for each in (old, new))
@@ -71,7 +68,7 @@ class _Owners:
 
 
 class NameIndex:
-    """Finds own names; each table is built when needed."""
+    """Builds each table when needed."""
 
     __slots__ = ("_by_alias", "_by_collection", "_rows")
 
@@ -93,7 +90,7 @@ class NameIndex:
         return self._by_collection.all
 
     def after(self, rows: Mapping[str, Resource], change: RowsChange) -> NameIndex:
-        """Return the index after a change; unchanged tables are shared."""
+        """Return the index after a change, sharing unchanged tables."""
         changes = [(name, self._rows.get(name), rows.get(name)) for name in change.names]
         index = NameIndex(rows)
         if self._by_alias is not None:
@@ -103,7 +100,7 @@ class NameIndex:
         return index
 
     def finds_as(self, other: NameIndex) -> bool:
-        """Whether this index certainly finds as `other`, from which it was derived."""
+        """Whether this certainly finds as `other`, from which it was derived."""
         has_same_aliases = self._by_alias is not None and self._by_alias is other._by_alias
         return has_same_aliases and self._by_collection is not None and self._by_collection is other._by_collection
 

@@ -46,7 +46,7 @@ def attributes_of_json(version: object, locality: Mapping[str, object], metadata
 
 
 def metadata_of(attributes: Iterable[tuple[str, str]]) -> dict[str, PlainValue]:
-    """Return metadata attributes as JSON; dots become nested objects."""
+    """Return metadata as JSON; dots become nested objects."""
     metadata: dict[str, PlainValue] = {}
     for name, value in attributes:
         first, *steps = name.split(".")
@@ -67,7 +67,6 @@ def _attributes(version: object, locality: Mapping[str, object], metadata: Itera
 
 
 def _metadata(members: Iterable[tuple[str, object]]) -> dict[str, str]:
-    """Return scalars by name, shallow ones first."""
     found: dict[str, str] = {}
     left = MOST_BYTES
     waiting = deque([("metadata", members)])
@@ -95,7 +94,7 @@ def _kept_text(value: object) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be encoded; the json module accepts half of a surrogate pair."""
+    """The json module accepts half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -22,7 +22,7 @@ Only valid for names that are not served.
 
 
 def nothing_unanswered(_type_url: TypeUrl, _names: AbstractSet[str]) -> frozenset[str]:
-    """Return no names: without upstreams, an unserved name does not exist."""
+    """Without upstreams, an unserved name does not exist."""
     return frozenset()
 
 

@@ -46,8 +46,8 @@ PROMPT_RETURNS_ALLOWED = 5
 class PollRequest:
     """One poll.
 
-    `version_info` is None until the client accepted a version. `error_detail` is the message of a NACK, or None; Envoy
-    never sends it. `from_envoy`: it has Envoy's own deadline.
+    `version_info` is None until the client accepted a version. `error_detail` is the message of a NACK; Envoy never
+    sends it. `from_envoy`: it has Envoy's own deadline.
     """
 
     node: Node
@@ -58,7 +58,7 @@ class PollRequest:
     from_envoy: bool = False
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether the client holds its version in a snapshot."""
+        """Whether it is the client's version in a snapshot."""
         return self.version_info == version_of(snapshot, self.subscription)
 
 
@@ -95,7 +95,7 @@ NOT_ANSWERED = Unavailable("another server may have this resource, and has not a
 
 
 def nonce_of(version: Version) -> Nonce:
-    """Return the nonce of a polled response, so that equal responses have equal bytes."""
+    """Equal responses must have equal bytes."""
     return Nonce(version)
 
 
@@ -111,7 +111,7 @@ def patience_s(expected_timeout_ms: float | None, query_timeout_s: float | None,
     Args:
         expected_timeout_ms: the client's own deadline (`x-envoy-expected-rq-timeout-ms`), or None. The response is sent
             100 ms or 5 % before it, whichever is more: Envoy closes the connection at its deadline and logs a failure.
-        query_timeout_s: the request's `?timeout=`, or None; ignored if there is a deadline.
+        query_timeout_s: the request's `?timeout=`, ignored if there is a deadline.
         max_hold_s: the operator's limit.
 
     Source: ENVOY.md E2.
@@ -130,12 +130,12 @@ _Key = tuple[str, str, str]
 
 
 class PollMemory:
-    """Decides each poll from the snapshot and from the version sent to its client before.
+    """Decides each poll from the snapshot and the version sent before.
 
     Clients without a `node.id` are not remembered. Times are readings of any clock that only goes forward, in seconds.
 
     Args:
-        most_nodes: returns the maximum number of clients; the maximum weight of their subscriptions is ten times that.
+        most_nodes: the maximum number; the maximum weight of their subscriptions is ten times that.
         forget: called with each node that is no longer remembered.
         unanswered: returns the missing names that may exist elsewhere.
         recognized: called with each node that holds the current version from another process; also while its poll is
@@ -158,7 +158,6 @@ class PollMemory:
         self._recognized = recognized
 
     def __len__(self) -> int:
-        """The number of remembered clients."""
         return len(self._nodes)
 
     def node_of(self, node: Node) -> PollingNode | None:
@@ -168,7 +167,7 @@ class PollMemory:
     def receive_request(
         self, request: PollRequest, snapshot: Snapshot | None, now_s: float
     ) -> tuple[Decision, Acknowledgement | None]:
-        """Return the decision, and the ACK or NACK of the previous response."""
+        """Return the decision, and the previous response's ACK or NACK."""
         acknowledgement = self._receive_ack(request, self._receive_poll(request, now_s), now_s)
         decision = self.receive_snapshot(request, snapshot, now_s)
         if (node := self.node_of(request.node)) is not None:
@@ -176,7 +175,7 @@ class PollMemory:
         return decision, acknowledgement
 
     def receive_snapshot(self, request: PollRequest, snapshot: Snapshot | None, now_s: float) -> Decision:
-        """Decide again at a newer snapshot or at `Wait.until_s`."""
+        """Decide again at a newer snapshot or `Wait.until_s`."""
         watch = self._watch_of(request)
         sent = watch.sent or _recognize(request, snapshot, now_s)
         decision = _decide(request, snapshot, sent, now_s, self._unanswered)
@@ -206,19 +205,19 @@ class PollMemory:
             self._recognized(node)
 
     def receive_deadline(self, request: PollRequest, now_s: float) -> None:
-        """Record that a held poll ends without a change."""
+        """Record that a held poll ends unchanged."""
         sent = self._watch_of(request).sent
         if sent is not None:
             sent.ended_at_s = now_s
 
     def receive_lost(self, request: PollRequest) -> None:
-        """Record that a response did not reach its client."""
+        """Record that a response was lost."""
         sent = self._watch_of(request).sent
         if sent is not None:
             sent.receive_lost()
 
     def receive_end(self, request: PollRequest, now_s: float, *, is_given_up: bool) -> None:
-        """Record the end of a poll; `is_given_up` if the client did not wait for the response."""
+        """Record a poll's end; `is_given_up`: the client did not wait for it."""
         node = self.node_of(request.node)
         if node is not None:
             node.receive_end(request.subscription, now_s, is_given_up=is_given_up)
@@ -249,7 +248,6 @@ class PollMemory:
             self._forget(oldest)
 
     def _watch_of(self, request: PollRequest) -> PolledWatch:
-        """Return a subscription's record, or a temporary one."""
         node = self.node_of(request.node)
         if node is None or request.subscription not in node.watches:
             return PolledWatch()
@@ -298,7 +296,6 @@ def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: fl
 
 
 def _recognize(request: PollRequest, snapshot: Snapshot | None, now_s: float) -> PolledVersion | None:
-    """Return the ACK of a client that holds the current version from another process."""
     subscription = request.subscription
     if snapshot is None or subscription.type_url in snapshot.withheld or request.version_info is None:
         return None
@@ -338,9 +335,9 @@ def _allowed_nacks(request: PollRequest) -> int:
 def answer_fetch(
     subscription: Subscription, snapshot: Snapshot | None, unanswered: Unanswered = nothing_unanswered
 ) -> Selection | Unavailable:
-    """Return the response to a unary gRPC request, which leaves no record.
+    """Answer a unary gRPC request, which leaves no record.
 
-    It is Unavailable while the type or a named resource was never good, or an unanswering upstream may have it.
+    Unavailable while the type or a named resource was never good, or an unanswering upstream may have it.
     """
     if snapshot is None:
         return NOTHING_LOADED
@@ -398,7 +395,6 @@ def _decide_again(request: PollRequest, selection: Selection, sent: PolledVersio
 
 
 def _may_lack_something(snapshot: Snapshot, subscription: Subscription, selection: Selection) -> bool:
-    """A response might remove resources from before this process started."""
     type_url = subscription.type_url
     if not subscription.wildcard:
         return bool(selection.missing or subscription.globs) and type_url in snapshot.incomplete

@@ -60,11 +60,10 @@ class PolledWatch:
     """One subscription of a node.
 
     Attributes:
-        sent: the version sent last; None until it is known which version the client holds.
+        sent: None until the client's version is known.
         confirmed: the resources ACKed last, or None.
         since_s: the time of the last change of `state`, or None.
-        acked: the version ACKed last.
-        nacked: the version NACKed, unless it ACKed a later one.
+        nacked: None after a later ACK.
         open_polls: the number of unanswered polls.
         is_given_up: the client did not wait for the last poll's response.
         ended_at_s: the last time at which a poll was open.
@@ -99,7 +98,7 @@ class PolledWatch:
             self.become(SyncState.STALE, now_s)
 
     def receive_ack(self, sent: PolledVersion, now_s: float) -> None:
-        """Record that the client holds a version, of any process."""
+        """Record that the client holds a version."""
         self.sent, self.confirmed, self.acked, self.nacked, self.reason = sent, sent.resources, sent.version, None, None
         self.become(SyncState.SYNCED, now_s)
 
@@ -115,7 +114,7 @@ class PolledWatch:
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """The names that the client may not hold as sent."""
+        """The names that may not be held as sent."""
         resources = () if self.sent is None else self.sent.resources
         if self.confirmed is resources:
             return NOTHING
@@ -129,7 +128,7 @@ class PollingNode:
     Attributes:
         watches: ordered by the time of the last poll.
         has_returned: it polled again after an answer, or came with a version of another process.
-        nack: the rejection in its last poll; the reader sets it to None.
+        nack: in its last poll; the reader sets it to None.
         since_s: the time of its first poll.
     """
 
@@ -188,8 +187,8 @@ class PollingNode:
     def is_polling(self) -> bool:
         """Whether the client did not give up all its polls.
 
-        A client that gave up its poll for clusters or listeners, and has no other open poll, has ended; it did not
-        report the end of subscriptions between two polls.
+        If it gave up its poll for clusters or listeners, and has no open poll, it has ended: it did not report the end
+        of subscriptions between two polls.
         """
         return self._present > 0 and not (self._has_lost and not self._open_polls)
 
@@ -225,13 +224,13 @@ class PollingNode:
         return watch
 
     def receive_sent(self, subscription: Subscription, version: Version, generation: int) -> None:
-        """Record a response with the version in the snapshot of `generation`."""
+        """Record a response; the version is that of the snapshot of `generation`."""
         change = self._changed.get(subscription.type_url) if generation == self._step else None
         if subscription in self._waiting or (change is not None and _may_come_back(subscription, change)):
             self._waiting[subscription] = version
 
     def receive_ack(self, subscription: Subscription) -> None:
-        """Record a poll that shows which version the client holds."""
+        """Record a poll that shows the client's version."""
         watch = self.watches[subscription]
         if watch.sent is not None and watch.sent.state is PollState.ACKED:
             self._nacks.pop(watch.sent.version, None)
@@ -246,8 +245,7 @@ class PollingNode:
     ) -> None:
         """Record a NACK.
 
-        Unless `is_certain`, the response may have been lost, except if it has a resource version that was rejected
-        before.
+        Unless `is_certain`, the response may have been lost, except if it has a version that was rejected before.
         """
         confirmed = self.watches[subscription].confirmed or ()
         held = {resource.name: resource.version for resource in confirmed}
@@ -279,11 +277,11 @@ class PollingNode:
             }
 
     def nacks_of(self, version: Version) -> int:
-        """Return how often in a row a version was NACKed, ignoring other versions in between."""
+        """Return a version's NACKs in a row, ignoring other versions in between."""
         return self._nacks.get(version, 0)
 
     def receive_end(self, subscription: Subscription, now_s: float, *, is_given_up: bool) -> None:
-        """Record that a poll was answered or given up."""
+        """Record a poll's end."""
         watch = self.watches.get(subscription)
         if watch is None or not watch.open_polls:
             return
@@ -308,7 +306,7 @@ class PollingNode:
         return subscription
 
     def is_silent_since(self, time_s: float) -> bool:
-        """Whether the client had no open poll since a time."""
+        """Whether no poll was open since a time."""
         return self._seen_at_s < time_s and not self.has_open_polls
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
@@ -326,7 +324,7 @@ class PollingNode:
                 yield state if has_any(snapshot, subscription) else SyncState.NOT_SENT
 
     def status(self, snapshot: Snapshot | None) -> ClientStatus:
-        """Return the status of current subscriptions; `snapshot` is None before the first."""
+        """`snapshot` is None before the first."""
         named: _Named = {}
         there = [each for each in self.watches.items() if not self._has_ended(each[0], named)]
         return ClientStatus(self.node, POLLING, (_status(*each, snapshot) for each in there), self.since_s)
@@ -334,7 +332,7 @@ class PollingNode:
     def standing(self, step: Step) -> Standing:
         """Return whether the client has taken, or rejected, a step.
 
-        The first call for a step costs the names that it changed, later calls nothing.
+        The first call for a step costs its changed names, later calls nothing.
         """
         if self._step != step.snapshot.generation:
             self._begin(step)
@@ -371,7 +369,7 @@ class PollingNode:
             self._drop_unused(ROUTES, LISTENERS)
 
     def _drop_unused(self, type_url: TypeUrl, users: Subscription, expected: Iterable[Subscription] = ()) -> None:
-        """Stop awaiting resources of a type that have no open poll and no user."""
+        """Open polls stay awaited."""
         polled = [one for one in self._waiting if one.type_url == type_url and not self.watches[one].open_polls]
         named = self._named_by(users, type_url) if polled or expected else None
         if named is None:
@@ -382,14 +380,14 @@ class PollingNode:
                     del awaited[subscription]
 
     def _named_by(self, users: Subscription, type_url: TypeUrl) -> set[str] | None:
-        """Return the names that ACKed `users` reference; None if none were ACKed."""
+        """Return None if no users were ACKed."""
         known = self.watches.get(users)
         if known is None or known.confirmed is None:
             return None
         return {one.name for user in known.confirmed for one in user.references if one.type_url == type_url}
 
     def _has_ended(self, subscription: Subscription, named: _Named) -> bool:
-        """Whether the client seems to have ended a subscription: it does not report that."""
+        """Guess: a client does not report the end of a subscription."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.open_polls or watch.is_given_up:
             return watch.is_given_up
@@ -404,7 +402,6 @@ class PollingNode:
         return known is not None and subscription.names.isdisjoint(known)
 
     def _selecting(self, type_url: TypeUrl, change: RowsChange) -> Iterator[Subscription]:
-        """Iterate over the smaller of both sets."""
         names = _names_in(change)
         possible: Iterable[Subscription] = self.watches
         if len(names) < len(self.watches):
@@ -415,7 +412,7 @@ class PollingNode:
                 yield subscription
 
     def _awaited(self, subscription: Subscription, snapshot: Snapshot) -> Version | None:
-        """Return the version that a subscription is to come back with, or None."""
+        """Return the version to come back with, or None."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.is_given_up or not has_any(snapshot, subscription):
             return None

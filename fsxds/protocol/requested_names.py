@@ -46,8 +46,8 @@ class RequestedNames:
     """The meaning of a request's structured names.
 
     Attributes:
-        canonical: maps other spellings to the canonical one.
-        rejected: maps rejected names, as in the subscription, to reasons.
+        canonical: maps other spellings.
+        rejected: maps canonical names to reasons.
         without_authority: one name completed by the settings' authority, or empty.
     """
 
@@ -89,7 +89,7 @@ def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> 
 
 
 def _read(written: str, type_url: TypeUrl, authority: str) -> tuple[str, str]:
-    """Return the canonical form, or the name itself; and the reason of a rejection, or ""."""
+    """Return the canonical form or the name, and the reason of a rejection."""
     try:
         return canonical_of_type(written, type_url, authority), ""
     except MalformedName as error:
@@ -101,7 +101,7 @@ _read_short = lru_cache(maxsize=MOST_KEPT)(_read)
 
 
 def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> tuple[str, ...]:
-    """Return the canonical names of a request without a stream. Raises ProtocolError if one is rejected."""
+    """For a request without a stream. Raises ProtocolError if a name is rejected."""
     written = tuple(names)
     read = read_names(written, type_url, authority)
     reject_request(read.rejected)
@@ -109,7 +109,7 @@ def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") 
 
 
 def reject_request(rejected: Mapping[str, str]) -> None:
-    """Raise ProtocolError for a rejected name of a request without a stream."""
+    """For a request without a stream. Raises ProtocolError for a rejected name."""
     for reason in rejected.values():
         raise ProtocolError(reason_of(reason))
 
@@ -127,7 +127,7 @@ def _canonical_or_as_written(written: str, authority: str) -> str:
 
 
 class Spellings:
-    """One Delta client's other spellings of its subscribed names."""
+    """One Delta client's other spellings of subscribed names."""
 
     __slots__ = ("_by_name",)
 
@@ -136,7 +136,6 @@ class Spellings:
         self._by_name: dict[str, frozenset[str]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
         return bool(self._by_name)
 
     def others(self, name: str) -> frozenset[str]:
@@ -151,7 +150,7 @@ class Spellings:
         """Return a request with canonical names; remember its spellings.
 
         A name that is unsubscribed in one spelling stays subscribed in another. A version of a spelling is that of the
-        canonical name. `subscribed` are the canonical names before.
+        canonical name. `subscribed` are canonical names before.
         """
         if not request.canonical and not self._by_name:
             return request
@@ -171,7 +170,7 @@ class Spellings:
         )
 
     def _give_up(self, name: str, written: str) -> str | None:
-        """Return the name if no spelling is subscribed any more, else None."""
+        """Return the name if no spelling is subscribed any more."""
         left = self._by_name.pop(name, frozenset((written,))) - {written}
         if not left:
             return name

@@ -109,11 +109,11 @@ class SotwStream:
         return sum(len(watch.subscription.names) for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield the state of each wanted type, given the served generation."""
+        """Yield each wanted type's state, given the served generation."""
         return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return the status of each type, in push order."""
+        """Return each type's status, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
     def standing(self, step: Step) -> Standing:
@@ -220,7 +220,7 @@ def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class SotwUpdate:
-    """The update of one type; the client may not hold `fresh` resources in this version."""
+    """The update of one type; `fresh` resources may not be held in this version."""
 
     type_url: TypeUrl
     version: Version
@@ -264,7 +264,6 @@ class _SotwWatch:
 
     @property
     def everything(self) -> frozenset[str]:
-        """All names, or `*`."""
         return frozenset((WILDCARD,)) if self.subscription.wildcard else self.subscription.names
 
     @property
@@ -303,7 +302,6 @@ class _SotwWatch:
             self._unreported = {name: unreported[name] for name in unreported.keys() & self.subscription.names}
 
     def rejection_response(self, snapshot: Snapshot) -> SotwUpdate | None:
-        """Report rejected names without resources."""
         if not self._unreported or self._base is None:
             return None
         return SotwUpdate(self.type_url, version_of(snapshot, self.subscription), NO_RESOURCES, NOTHING)
@@ -362,13 +360,12 @@ class _SotwWatch:
         return bool(self._awaited) or (self._base is None and not self.selects_nothing)
 
     def _unanswered(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the unserved names that may exist elsewhere; await their answers."""
+        """Return the names that may exist elsewhere; await their answers."""
         unanswered = self._memory.unanswered(self.type_url, names) if names else NOTHING
         self._awaited |= unanswered
         return unanswered
 
     def _certain(self, rows: Rows, again: frozenset[str]) -> frozenset[str]:
-        """Return `again` and the awaited names, without names that may exist elsewhere."""
         names = again | (self._awaited & self.subscription.names)
         missing = names.intersection(missing_names(rows, self.subscription)) if names else NOTHING
         self._awaited = NOTHING
@@ -419,7 +416,6 @@ class _SotwWatch:
         return self.subscription.wildcard or not self.subscription.names <= snapshot.resources(type_url).keys()
 
     def _difference(self, base: Rows, rows: Rows) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the subscribed fresh and removed names since `base`."""
         change = rows.changes_since(base)
         fresh = change.fresh | change.renewed if change.renewed and self._ttl is not TtlUse.NONE else change.fresh
         if self.subscription.wildcard:

@@ -28,7 +28,7 @@ NO_TOMBSTONES: Tombstones = MappingProxyType({})
 
 
 def after_change(known: Tombstones, before: Snapshot | None, after: Snapshot) -> Tombstones:
-    """Return a view's tombstones after a change; the same object if no member was removed."""
+    """Return the same object if no member was removed."""
     if before is None:
         return known
     gone: list[tuple[TypeUrl, str]] = []
@@ -40,7 +40,7 @@ def after_change(known: Tombstones, before: Snapshot | None, after: Snapshot) ->
 
 
 def after_parting(known: Tombstones, last: Snapshot | None) -> Tombstones:
-    """Return the tombstones of a view that is no longer followed: all members count as removed."""
+    """All members of a view that is no longer followed count as removed."""
     by_type = last.by_type.items() if last is not None else ()
     return with_removed(
         known, ((type_url, name) for type_url, rows in by_type for name, _ in rows.starting_with(SCHEME))
@@ -56,7 +56,7 @@ def with_removed(known: Tombstones, names: Iterable[tuple[TypeUrl, str]]) -> Tom
 
 
 def removed_members(snapshot: Snapshot, type_url: TypeUrl, globs: Iterable[str]) -> frozenset[str]:
-    """Return members that were removed and do not exist."""
+    """Return removed members that do not exist."""
     rows = snapshot.resources(type_url)
     noted = (snapshot.tombstones.get((type_url, glob), {}) for glob in globs)
     return frozenset(name for names in noted for name in names if name not in rows)

@@ -56,7 +56,7 @@ def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_de
 
 
 def heartbeat_s(ttl_s: float) -> float:
-    """Return the seconds between two heartbeats: one may be late."""
+    """Return the seconds between heartbeats: one may be late."""
     return ttl_s / HEARTBEATS_PER_TTL
 
 
@@ -81,7 +81,7 @@ class Heartbeats:
     def plan(self, shortest_ttl_s: float | None, now_s: float, *, is_all: bool) -> None:
         """Plan the next heartbeat by the shortest time to live, None for none.
 
-        With `is_all`, all resources were sent now; else an earlier heartbeat stays.
+        If not `is_all` resources were sent now, an earlier heartbeat stays.
         """
         next_at_s = None if shortest_ttl_s is None else now_s + heartbeat_s(shortest_ttl_s)
         self.at_s = next_at_s if is_all or next_at_s is None else earliest(self.at_s, next_at_s)

@@ -137,6 +137,11 @@ class RolloutOperator:
         rollout = self._publisher.rollouts.get(ChannelKey(layers))
         return None if rollout is None else rollout.channel.store.current
 
+    def wanted(self, layers: Layers) -> Snapshot | None:
+        """Return the tree's snapshot of these layers, which may differ from the served one; None before the first."""
+        rollout = self._publisher.rollouts.get(ChannelKey(layers))
+        return None if rollout is None else rollout.wanted
+
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
         """Return each view's served outline, and the rules of holding."""
         mains = {key: one for key, one in self._publisher.rollouts.items() if key == ChannelKey(key.layers)}

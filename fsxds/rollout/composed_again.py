@@ -16,8 +16,7 @@ from fsxds.rollout.holding import Basis, Composed, HoldingRules, Holds, with_row
 def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: HoldingRules) -> Composed | None:
     """Return the result of `compose`, unless the edit since `before` affects its holds.
 
-    `base` is the last target reached. `rules` must be the object of `before`, because names of the bootstrap are known
-    by a function.
+    `rules` must be the object of `before`, because names of the bootstrap are known by a function.
     """
     was = before.basis
     if was is None or was.rules is not rules:
@@ -36,7 +35,6 @@ def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: Hold
 
 
 def _is_apart(holds: Holds, earlier: Snapshot, later: Snapshot) -> bool:
-    """Whether only resources that are not held differ, with the same references and claims."""
     if any(getattr(earlier, mark) != getattr(later, mark) for mark in ("withheld", "undeclared", "let_go")):
         return False
     for type_url in earlier.by_type.keys() | later.by_type.keys():

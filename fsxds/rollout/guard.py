@@ -33,8 +33,7 @@ class Removal:
 
     Attributes:
         type_url: for entries of a list collection, that of the collection.
-        removed: the number of resources removed, however many are added; or by how many entries collections shrink.
-        before: the number before.
+        removed: the number of resources, however many are added; or by how many entries collections shrink.
         keys: the removed resources, or the shrunken collections.
     """
 
@@ -47,7 +46,7 @@ class Removal:
 def removals_to_approve(before: Snapshot, after: Snapshot, max_removal: float | None) -> tuple[Removal, ...]:
     """Return the removals that need approval.
 
-    `max_removal` is the largest share of a type that may be removed, from 0 to 1; None for no limit.
+    `max_removal` is the largest allowed share of a type, from 0 to 1; None for no limit.
     """
     if max_removal is None:
         return ()
@@ -80,7 +79,7 @@ def _shrunken_collections(before: Rows, rows: Rows, max_removal: float) -> Itera
 
 
 def entry_count(body: bytes) -> int:
-    """Return the number of entries; 0 for other content."""
+    """Count entries; 0 for other content."""
     count = at = 0
     while at < len(body) and body[at] == _ENTRY_TAG:
         size = shift = 0
@@ -103,7 +102,7 @@ def body_with_entries(count: int) -> bytes:
 
 
 def approval_id(removals: Iterable[Removal]) -> str:
-    """Return 12 hex digits: the same for equal removals, whatever else changes."""
+    """Return 12 hex digits, the same for equal removals."""
     lines = {
         # The names of a collection's entries are not known, so their number identifies the removal.
         f"{type_url}\0{name}\0{removal.removed if type_url == COLLECTIONS else ''}\n"

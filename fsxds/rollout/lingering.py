@@ -44,10 +44,8 @@ class Lingering:
 class DrainingListener:
     """An old version of a listener with possibly open connections.
 
-    Attributes:
-        keys: the resources that it names and its next version does not.
-        patterns: the same for names that may mean several resources.
-        ends_at_s: the latest end; None until clients have taken the next version.
+    `keys` are resources that its next version does not name, `patterns` such names that may mean several. `ends_at_s`
+    is None until clients have taken the next version.
     """
 
     name: str
@@ -62,7 +60,7 @@ Changes = Mapping[TypeUrl, RowsChange]
 
 
 def draining_after(served: Snapshot, target: Snapshot, draining: Draining) -> Draining:
-    """Return the draining listeners under the target; new ones have no end yet."""
+    """Add the target's listeners; new ones have no end yet."""
     rows, new_rows = served.resources(LISTENERS), target.resources(LISTENERS)
     change = new_rows.changes_since(rows)
     names = sorted(rows.among(change.fresh | change.removed))
@@ -77,7 +75,7 @@ def _drained(old: Resource, new: Resource | None) -> DrainingListener:
 
 
 def lingering_of(served: Snapshot, changes: Changes, draining: Draining) -> dict[Key, Lingering]:
-    """Return the removed resources that draining listeners use, at a cost per removal.
+    """Return removed resources that draining listeners use, at a cost per removal.
 
     `changes` lead from the served snapshot to the target; lingering resources already count as removed.
     """
@@ -116,12 +114,12 @@ def names_by_type(keys: Iterable[Key]) -> dict[TypeUrl, frozenset[str]]:
 
 
 def with_ends(draining: Draining, ends_at_s: float) -> Draining:
-    """Set missing ends: all clients have taken the new listeners."""
+    """All clients have taken the new listeners: set missing ends."""
     return tuple(replace(one, ends_at_s=ends_at_s) if one.ends_at_s is None else one for one in draining)
 
 
 def without_drained(draining: Draining, listeners: Collection[str]) -> Draining:
-    """Remove old versions, unless clients have not taken the next version yet."""
+    """Remove old versions with an end."""
     return tuple(one for one in draining if one.ends_at_s is None or one.name not in listeners)
 
 

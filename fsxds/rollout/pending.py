@@ -53,7 +53,7 @@ class _Batch(Generic[Name]):
 class Pending(Generic[Name]):
     """The names NACKed and not ACKed since, with their back-off.
 
-    With `is_whole`, all can only be sent again in one response, so they share one back-off.
+    With `is_whole`, all can only be sent again together.
     """
 
     __slots__ = ("_batches", "_is_whole", "_share", "names")
@@ -73,7 +73,7 @@ class Pending(Generic[Name]):
 
     @property
     def batches(self) -> list[tuple[frozenset[Name], int, float | None]]:
-        """Names, NACKs in a row, and the time of the retry; None while an ACK is awaited."""
+        """Names, NACKs in a row, and the next retry; None while an ACK is awaited."""
         return [(batch.names, batch.nacks, batch.retry_at_s) for batch in self._batches]
 
     def restore(self, batches: Iterable[tuple[frozenset[Name], int, float | None]]) -> None:
@@ -126,7 +126,7 @@ class Pending(Generic[Name]):
         self._keep(batches)
 
     def sent_again(self, names: Iterable[Name]) -> None:
-        """Record that names are sent, and await an ACK or NACK."""
+        """Record that names are sent."""
         if self._batches and (sent := self.names.intersection(names)):
             batches: list[_Batch[Name]] = []
             for batch in self._batches:
@@ -139,7 +139,7 @@ class Pending(Generic[Name]):
             self._keep(batches)
 
     def due(self, now_s: float, most: int) -> tuple[frozenset[Name], ...]:
-        """Return the names to send again now, in at most `most` non-empty responses."""
+        """Return the names to send now, in at most `most` responses."""
         retry_at_s = self.retry_at_s
         if retry_at_s is None or now_s < retry_at_s:
             return ()

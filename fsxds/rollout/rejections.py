@@ -59,7 +59,7 @@ class Voter(Protocol):
 
     @property
     def identity(self) -> str:
-        """The identity in which this client shares a vote."""
+        """Clients of one identity share a vote."""
 
 
 def exceeds(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool:
@@ -74,7 +74,7 @@ def exceeds(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """The resources that a client rejected; its `words`, or None, name each if `is_named`."""
+    """The rejected resources; the client's `words` name each if `is_named`."""
 
     versions: frozenset[ResourceVersion]
     is_named: bool = False
@@ -84,8 +84,8 @@ class Nack:
 def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | None) -> Nack:
     """Return the suspects of a NACKed response.
 
-    An Envoy names each resource that it rejects, including earlier rejections that are in the response again. `fresh`
-    names in `sent` may be new to the client, or changed; `words` is its reason.
+    An Envoy names each rejected resource, including earlier rejections in the response. `fresh` names in `sent` may be
+    new or changed; `words` is its reason.
     """
     parts = _named_as_envoy(words or "")
     if parts is not None:
@@ -100,15 +100,14 @@ def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | Non
 def late_nack_of(held: Collection[Resource], last: Collection[str], words: str | None) -> Nack:
     """Return the suspects of a response that was ACKed before its NACK.
 
-    The reason may be about any resource that the client has, `held`. If it names none, all of that response, `last`,
-    are suspects.
+    The reason may be about any `held` resource. If it names none, all of that response, `last`, are suspects.
     """
     nack = nack_of(held, frozenset(one.name for one in held), (words or "")[:MOST_WORDS])
     return nack if nack.is_named else nack_of([one for one in held if one.name in last], last, words)
 
 
 def names_as_envoy(name: str, words: str) -> bool:
-    """Whether a text names a rejected resource in Envoy's form."""
+    """Whether a text names a rejected resource as Envoy does."""
     return name in (_named_as_envoy(words) or ())
 
 
@@ -120,7 +119,7 @@ def _named_as_envoy(words: str) -> frozenset[str] | None:
 
 
 def is_named(name: str, words: str) -> bool:
-    """Whether a text contains a name as a whole word."""
+    """Whether a name is a whole word in a text."""
     return name in words and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", words) is not None
 
 
@@ -128,10 +127,8 @@ def is_named(name: str, words: str) -> bool:
 class RejectingNode:
     """A node that rejects versions.
 
-    Attributes:
-        reasons: by version, its last reason, and the time of the first NACK.
-        gone_at_s: None while it is connected.
-        blocked: the offered versions that it is not served for another reason than its rejections.
+    `reasons` have the last reason, and the time of the first NACK; `gone_at_s` is None while it is connected. `blocked`
+    offers are not served for another reason than its rejections.
     """
 
     name: str
@@ -143,12 +140,12 @@ class RejectingNode:
 
     @property
     def unserved(self) -> frozenset[ResourceVersion]:
-        """The versions that the node must not be served now."""
+        """The versions that it must not be served now."""
         return self.pending.names - self.pending.offered
 
     @property
     def retry_at_s(self) -> float | None:
-        """The time of the next offer; None for never, and while the node has an offer to answer."""
+        """The next offer; None for never, and while an offer is unanswered."""
         is_awaited = bool(self.pending.offered - self.blocked)
         return None if self.gone_at_s is not None or is_awaited else self.pending.retry_at_s
 
@@ -160,7 +157,7 @@ class RejectingNode:
             self.reasons[version] = nack.words, self.reasons.get(version, (None, now_s))[1]
 
     def offer(self, now_s: float) -> bool:
-        """Offer some due versions again, if earlier offers are answered; return whether there are any."""
+        """Offer some due versions, if earlier offers are answered; return whether there are any."""
         if self.retry_at_s is None:
             return False
         due = self.pending.due(now_s, 1)
@@ -183,7 +180,7 @@ class RejectingNode:
 class HeldVersion:
     """A version held back from all nodes.
 
-    `accepting` nodes took it, or still might have, at the time of the decision.
+    `accepting` nodes took it, or might have, at the time of the decision.
     """
 
     since_s: float
@@ -195,10 +192,9 @@ Accepting = Callable[[Collection[ResourceVersion]], Mapping[ResourceVersion, Vot
 
 
 class Rejections:
-    """The rejections of all nodes.
+    """The rejections of all nodes, the latest last.
 
-    `limit` decides when a version is held back from all nodes, None for never. `nodes` have rejections, the latest
-    last.
+    `limit` decides when a version is held back from all nodes; None for never.
     """
 
     def __init__(self, limit: NackLimit | None) -> None:
@@ -215,7 +211,7 @@ class Rejections:
 
     @property
     def known(self) -> frozenset[ResourceVersion]:
-        """All rejected versions, or held back from all nodes."""
+        """All versions that are rejected, or held back from all nodes."""
         return self.versions.union(self.held)
 
     def held_for(self, node: NodeKey) -> frozenset[ResourceVersion]:
@@ -234,7 +230,7 @@ class Rejections:
             del self.nodes[next(iter(self.nodes))]
 
     def receive_taken(self, node: NodeKey, is_served: Callable[[ResourceVersion], bool]) -> bool:
-        """Record that a node has taken all served versions; return whether it rejected any before."""
+        """Record that a node took all served versions; return whether it rejected any before."""
         known = self.nodes.get(node)
         taken = [] if known is None else [one for one in known.reasons if is_served(one)]
         if known is not None and known.forget(taken):
@@ -242,7 +238,7 @@ class Rejections:
         return bool(taken)
 
     def receive_blocked(self, node: NodeKey, is_blocked: Callable[[ResourceVersion], bool]) -> None:
-        """Record the offered versions that a hold keeps from a node: it need not answer them."""
+        """Record offers that a hold keeps from a node: it need not answer them."""
         known = self.nodes.get(node)
         if known is not None:
             known.blocked = frozenset(filter(is_blocked, known.pending.offered))
@@ -254,18 +250,18 @@ class Rejections:
             known.gone_at_s = None if is_there else now_s
 
     def offer(self, now_s: float) -> list[NodeKey]:
-        """Offer due versions again; return the nodes with new offers."""
+        """Offer due versions; return the nodes with new offers."""
         self.nodes = {key: node for key, node in self.nodes.items() if not node.has_left(REMEMBERED_FOR_S, now_s)}
         return [key for key, node in self.nodes.items() if node.offer(now_s)]
 
     def forget(self, versions: Collection[ResourceVersion]) -> None:
-        """Forget versions that no tree has, or that are to be offered to all nodes again."""
+        """Forget versions that no tree has, or that are to be offered again."""
         if versions:
             self.nodes = {key: node for key, node in self.nodes.items() if not node.forget(versions)}
             self.held = {version: one for version, one in self.held.items() if version not in versions}
 
     def decide(self, accepting: Accepting, now_s: float) -> bool:
-        """Update the versions held back from all nodes; return whether they changed."""
+        """Decide what is held back from all nodes; return whether that changed."""
         rejecting: dict[ResourceVersion, Counter[str]] = {}
         for node in self.nodes.values():
             if not node.has_left(VOTES_FOR_S, now_s):
@@ -303,7 +299,7 @@ class Rejections:
         return before.keys() != self.held.keys()
 
     def next_s(self, now_s: float) -> float | None:
-        """Return when `offer` or `decide` may next have an effect; None for never."""
+        """Return the next time of an effect of `offer` or `decide`; None for never."""
         times_s = [node.retry_at_s for node in self.nodes.values()]
         left_s = [node.gone_at_s for node in self.nodes.values() if node.gone_at_s is not None]
         left_s += [
@@ -319,7 +315,6 @@ class Rejections:
 def _with_absent(
     votes: Votes, before: Mapping[str, tuple[int, float | None]], now_s: float
 ) -> dict[str, tuple[int, float | None]]:
-    """Add recently departed nodes."""
     absent = {
         identity: (count, now_s if gone_at_s is None else gone_at_s)
         for identity, (count, gone_at_s) in before.items()

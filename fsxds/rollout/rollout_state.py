@@ -16,7 +16,7 @@ class RolloutOptions:
     """The options of a rollout.
 
     Without `is_on`, every target is served at once, without lingering. Until `unknown_until_s`, by the clock of
-    clients, draining listeners may use resources that are not served: the previous process left no state.
+    clients, draining listeners may use unserved resources: the previous process left no state.
     """
 
     is_on: bool = True
@@ -30,12 +30,12 @@ class RolloutState:
     """The state that survives a restart.
 
     Attributes:
-        good: the last target reached, or None.
+        good: the last target reached.
         draining: its times are seconds left.
-        pinned_at_s: in seconds since 1970; None without pins.
+        pinned_at_s: since 1970; None without pins.
         before: for versions that nodes reject, the snapshot before them.
-        nodes: the present nodes, if only some of their channel's, behind the rest.
-        pinned: the snapshot to roll back to, until the next tree shows the resources to pin; None for none.
+        nodes: if only some of their channel's, behind the rest.
+        pinned: to roll back to, until the next tree shows the resources to pin.
         held_for_s: how long each resource has been held back.
     """
 

@@ -26,7 +26,7 @@ class ServedOutline:
     """The served snapshot of a view, with its rejections and rollbacks.
 
     Attributes:
-        served: the last target reached, or the one under way; without content if the outline was read.
+        served: the last target reached, or the one under way; without content if read.
         held: the reason of each hold, which lasts while the tree has this version; None for a removed resource.
     """
 
@@ -62,7 +62,7 @@ class ServedOutline:
 
     @classmethod
     def read(cls, plain: Any) -> ServedOutline:
-        """Read JSON values; raises LookupError, TypeError or ValueError if they are invalid."""
+        """Raises LookupError, TypeError or ValueError for invalid values."""
         by_type: dict[TypeUrl, Rows] = {}
         for row in RESOURCE_TYPES:
             found = (_resource(row.type_url, each) for each in plain["resources"].get(row.type_url, ()))

@@ -35,9 +35,9 @@ class Step:
     """One step to a target; equal to itself alone.
 
     Attributes:
-        snapshot: served from now on; the publisher sets its generation.
+        snapshot: the publisher sets its generation.
         changed: only types with differences for clients.
-        endpoints: those that new or changed clusters need. A client that polls clusters has taken the step only when it
+        endpoints: needed by new or changed clusters: a client that polls clusters has taken the step only when it
             polled these too.
     """
 
@@ -47,7 +47,7 @@ class Step:
     endpoints: frozenset[str] = frozenset()
 
     def needs_no_order_with(self, later: Step) -> bool:
-        """Whether a client may receive the changes of this and a later step in any order.
+        """Whether a client may receive this and a later step in any order.
 
         It may if both change only users, or only add and change used resources. Clusters that wait for endpoints are
         waited for separately.
@@ -75,7 +75,7 @@ def _joined(earlier: RowsChange, later: RowsChange) -> RowsChange:
 
 
 class Standing(Enum):
-    """Whether a client has all that it subscribes to."""
+    """Whether a client has all of its subscriptions."""
 
     TAKEN = "taken"
     PENDING = "pending"
@@ -90,7 +90,7 @@ class Client(Protocol):
     def standing(self, step: Step) -> Standing:
         """Return the standing with this step and all asked about before.
 
-        A client has taken a step that changes none of its subscriptions. A rejection is an answer, too.
+        A step without changes for a client counts as taken. A rejection is an answer, too.
         """
 
 
@@ -117,7 +117,7 @@ class StepStarted(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class StepTimedOut(RolloutEvent):
-    """Clients did not take a step in time; they follow at their own pace."""
+    """Clients that did not take a step in time follow at their own pace."""
 
     step: Step
     clients: frozenset[Client]
@@ -130,12 +130,12 @@ class Completed(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class Superseded(RolloutEvent):
-    """Another target replaces this one before it was reached."""
+    """Another target came before this one was reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held(RolloutEvent):
-    """A tree removes so much that it needs approval, by this id."""
+    """A large removal needs approval, by this id."""
 
     removals: tuple[Removal, ...]
 
@@ -157,6 +157,6 @@ class LingeringStarted(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class LingeringEnded(RolloutEvent):
-    """Resources linger no longer: their time is over, or the target has them again."""
+    """Lingering ended: its time is over, or the target has the resources again."""
 
     keys: frozenset[Key]

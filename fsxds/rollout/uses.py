@@ -51,7 +51,7 @@ def demands_of(resource: Resource) -> frozenset[Key]:
 
 
 def expects(resource: Resource, key: Key) -> bool:
-    """Whether this server must have a name; else another server may be asked for it."""
+    """Whether this server must have a name; else another may be asked."""
     return any(
         (one.type_url, one.name) == key and not one.is_static and one.severity in _EXPECTED[one.type_url in HANDED_OUT]
         for one in resource.references
@@ -67,7 +67,7 @@ def names_any(user: Resource, keys: AbstractSet[Key]) -> bool:
 
 
 def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
-    """Yield the resources that reference one of `keys`.
+    """Yield the resources that reference `keys`.
 
     The first call examines every resource; later ones only changed chunks, and those with a user.
     """
@@ -78,7 +78,7 @@ def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
 
 
 def names_in_use(snapshot: Snapshot, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-    """Return the names that resources reference, and without which requests fail."""
+    """Return referenced names without which requests fail."""
     if not names or type_url not in STAYS_IN_USE:
         return frozenset()
     users = users_of(snapshot, {(type_url, name) for name in names})
@@ -88,7 +88,7 @@ def names_in_use(snapshot: Snapshot, type_url: TypeUrl, names: frozenset[str]) -
 
 
 def demanded_names(snapshot: Snapshot, type_url: TypeUrl) -> Iterator[str]:
-    """Yield the demanded names of a type, once per chunk, without patterns.
+    """Yield demanded names, once per chunk, without patterns.
 
     The first call examines every resource; later ones only changed chunks, and all names.
     """
@@ -113,7 +113,7 @@ def _named_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
 
 
 def claimers_of(snapshot: Snapshot, claims: AbstractSet[Key]) -> Iterator[Resource]:
-    """Yield the resources that make one of these claims.
+    """Yield the resources that make these claims.
 
     The first call examines all resources of `CLAIMING` types; later ones only changed chunks.
     """
@@ -128,7 +128,7 @@ def _claimed_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
 
 
 def dependencies_of(snapshot: Snapshot, key: Key) -> frozenset[tuple[Key, str]]:
-    """Return direct and indirect references, with versions; empty for a missing resource.
+    """Return direct and indirect references, with versions.
 
     The number is limited: the first ones suffice to detect a change.
     """

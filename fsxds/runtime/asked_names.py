@@ -36,12 +36,12 @@ class Denying(Protocol):
 
     @property
     def is_away(self) -> bool:
-        """Whether none of its servers can be asked now."""
+        """Whether no server can be asked now."""
 
     def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """Return the names that this upstream is known not to have.
 
-        They include globs, and `*` for everything, if all of their resources are known.
+        Globs, and `*`, are included if all of their resources are known.
         """
 
 
@@ -50,12 +50,11 @@ class AskedNames:
 
     Attributes:
         changed: by type, `*` for everything; replaced soon after a change.
-        listeners: callbacks by owner, called when upstreams may deny more names.
+        listeners: by owner, called when upstreams may deny more names.
         upstreams: may have the names.
     """
 
     def __init__(self, upstreams: Iterable[Denying] = ()) -> None:
-        """Ask for nothing yet."""
         self.changed: Latest[Mapping[TypeUrl, frozenset[str]]] = Latest(MappingProxyType({}))
         self.listeners: dict[object, Callable[[], object]] = {}
         self.upstreams = tuple(upstreams)
@@ -87,7 +86,7 @@ class AskedNames:
             self._exchange(type_url, names, NO_NAMES)
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the unserved names that at least one upstream does not deny."""
+        """Return the unserved names that some upstream does not deny."""
         left, found = frozenset(names), NO_NAMES
         for upstream in self.upstreams:
             if type_url == VIRTUAL_HOSTS and upstream.is_away:
@@ -123,7 +122,6 @@ class AskedNames:
         self._count(type_url, came - gone, gone - came)
 
     def _count(self, type_url: TypeUrl, came: frozenset[str], gone: frozenset[str]) -> None:
-        """Count the names of a set that the first client began to use, and of one that the last client left."""
         counts = self._counts.setdefault(type_url, Counter())
         size = len(counts)
         counts.update(came)
@@ -167,7 +165,7 @@ class AskedNames:
 
 
 def can_exist(type_url: TypeUrl, name: str) -> bool:
-    """Whether a name is possible: not malformed, nor of another type."""
+    """Whether a name is neither malformed nor of another type."""
     if not is_structured(name) or type_url == VIRTUAL_HOSTS or is_as_written(name, type_url):
         return True
     try:

@@ -22,10 +22,9 @@ class ChannelKey:
     """The nodes that a channel is for.
 
     Attributes:
-        layers: of their view.
         is_canary: they get a change first.
-        held: the versions that are not served to them, because they rejected some, or are offered a version again; None
-            if they are the same as for all nodes.
+        held: the versions not served to them, because they rejected some, or are offered a version again; None if as
+            for all nodes.
         lane: above 0 while they catch up with another channel.
         is_shared: versions that other nodes of the channel reject are not served to them either, because each set of
             rejections would need another channel.
@@ -39,7 +38,7 @@ class ChannelKey:
 
     @property
     def is_main(self) -> bool:
-        """Whether it is for the nodes of a view that are no canaries, reject nothing, and do not catch up."""
+        """Whether nodes are no canaries, reject nothing, and do not catch up."""
         return self.held is None and not self.lane
 
     @property
@@ -51,7 +50,7 @@ class ChannelKey:
 
 
 class ChannelClient(Client, Protocol):
-    """A client that follows a channel: a stream, a polling node, a mirror."""
+    """A stream, a polling node, a mirror."""
 
     @property
     def node(self) -> Node:
@@ -59,7 +58,7 @@ class ChannelClient(Client, Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the log: node id, address, or a mirror's directory."""
+        """In the log: node id, address, or a mirror's directory."""
 
     @property
     def transport(self) -> str:
@@ -67,7 +66,7 @@ class ChannelClient(Client, Protocol):
 
     @property
     def identity(self) -> str:
-        """The identity that it votes as: its credentials' name, else its node id or name."""
+        """For votes: its credentials' name, else its node id or name."""
 
     @property
     def has_returned(self) -> bool:
@@ -79,13 +78,13 @@ class ChannelClient(Client, Protocol):
 
     @property
     def is_away(self) -> bool:
-        """Whether it cannot receive a response now: a node between two polls, or after its last one."""
+        """Whether it cannot receive a response now: between two polls, or after its last."""
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
         """Return the subscribed subset of `names`."""
 
     def sync_state(self) -> SyncState:
-        """Return its state for its channel's snapshot; quick, because it is called for all clients."""
+        """Return the state; quick, because it is called for all clients."""
 
     def status(self) -> ClientStatus:
         """Return the versions sent, ACKed and NACKed."""
@@ -94,11 +93,11 @@ class ChannelClient(Client, Protocol):
         """Process its channel's current snapshot."""
 
     def follow(self, channel: Channel) -> None:
-        """Switch to another channel, which it has joined already."""
+        """Switch to a channel that it has joined."""
 
 
 def node_key(client: ChannelClient) -> NodeKey:
-    """Return the key of a node's clients; without a node id, each is a separate node."""
+    """Without a node id, each client is a separate node."""
     return (client.node.id, client.node.cluster) if client.node.id else client
 
 
@@ -106,17 +105,15 @@ class Channel:
     """The lineage of snapshots that some nodes of one view share, and its clients.
 
     Attributes:
-        store: the current snapshot.
         streams: the same store, or one with config sources rewritten to ADS.
         clients: in the order of their arrival.
-        absent: clients that were away when the rollout stopped awaiting them, and have not come back; their nodes have
-            not left.
+        absent: clients that were away when the rollout stopped awaiting them; their nodes have not left.
         step: to be taken by clients, or None.
         detected_s: `time.monotonic()` at the first sign of the file change that the last step serves; for latency
             metrics. None if that step has another cause, such as a rollback, or a removal after draining.
-        readers: the number of requests that wait for the next snapshot without being clients.
-        on_progress: called with each client that answered or left, and so may have taken the step.
-        on_nack: called with each client that rejected resources, and its NACK.
+        readers: the number of waiting requests that are no clients.
+        on_progress: called with each client that may have taken the step, or left.
+        on_nack: called with each rejecting client and its NACK.
     """
 
     __slots__ = (
@@ -124,7 +121,7 @@ class Channel:
     )
 
     def __init__(self, key: ChannelKey, streams: SnapshotStore | None = None) -> None:
-        """Create a channel without a snapshot; `streams` if streams are served another one."""
+        """`streams` is given if they are served another snapshot."""
         self.key = key
         self.store = SnapshotStore()
         self.streams = streams or self.store
@@ -154,12 +151,12 @@ class Channel:
 
     @property
     def known(self) -> Iterator[ChannelClient]:
-        """Yield the present clients, then the absent ones."""
+        """Yield present clients, then absent ones."""
         yield from self.clients
         yield from self.absent
 
     def progressed(self, client: ChannelClient) -> None:
-        """Report a client's request or response, unless it left."""
+        """Report a request or response, unless the client left."""
         if client in self.clients:
             self.on_progress(client)
 
@@ -176,10 +173,8 @@ def holds_nothing(_: Snapshot) -> bool:
 class Channels(Protocol):
     """Assigns nodes to channels.
 
-    Attributes:
-        on_demand: asks upstreams for the names that clients request.
-        on_moved: callbacks by owner, called when nodes may have moved to other channels; for waiting requests that are
-            not clients.
+    `on_moved` callbacks, by owner, are called when nodes may have moved to other channels; for waiting requests that
+    are not clients.
     """
 
     on_demand: OnDemand
@@ -197,8 +192,8 @@ class Channels(Protocol):
         Args:
             node: as sent.
             holds: whether it reports content; None if it is not to become a client.
-            holds_of: whether that is the content of a snapshot.
-            is_here: no other server sent it content since this one did.
+            holds_of: whether that is a snapshot's content.
+            is_here: no other server sent it content since this one.
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.

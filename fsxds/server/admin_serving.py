@@ -47,7 +47,7 @@ OLDEST = frozenset({STEP_AGE, "fsxds_rollback_timestamp_seconds"})
 
 
 class AdminAddress:
-    """Serves operators; uses its application's components only once it listens."""
+    """Serves operators; uses other components only once it listens."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -62,7 +62,7 @@ class AdminAddress:
         }
 
     def check(self, access: Access) -> None:
-        """Raise UsageError if anyone on other machines could make decisions."""
+        """Raise UsageError if anyone elsewhere could make decisions."""
         if self._is_exposed and not access.guards_admin:
             fact = "admin: other machines can reach it, and all who do may decide; give --admin-token FILE, a rule of `access`"
             raise UsageError(f"{fact} with `admin: true`, a loopback address or unix:PATH")
@@ -164,7 +164,7 @@ def _channels(publisher: Publisher, channels: NodeChannels) -> Readings:
 
 
 def view_labels(views: tuple[tuple[str, Layers], ...]) -> Mapping[Layers, str]:
-    """Return each view's label: its name, with layers if that is ambiguous."""
+    """Return the views' labels: names, with layers if ambiguous."""
     counts = Counter(name for name, _ in views)
     labels = {layers: name if counts[name] == 1 else f"{name} ({'+'.join(layers)})" for name, layers in views}
     return {

@@ -116,7 +116,7 @@ class MirroredDirectory(Protocol):
 
 
 class ListeningPart(Protocol):
-    """A capability with an address that also receives events; it is made before other components.
+    """A capability with an address, made before other components.
 
     An error of one of `observers` does not affect the rest.
     """
@@ -124,26 +124,24 @@ class ListeningPart(Protocol):
     observers: Mapping[str, Observer]
 
     def check(self, access: Access) -> None:
-        """Raise UsageError if it may not listen with this access."""
+        """Raise UsageError if this access does not suffice."""
 
     def listen(self, address: Address) -> AbstractAsyncContextManager[Address]:
-        """Serve at an address within the context; yield the bound address."""
+        """Serve at an address within the context; yield the bound one."""
 
 
 class Application:
-    """The components of every lasting command, wired: a directory is watched, loaded and served.
+    """The components of every lasting command: a directory is watched, loaded and served.
 
     Attributes:
-        settings: the current ones.
-        views: loads clients' views: `reload`, or the publisher of this server's fleet.
-        channels: knows each node's channel.
-        clients_channels: the same for new clients, which may wait until this server has caught up with its fleet.
+        views: `reload`, or the publisher of this server's fleet.
+        clients_channels: `channels` for new clients, which may wait until this server has caught up with its fleet.
         directory: the tree; None for upstreams alone.
-        services: answer other requests of clients.
+        services: for other requests of clients.
         parts: capabilities that listen, by transport.
         member: this server's role in its fleet, or alone.
         offered: manifests for relays below.
-        keeper: holds and writes the state directory until `close`; None without one.
+        keeper: of the state directory until `close`; None without one.
     """
 
     def __init__(self, directory: Path | None, settings: Settings, log: Log, check_of: CheckOf) -> None:
@@ -252,7 +250,7 @@ class Application:
         tasks.create_task(self.supervisor.run(component, work))
 
     async def run(self) -> None:
-        """Watch, load, and report, until cancelled, beside `serving` and the mirrors."""
+        """Watch, load, and report until cancelled, beside `serving` and mirrors."""
         async with asyncio.TaskGroup() as tasks:
             self.start(tasks, "log", self._log.report_changes)
             self.start(tasks, "publisher", self.publisher.keep_publishing)
@@ -276,7 +274,7 @@ class Application:
                 self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
     async def until_loaded(self) -> None:
-        """Wait for the first resource; UsageError if a secret may not be served at the addresses."""
+        """Wait for the first resource; UsageError if a secret may not be served."""
         # Like a process that listens, wait for a mistake in the tree to be corrected.
         self.supervisor.is_starting = False
         while not (views := _loaded_views(self.publisher)) or (all(map(is_barren, views)) and not self._asks_names):
@@ -285,7 +283,7 @@ class Application:
         self.supervisor.is_starting = True
 
     async def reject_exposed_secrets(self, addresses: Mapping[str, str]) -> None:
-        """Raise UsageError if other machines could read a secret of the first tree."""
+        """Raise UsageError if others could read the first tree's secrets."""
         clear = {name: each for name, each in addresses.items() if each != OFF and self.is_in_clear(name, each)}
         if clear and not self.settings.insecure_secrets:
             await reject_exposed_secrets(clear, self.publisher, self.channels, self.views)
@@ -321,7 +319,6 @@ class Application:
             self._load_again()
 
     async def _watch(self, directory: Path) -> None:
-        """Also if the last one is from another watcher."""
         scanner, options = scanner_of(directory, self.settings), self._watching.current.options
         last = None if self._trees.current is None else self._trees.current.tree
         async with aclosing(watch(scanner, options, self.observer, last=last)) as trees:
@@ -337,7 +334,7 @@ class Application:
         self.observer(StartDelayed(waits_for, elapsed_s))
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
-        """Apply changeable settings after each SIGHUP; a mistake keeps the old ones."""
+        """Apply changeable settings after SIGHUP; mistakes keep the old ones."""
         while True:
             await reader.wanted()
             self.security.look_now()
@@ -377,7 +374,7 @@ class Application:
         self.observer(SettingsReloaded(changed, change.needs_restart))
 
     def unready(self) -> str:
-        """Return why clients should use another server; empty if they are served."""
+        """Return why clients should use another server, or ""."""
         lost = [name for name in self.supervisor.degraded.current if name in LISTENERS]
         views, is_mirrored = _loaded_views(self.publisher), not self._waits_for_mirror()
         return unready_reason(views, is_mirrored=is_mirrored, lost=lost, answers=self._first_answers())
@@ -391,7 +388,7 @@ class Application:
         return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over, has_unasked=self.member.asks_names)
 
     def waits_for(self) -> str:
-        """Return what the first snapshot or mirrored files wait for; empty when they exist."""
+        """Name what the first snapshot or mirrored files wait for; empty when they exist."""
         settled, directory = self._trees.current, self.directory
         if settled is None:
             return f"{directory} to be read: it is not there, large, or written to all the time"
@@ -413,7 +410,7 @@ class Application:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[RunningServer]:
-        """Listen within the context; at the end, drain all listeners in parallel.
+        """Listen within the context, then drain all listeners in parallel.
 
         Raises:
             UsageError: an address cannot be bound.
@@ -496,22 +493,21 @@ class Application:
         return 0 if self._trees.current is None else len(self._trees.current.tree.files)
 
     def is_static(self, key: Key) -> bool:
-        """Whether the bootstrap is known to define a resource."""
+        """Whether the bootstrap defines a resource."""
         return self._loading.current.parsing.check.is_static(key)
 
     def is_in_clear(self, name: str, address: str) -> bool:
-        """Whether other machines can read a client transport's traffic."""
+        """Whether others can read a client transport's traffic."""
         return name != ADMIN and self.security.is_exposed(parse_address(address))
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """One way to serve clients, or operators.
+    """A way to serve clients, or operators.
 
     Attributes:
-        name: for users.
         address_of: returns the address, or `off`.
-        listen: serves at an address within a context, and yields the bound one.
+        listen: serves within a context, and yields the bound address.
         option: the flag of the address.
         module: of a capability with `part(application)`, imported unless `off`.
     """
@@ -523,7 +519,7 @@ class Transport:
     module: str = ""
 
     def part_of(self, application: Application) -> ListeningPart | None:
-        """Make the part that listens; None if the application does so itself, or the address is off."""
+        """Make the listening part; None if the application listens itself, or it is off."""
         if not self.module or self.address_of(application.settings) == OFF:
             return None
         part: ListeningPart = import_module(self.module).part(application)
@@ -566,9 +562,9 @@ def _first_resource(directory: Path | None, count: int) -> str:
 
 
 def _loaded_views(publisher: Publisher) -> Collection[Snapshot] | None:
-    """None before the first load.
+    """Return each loaded view's served snapshot; None before the first load.
 
-    Snapshots of an earlier process are served before the tree is read, and while it has no good file.
+    Snapshots of an earlier process are served until the tree has a good file.
     """
     served = {
         key.layers: snapshot

@@ -20,11 +20,11 @@ def run(work: Coroutine[object, object, None]) -> None:
 
     Not on uvloop, which is faster: after some hundred clients connected and disconnected within a second, a server on
     it stopped accepting for good, with 0.22.1 and 0.23.0 when uvloop itself accepted (with the latter, the listening
-    socket was no longer in its epoll set). One cause is known: if code between a connection and its acceptance raises,
-    such as the factory of protocols, uvloop takes the socket out of the set for good; where such an exception came from
-    is not known. Since `fsxds.transports.rest.http_server` accepts by itself, 80,000 departures with either version,
-    over TCP and unix sockets, with gRPC on, did no harm; but the older code failed in only one of nine runs (a poll
-    waited for over 30 s), so this proves little. Besides, uvloop forks to start a process, of which gRPC complains.
+    socket had left its epoll set). One known cause: if code between connection and acceptance raises, such as the
+    factory of protocols, uvloop takes the socket out of the set for good; where such an exception came from is unknown.
+    Since `fsxds.transports.rest.http_server` accepts by itself, 80,000 departures with either version, over TCP and
+    unix sockets, with gRPC on, did no harm; but the older code failed in only one of nine runs (a poll waited for over
+    30 s), so this proves little. Besides, gRPC complains of uvloop's forks.
 
     Raises:
         FsxdsError: with the texts of all errors of fsxds in its tasks, if there are no others.

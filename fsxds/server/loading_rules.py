@@ -47,7 +47,7 @@ MOST_IGNORED = 5
 
 
 def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalogue:
-    """Return the message types of the Envoy in use. Raises ApiError if there are none.
+    """Return the Envoy's message types. Raises ApiError.
 
     `ask` runs an Envoy with unknown features; None: run none.
     """
@@ -75,12 +75,12 @@ def is_read(name: str) -> bool:
 
 
 def scan_once(directory: Path, settings: Settings) -> SourceTree:
-    """Read a tree once, without checking its signature."""
+    """Read a tree once, unverified."""
     return scanner_of(directory, settings).scan()
 
 
 def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
-    """Read a tree once, as serving would: of an untrusted one, return only the problems.
+    """Read a tree once, as serving would: of an untrusted one only the problems.
 
     Raises:
         UsageError: the CAs of signers cannot be read.
@@ -91,7 +91,7 @@ def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
 
 
 def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
-    """Return why a tree is not trusted; empty if it is, or needs no signature.
+    """Return why a tree is not trusted; empty if it is.
 
     Raises:
         UsageError: the CAs of signers cannot be read.
@@ -101,7 +101,7 @@ def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
 
 
 def verifier_of(anchors: TrustedSigners | None, seen: SeenManifests) -> TreeVerifier | None:
-    """Return the verifier of signatures; None if none are required."""
+    """Return the verifier of signatures, if required."""
     if anchors is None:
         return None
     from fsxds.signing.trusted_tree import ManifestVerifier  # noqa: PLC0415 - a capability, loaded if it is used
@@ -121,10 +121,8 @@ def _anchors_of(settings: Settings) -> TrustedSigners | None:
 class LoadingRules:
     """The rules for parsing and accepting files.
 
-    Attributes:
-        views: make folders layers; None: the whole tree is the one view.
-        variables: for views without one of the same name.
-        anchors: trusted signers; None: no signature is required.
+    `views` make folders layers, None: the whole tree is the one view. `variables` are for views without one of the same
+    name; `anchors` None: no signature is required.
     """
 
     parsing: ParseRules
@@ -137,7 +135,7 @@ class LoadingRules:
 
     @classmethod
     def of(cls, settings: Settings, catalogue: Catalogue, check: Check, directory: Path | None = None) -> LoadingRules:
-        """Return the rules for a tree (None: of upstreams alone).
+        """Return the rules for a tree (None: for upstreams alone).
 
         Raises:
             UsageError: the CAs of signers cannot be read.
@@ -173,7 +171,7 @@ class LoadingRules:
 
     @property
     def view_rules(self) -> Views | None:
-        """The rules that make folders layers; None: the whole tree is the one view."""
+        """The rules that make folders layers, or None."""
         if self.views is None:
             return None
         # Without a directory, no layer has a folder.
@@ -193,7 +191,6 @@ def has_upstreams(settings: Settings) -> bool:
 
 
 def _unasked(settings: Settings) -> frozenset[str] | None:
-    """None: they may have any name."""
     if settings.upstream:
         return None
     return frozenset(name for name, each in (settings.authorities or {}).items() if each.upstream)
@@ -209,7 +206,7 @@ def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: 
 def load_trees(
     trees: Iterable[SourceTree], rules: LoadingRules, cache: ParseCache | None, progress: Progress = no_progress
 ) -> tuple[LoadedViews, ...]:
-    """Load each tree as one view, as serving would; equal files are parsed once.
+    """Load trees as one view each, as serving would; equal files are parsed once.
 
     Results are cached under `directory`.
     """
@@ -230,20 +227,20 @@ def load_trees(
 def cache_of(
     directory: Path, settings: Settings, rules: ParseRules, observer: Observer = lambda _: None
 ) -> ParseCache | None:
-    """Return the cache of a tree's parsed files; None without a directory for it."""
+    """Return a tree's parse cache; None without a directory for it."""
     if settings.cache_dir is None:
         return None
     return ParseCache(settings.cache_dir, directory, rules, observer)
 
 
 def with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check) -> Loaded:
-    """Add one note about all ignored files to a tree."""
+    """Add a note about all ignored files."""
     note = ignored_note(paths, check)
     return loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
 
 
 def ignored_note(paths: tuple[PurePosixPath, ...], check: Check) -> Problem | None:
-    """Return one note about all ignored files, at the first; None if off or empty."""
+    """Return one note about all ignored files; None if off or empty."""
     if not paths:
         return None
     first, *others = paths

@@ -19,7 +19,7 @@ from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 
 
 class ServedMirror:
-    """One directory, with the settings' options; `reader` is None if its Envoy is unknown."""
+    """One directory; `reader` is None if its Envoy is unknown."""
 
     def __init__(self, application: Application, rule: MirrorRule) -> None:
         self.rule = rule
@@ -50,7 +50,7 @@ class ServedMirror:
 
 @contextmanager
 def mirrored(application: Application, rules: Sequence[MirrorRule]) -> Iterator[list[ServedMirror]]:
-    """Lock the directories of mirrored files, before `start_mirrors`.
+    """Lock the mirrors' directories, before `start_mirrors`.
 
     Raises:
         UsageError: another process holds one.
@@ -65,7 +65,7 @@ def mirrored(application: Application, rules: Sequence[MirrorRule]) -> Iterator[
 
 
 def start_mirrors(application: Application, tasks: asyncio.TaskGroup, mirrors: Sequence[ServedMirror]) -> None:
-    """Keep directories in step, and poll the Envoys that read them."""
+    """Keep directories in step, and poll their Envoys."""
     for one in mirrors:
         name = "mirror" if len(mirrors) == 1 else f"mirror {one.root}"
         application.start(tasks, name, one.mirroring.keep_mirrored)

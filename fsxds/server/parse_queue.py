@@ -24,9 +24,9 @@ def file_key(file: SourceFile) -> FileKey:
 
 @dataclass(slots=True, eq=False)
 class ParseJob:
-    """A file to parse apart: result, deaths of its parser, and when it is due.
+    """A file to parse apart.
 
-    `is_suspect`: the parser died on it, or on another one parsed with it.
+    `is_suspect`: the parser died on it, or on a file with it.
     """
 
     file: SourceFile
@@ -42,7 +42,7 @@ class ParseJob:
 
 
 class ParseQueue:
-    """The files to parse apart: small ones first, suspect ones last. Each is with one worker at a time."""
+    """Files to parse apart, small ones first, suspect ones last; each with one worker."""
 
     def __init__(self) -> None:
         self.jobs: dict[FileKey, ParseJob] = {}
@@ -52,7 +52,7 @@ class ParseQueue:
         self._order: list[ParseJob] | None = None
 
     def request(self, files: Iterable[SourceFile]) -> set[ParseJob]:
-        """Request exactly these files; return the new ones."""
+        """Request exactly these files; return new ones."""
         before, self.jobs = self.jobs, {}
         for file in files:
             self.jobs[file_key(file)] = before.get(file_key(file)) or ParseJob(file)
@@ -64,7 +64,7 @@ class ParseQueue:
         return self.jobs.get(file_key(job.file)) is job
 
     def take(self) -> list[ParseJob]:
-        """Return the next files for a worker: small ones together, a large or suspect one alone."""
+        """Return a worker's next files: small ones together, large or suspect ones alone."""
         if not self._order:
             self._order = self._due()
         batch: list[ParseJob] = []
@@ -80,7 +80,7 @@ class ParseQueue:
         return batch
 
     def give_back(self, batch: list[ParseJob]) -> None:
-        """Return finished files, or those that a worker died on, to be taken again."""
+        """Return files from a worker; unfinished ones are taken again."""
         self._taken.difference_update(batch)
         if any(not job.is_over for job in batch):
             self._order = None
@@ -91,11 +91,11 @@ class ParseQueue:
         self._order = None
 
     def due_s(self) -> float | None:
-        """Return when the next file is due, or None."""
+        """Return when the next file is due."""
         return min((job.due_s for job in self._left()), default=None)
 
     def waiting_bytes(self) -> int:
-        """Return the due bytes that no worker has taken."""
+        """Return the untaken due bytes."""
         if self._order is None:
             self._order = self._due()
         return self._waiting_bytes

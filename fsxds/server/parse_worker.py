@@ -1,7 +1,7 @@
 """The worker process that parses files, and its rules.
 
-By plain pipes instead of a process pool, which hangs for ever with Python 3.11.2 if its worker is killed while it
-receives a large file (https://github.com/python/cpython/issues/94777). Results are bytes, decoded without running code.
+Over pipes: a process pool hangs for ever with Python 3.11.2 if its worker is killed while it receives a large file
+(https://github.com/python/cpython/issues/94777). Results are bytes, decoded without running code.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _starting = threading.Lock()
 
 @contextlib.contextmanager
 def without_main() -> Iterator[None]:
-    """Hide the main module, which multiprocessing would run again.
+    """Hide the main module: multiprocessing would run it again.
 
-    A worker does not need it, and a script that calls `fsxds.load` may do anything.
+    A script that calls `fsxds.load` may do anything.
     """
     with _starting:
         main = sys.modules["__main__"]
@@ -59,10 +59,7 @@ def without_main() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ParseRules:
-    """The rules for a parser.
-
-    `variables` are `texts` and `unset` of `Variables`, as rows for another process.
-    """
+    """A parser's rules; `variables` are `texts` and `unset` of `Variables`, as rows."""
 
     catalogue: Catalogue
     unknown_fields: Severity = Severity.ERROR
@@ -78,7 +75,7 @@ class ParseRules:
         return parser
 
     def digest(self) -> bytes:
-        """Return a digest of all inputs of parsing except the file."""
+        """Return a digest of all inputs but the file."""
         catalogue, features = self.catalogue, self.catalogue.features
         whole = hashlib.sha256(code_digest())
         for part in (
@@ -100,11 +97,11 @@ def _not_started(fact: str) -> str:
 
 
 class WorkerDiedError(Exception):
-    """The worker ended, and its result is lost."""
+    """The worker and its result are lost."""
 
 
 class WorkerStartError(FsxdsError):
-    """A worker could not be started, or ended before it could parse; no file caused this."""
+    """A worker could not start or get ready; no file caused this."""
 
 
 class OutOfTimeError(Exception):
@@ -112,7 +109,7 @@ class OutOfTimeError(Exception):
 
 
 class ParseWorker:
-    """One worker process, for one caller at a time. Blocking: not for the event loop."""
+    """One worker process, for one caller at a time. Blocking."""
 
     def __init__(self, pid: int, process: multiprocessing.process.BaseProcess, connection: Connection) -> None:
         self.pid = pid
@@ -124,7 +121,7 @@ class ParseWorker:
         """Start a process, and wait until it can parse.
 
         Raises:
-            WorkerStartError: there are not enough resources, or it ended before that.
+            WorkerStartError: resources are lacking, or it ended before that.
         """
         # A fork of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
@@ -160,7 +157,7 @@ class ParseWorker:
     def parse(
         self, files: tuple[SourceFile, ...], limit_s: float, known: tuple[tuple[SourceFile, bytes], ...] = ()
     ) -> tuple[bytes, ...]:
-        """Parse files within `limit_s` seconds of processor time; results are for `decode`.
+        """Parse within `limit_s` seconds of processor time; results are for `decode`.
 
         The worker first learns `known` results of other parsers.
 
@@ -211,7 +208,7 @@ def parse_all(
 
 
 def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
-    """Parse a file; if fsxds fails several times in a row, return a problem.
+    """Parse a file; repeated errors of fsxds are a problem.
 
     Raises:
         MemoryError: this is no fault of the file.

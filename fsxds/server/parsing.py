@@ -79,7 +79,7 @@ BACK_OFF = BackOff(longest_s=60.0)
 
 
 def cores() -> int:
-    """Return the number of usable cores, by affinity and the cgroup's quota."""
+    """Return the usable cores, by affinity and cgroup."""
     usable = len(os.sched_getaffinity(0))
     with suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -92,13 +92,13 @@ class ParseLimits:
     """The limits of parsing.
 
     Attributes:
-        apart_above_bytes: changes of more bytes in all are parsed apart.
-        file_apart_above_bytes: so is a larger file, unless at most so many bytes are new.
-        time_s: processor time per MiB of a file, at least for one.
+        apart_above_bytes: more changed bytes are parsed apart.
+        file_apart_above_bytes: so is a larger file, unless few bytes are new.
+        time_s: processor time per MiB, at least for one.
         patience_s: how long finished files wait for the next one.
         first_patience_s: the same at the first parse.
-        back_off: between attempts at a file that its parser dies on.
-        workers: the maximum number of processes.
+        back_off: after deaths of a parser.
+        workers: at most.
     """
 
     apart_above_bytes: int = PARSE_APART_ABOVE_BYTES
@@ -110,11 +110,11 @@ class ParseLimits:
     workers: int = field(default_factory=lambda: min(MOST_WORKERS, cores()))
 
     def time_of(self, size_bytes: int) -> float:
-        """Return the processor time for so many bytes."""
+        """Return the processor time for these bytes."""
         return self.time_s * max(1.0, size_bytes / MIB)
 
     def apart(self, files: tuple[SourceFile, ...]) -> list[SourceFile]:
-        """Return the files for workers: large ones, and all if the small ones are many."""
+        """Return files for workers: large ones, or all if many."""
         small = sum(file.size_bytes for file in files if file.size_bytes <= self.file_apart_above_bytes)
         are_many = small > self.apart_above_bytes
         return [file for file in files if are_many or file.size_bytes > self.file_apart_above_bytes]
@@ -139,10 +139,9 @@ class _Lane:
 
 
 class Parsing:
-    """Parses files beside the event loop; a context manager that ends its workers.
+    """Parses files beside the event loop; a context manager of its workers.
 
-    `keep_parsing` and `keep_written` are tasks. The first worker stays; others start when much waits, and end when
-    nothing does.
+    `keep_parsing` and `keep_written` are tasks. The first worker stays; others come and go with the load.
     """
 
     def __init__(
@@ -154,8 +153,7 @@ class Parsing:
     ) -> None:
         """Prepare to parse.
 
-        `look_again` is called for a new result that `parse` did not wait for; `cache` has the results of earlier
-        processes.
+        `look_again` is called for results that `parse` did not wait for; `cache` is of earlier processes.
         """
         self._rules = rules
         self._limits = limits or ParseLimits()
@@ -189,10 +187,10 @@ class Parsing:
         self._end_workers()
 
     async def parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
-        """Parse files, in their order. Every problem is in the results.
+        """Parse files, in order, with every problem.
 
-        A file that takes long, or kills its parser, has a problem and no digest: parse it again when `look_again` is
-        called. Others wait for it until none was finished for `patience_s`, and only once.
+        A file that takes long, or kills its parser, has a problem and no digest: parse it again at `look_again`. Others
+        wait for it until none was finished for `patience_s`, and only once.
         """
         parsed = await self._known(files)
         parsed |= await self._edited(tuple(file for file in files if file_key(file) not in parsed))
@@ -212,17 +210,14 @@ class Parsing:
         return tuple(parsed[file_key(file)] for file in files)
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget files that left the tree: ever new names would accumulate.
-
-        Not while a file is parsed.
-        """
+        """Forget gone files, as ever new names would accumulate; not while parsing."""
         for known in (self._unlearned, self._unlearned_here):
             for path in [path for path in known if tree.file_at(path) is None]:
                 known.pop(path)
         self._parser.forget_gone(tree)
 
     async def keep_parsing(self) -> Never:
-        """Parse the queued files, and retry the ones that killed a parser.
+        """Parse queued files, and retry those that killed a parser.
 
         Raises:
             WorkerStartError: a worker ended before it could parse.
@@ -240,7 +235,7 @@ class Parsing:
             self._end_workers()
 
     async def keep_written(self) -> None:
-        """Write results to the cache, some time after parsing; return at once without one."""
+        """Write results to the cache after some time; return at once without a cache."""
         cache = self._cache
         if cache is None:
             return
@@ -265,7 +260,6 @@ class Parsing:
         return {key: parsed for key, (_, parsed) in found.items()}
 
     async def _edited(self, files: tuple[SourceFile, ...]) -> dict[FileKey, ParsedFile]:
-        """Large files with few new bytes."""
         most_bytes = self._limits.file_apart_above_bytes
         large = [
             file
@@ -340,7 +334,7 @@ class Parsing:
     def _parse_apart(
         self, lane: _Lane, batch: list[ParseJob], known: list[_KnownFile], loop: asyncio.AbstractEventLoop
     ) -> None:
-        """The worker first learns known results; runs in a thread."""
+        """In a thread; the worker first learns known results."""
         limit_s = self._limits.time_of(sum(job.file.size_bytes for job in batch))
         worker = self._living_worker(lane)
         lane.running = batch, monotonic()
@@ -416,7 +410,6 @@ _Result = tuple[ParsedFile, bytes | None]
 def _parse_edits(
     parser: FileParser, edits: list[tuple[SourceFile, _KnownFile | None]], most_bytes: int
 ) -> list[_KnownFile]:
-    """Those with few new bytes."""
     parsed: list[_KnownFile] = []
     for file, known in edits:
         try:

@@ -1,4 +1,4 @@
-"""Readiness, reports of the wait at the start, the ready file, and a check for exposed secrets.
+"""Readiness, reports of waits at the start, the ready file, and exposed secrets.
 
 A server that would send secrets in clear over the network does not start.
 """
@@ -85,7 +85,7 @@ def reported_wait(what: str, report: Report) -> Iterator[None]:
 
 
 def is_barren(snapshot: Snapshot) -> bool:
-    """Whether no file was ever good, so that clients get nothing."""
+    """Whether no file was ever good."""
     return len(snapshot.withheld) == len(BY_TYPE_URL)
 
 
@@ -94,10 +94,9 @@ class FirstAnswers:
     """The first answers of upstreams that a start waits for.
 
     Attributes:
-        silent: subscribed upstreams that never answered this process or an earlier one.
-        count: of all upstreams.
+        silent: subscribed, without an answer to this process or an earlier one.
         is_over: the start no longer waits.
-        has_unasked: an upstream, or a server of the fleet, has no subscription yet: it answers when clients ask.
+        has_unasked: an upstream, or a server of the fleet, answers when clients ask.
     """
 
     silent: tuple[UpstreamStatus, ...] = ()
@@ -107,7 +106,7 @@ class FirstAnswers:
 
     @classmethod
     def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool, has_unasked: bool = False) -> Self:
-        """Return the awaited answers, given the states of upstreams."""
+        """Derive this from upstreams' states."""
         unheard = [each for each in statuses if each.last_update_s is None]
         silent = tuple(each for each in unheard if each.state != "connected" or each.pending)
         return cls(silent, len(statuses), is_over, has_unasked=has_unasked or len(silent) < len(unheard))
@@ -127,10 +126,9 @@ def unready_reason(
     lost: Collection[str],
     answers: FirstAnswers = NO_UPSTREAMS,
 ) -> str:
-    """Return why clients should use another server, without details; empty if they are served.
+    """Return why clients should use another server, without details, or "".
 
-    Only degraded `lost` listeners count: otherwise the served snapshot stays, and no other server may be better.
-    `views` are the served snapshots, None before the first load.
+    Only degraded `lost` listeners count: otherwise the served snapshot stays. `views` is None before the first load.
     """
     if views is None:
         return NOT_LOADED
@@ -150,7 +148,7 @@ def unready_reason(
 
 
 class ReadyFile:
-    """The ready file of this process. Blocking: not for the event loop."""
+    """The ready file of this process. Blocking."""
 
     def __init__(self, path: Path) -> None:
         """Remove a killed process's file.
@@ -180,12 +178,12 @@ class ReadyFile:
             raise UsageError(f"{self._path}: cannot be written: {error.strerror}") from error
 
     def rewrite(self, content: dict[str, PlainValue]) -> None:
-        """Write again, unless another process has written it since."""
+        """Write again, unless another process has written it."""
         if self._is_own():
             self.write(content)
 
     def remove(self) -> None:
-        """Remove the file, unless another process has written it since."""
+        """Remove the file, unless another process has written it."""
         if self._is_own():
             with suppress(OSError):
                 self._path.unlink()
@@ -201,7 +199,7 @@ class ReadyFile:
 class Readiness:
     """Knows whether clients are served; `keep_current` is a task.
 
-    `find` returns why not, empty if they are. `reason` is its last result; `state` has the degraded components too.
+    `find` returns why not, or ""; `reason` is its last result.
     """
 
     def __init__(self, find: Callable[[], str], degraded: Latest[tuple[str, ...]], observer: Observer) -> None:
@@ -210,7 +208,7 @@ class Readiness:
         self._find = find
         self._degraded = degraded
         self._observer = observer
-        # Of the ready file.
+        # The ready file's content may have changed.
         self._changed = asyncio.Event()
 
     def look(self) -> None:
@@ -229,7 +227,7 @@ class Readiness:
     ) -> None:
         """Look again after loads, first mirrored files, and changes of degraded components.
 
-        A last look follows after `answered_within_s`, when upstreams are no longer awaited.
+        A last look follows after `answered_within_s`.
         """
         async with asyncio.TaskGroup() as tasks:
             for source in (published, self._degraded):
@@ -251,7 +249,7 @@ class Readiness:
     async def keep_file(
         self, file: ReadyFile, store: SnapshotStore, content: Callable[[tuple[str, ...]], dict[str, PlainValue]]
     ) -> Never:
-        """Keep the ready file while clients are served; snapshots of `store` may change its content."""
+        """Keep the ready file while clients are served, with snapshots of `store`."""
         store.listeners[file] = self._changed.set
         written: dict[str, PlainValue] | None = None
         while True:
@@ -269,7 +267,7 @@ class Readiness:
 async def reject_exposed_secrets(
     exposed: Mapping[str, str], publisher: Publisher, channels: NodeChannels, loading: ViewLoading
 ) -> None:
-    """Reject a first tree with a secret, given exposed addresses by transport.
+    """Reject a first tree with a secret, given exposed addresses.
 
     Loads all views; those without clients are dropped again.
 

@@ -42,10 +42,7 @@ NOTHING = SourceTree(())
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The inputs of loading besides files and acceptance.
-
-    `elsewhere` returns the present and possible resources of upstreams; `verifier` is None if no signature is required.
-    """
+    """The inputs of loading besides files and acceptance; `verifier` if signatures are required."""
 
     resolution: ResolutionRules = field(default_factory=ResolutionRules)
     elsewhere: Callable[[], Elsewhere] = lambda: NOWHERE
@@ -53,7 +50,7 @@ class Surroundings:
 
 
 class Loader:
-    """Loads trees by one set of rules, each on top of the one before.
+    """Loads successive trees by one set of rules.
 
     `rules` make folders layers; None: the whole tree is the one view.
     """
@@ -75,7 +72,7 @@ class Loader:
         self._changed: tuple[SourceFile, ...] = ()
 
     async def trusted(self, tree: SourceTree, trust: TreeTrust) -> TrustDecision:
-        """Return the part of a tree that may be loaded, given the one trusted before."""
+        """Return a tree's trusted part, given the one before."""
         verifier = self._around.verifier
         if verifier is None:
             return trust.decide(tree, None, 0.0)
@@ -83,7 +80,7 @@ class Loader:
         return await asyncio.to_thread(decide, tree, verifier, time())
 
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
-        """Parse changed files, and load the valid ones into the wanted views."""
+        """Parse changed files; load valid ones into the wanted views."""
         self._parsing.forget_gone(tree)
         rules, elsewhere = self.rules, self._around.elsewhere()
         self._acceptance = replace(self._acceptance, elsewhere=elsewhere)
@@ -113,7 +110,7 @@ class Loader:
         return await self._parsing.parse(files)
 
     async def pack(self) -> None:
-        """Compress the last loaded files' text in memory, once they are served."""
+        """Compress the last files' text, once served."""
         await asyncio.to_thread(_pack, self._changed)
         self._changed = ()
 
@@ -134,16 +131,16 @@ class _SetAside:
 class Reload:
     """Loads every settled tree for the publisher; a bad file keeps its last good content.
 
-    The views survive a failure. A tree that failed three times in a row (errors of fsxds) is loaded without the changes
-    that it fails on: they are set aside as problems, until their files change.
+    Views survive a failure. A tree that failed three times in a row (errors of fsxds) is loaded without the changes
+    that it fails on: they are problems until their files change.
 
-    `views` are the last loaded ones, None before the first; `trust` decides which trees may be loaded.
+    `views` are None before the first load; `trust` decides about trees.
     """
 
     def __init__(
         self, targets: Targets, observer: Observer, on_loaded: Callable[[LoadedViews], object] = lambda _: None
     ) -> None:
-        """Load for `targets`; `on_loaded` receives the same views."""
+        """Load for `targets` and `on_loaded`."""
         self.views: LoadedViews | None = None
         self.trust = TreeTrust()
         self._on_loaded = on_loaded
@@ -164,7 +161,7 @@ class Reload:
 
     @property
     def loaded(self) -> Loaded | None:
-        """The last loaded whole tree; None before the first, and with views in the settings."""
+        """The last whole tree; None before, and with views."""
         return None if self.views is None else self.views.by_layers.get(WHOLE_TREE)
 
     @property
@@ -173,11 +170,11 @@ class Reload:
         return frozenset() if self.views is None else self.views.existing
 
     def is_loaded_by(self, views: Views) -> bool:
-        """Whether the last tree was loaded by these rules."""
+        """Whether these rules loaded the last tree."""
         return views.made_of == (self._rules or Views(None)).made_of
 
     def want(self, layers: Layers) -> None:
-        """Load a view, now and with each tree. For the event loop."""
+        """Load a view from now on. For the event loop."""
         if layers not in self._wanted:
             self._wanted[layers] = None
             current = self._trees.current
@@ -185,18 +182,18 @@ class Reload:
                 self._trees.replace(replace(current, detected_s=monotonic()))
 
     def drop(self, layers: Layers) -> None:
-        """Stop loading a view, from the next load on."""
+        """Load a view no more."""
         self._wanted.pop(layers, None)
 
     def change_rules(self) -> None:
-        """Parse and check every file again at the next load. Served snapshots stay."""
+        """Have every file parsed and checked again. Served snapshots stay."""
         if self.views is not None:
             self.views = unjudged_views(self.views)
         # So that any file can be set aside under the new rules.
         self._tree, self._set_aside, self._attempts = NOTHING, {}, Attempts()
 
     async def keep_current(self, trees: Latest[Settled | None], loader: Loader) -> Never:
-        """Load each tree; after a failure, the same one again."""
+        """Load each tree; after a failure again."""
         self._trees = trees
         while True:
             settled = await trees.other_than(self._received)
@@ -205,10 +202,9 @@ class Reload:
             self._received = settled
 
     async def receive(self, settled: Settled, loader: Loader) -> None:
-        """Load a tree, and give it to the publisher.
+        """Load a tree for the publisher.
 
-        An untrusted tree, or one that lost a layer, may be an incomplete edit: it is skipped if another one follows
-        soon.
+        An untrusted tree, or one that lost a layer, is skipped if another follows soon: it may be an incomplete edit.
         """
         decision = await loader.trusted(settled.tree, self.trust)
         if decision.faults and settled.tree is not self._distrusted and self._trees.current is not None:
@@ -238,13 +234,12 @@ class Reload:
         await loader.pack()
 
     def _may_be_replaced(self, tree: SourceTree, views: LoadedViews) -> bool:
-        """A layer is missing as in an incomplete edit; false if only the wanted views changed."""
+        """A missing layer; false if only the wanted views changed."""
         if self.views is None or self._trees.current is None or tree.files == self._tree.files:
             return False
         return not _missing_layers(views) <= _missing_layers(self.views)
 
     async def _is_replaced(self, settled: Settled) -> bool:
-        """A series of trees shares one time limit."""
         if self._waits_until_s is None:
             self._waits_until_s = asyncio.get_running_loop().time() + NEXT_SAVE_WITHIN_S
         try:
@@ -275,7 +270,6 @@ class Reload:
         return failing
 
     def _loaded_files(self) -> Iterable[SourceFile]:
-        """With views, only from their layers."""
         if self.views is None or self.views.memory is None:
             return self._tree.files
         return self.views.memory.files()
@@ -294,7 +288,7 @@ def _missing_layers(views: LoadedViews) -> frozenset[PurePosixPath]:
 
 
 def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
-    """Of the last trusted tree, with the present one's problems."""
+    """Return views of the last trusted tree with the present one's problems."""
     if not decision.faults:
         return views
     held = {one.path for one in views.held}
@@ -309,7 +303,7 @@ def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
 
 
 def _without(tree: SourceTree, set_aside: Mapping[PurePosixPath, _SetAside]) -> SourceTree:
-    """Marked as unreadable, so that their last content stays."""
+    """Mark set-aside files as unreadable, so that their last content stays."""
     if not set_aside:
         return tree
     files = tuple(file for file in tree.files if file.path not in set_aside)

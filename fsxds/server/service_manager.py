@@ -20,11 +20,11 @@ SIGNS_OF_LIFE = 3
 
 
 class ServiceManager:
-    """Receives notifications. Sending never blocks, nor fails without a receiver.
+    """Receives notifications. Sending never blocks nor fails.
 
     Args:
-        path: of a datagram socket; `@` in front: in the abstract namespace.
-        watchdog_s: of silence until fsxds counts as hanging; None without a watchdog.
+        path: of a datagram socket; `@`: in the abstract namespace.
+        watchdog_s: of silence until fsxds counts as hanging, or None.
     """
 
     def __init__(self, path: str, watchdog_s: float | None = None) -> None:
@@ -34,7 +34,7 @@ class ServiceManager:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ServiceManager | None:
-        """Return the manager in the environment, or None."""
+        """Return the environment's manager, or None."""
         path = environment.get("NOTIFY_SOCKET", "")
         if not path.startswith(("/", "@")):
             return None
@@ -44,7 +44,7 @@ class ServiceManager:
         return cls(path, int(time_us) / 1_000_000 if has_watchdog else None)
 
     def notify(self, *lines: str) -> None:
-        """Send lines such as `READY=1` in one message."""
+        """Send lines such as `READY=1`."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as ours:
             try:
                 ours.sendto("\n".join(lines).encode(), self._path)
@@ -61,10 +61,8 @@ class ServiceManager:
     ) -> Never:
         """Report changes, and that the event loop runs, until cancelled.
 
-        Args:
-            waits_for: returns what the start waits for; empty when it is over.
-            status: returns the status after that.
-            reloads: returns how often settings were read again.
+        `waits_for` returns what the start waits for, "" when over, `status` the status after that, `reloads` the count
+        of settings read.
         """
         is_ready, last, reloaded = False, "", reloads()
         while True:

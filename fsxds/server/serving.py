@@ -24,21 +24,23 @@ from fsxds.settings.reading import SettingsReader, service_environment
 
 
 class Beside(Protocol):
-    """A companion of an application: its workers, or a worker's link to its parent.
+    """An application's companion: its workers, or a worker's link to its parent.
 
-    `is_second`: another process listens there until this one has a first snapshot.
+    `is_second`: another process listens until this one has a snapshot.
     """
 
     is_second: bool
 
     def start(self, application: Application, tasks: asyncio.TaskGroup) -> None:
-        """Start it; `tasks` are cancelled at the end."""
+        """Start it, with tasks cancelled at the end."""
 
 
 async def serve(
     directory: Path | None, settings: Settings, log: Log, check_of: CheckOf, reader: SettingsReader
 ) -> None:
-    """Serve a tree (None: none) and upstreams until SIGTERM or Ctrl-C; SIGHUP reads settings again.
+    """Serve a tree (None: none) and upstreams until SIGTERM or Ctrl-C.
+
+    SIGHUP reads settings again.
 
     Raises:
         UsageError: the address is taken, or another process has the mirror; alone or in an exception group.
@@ -74,7 +76,7 @@ async def serve(
 
 
 async def serve_as_worker(check_of: CheckOf, reader: SettingsReader, log: Log, beside: Beside) -> None:
-    """Serve another process's publications until SIGTERM. Raises UsageError for unusable settings."""
+    """Serve another process's publications until SIGTERM. Raises UsageError."""
     application = Application(None, reader.read(), log, check_of)
     await until_stopped(run(application, reader, None, beside), log.receive)
 
@@ -82,7 +84,7 @@ async def serve_as_worker(check_of: CheckOf, reader: SettingsReader, log: Log, b
 async def run(
     application: Application, reader: SettingsReader, ready_file: ReadyFile | None, beside: Beside | None = None
 ) -> None:
-    """Run all parts of `fsxds serve` until cancelled."""
+    """Run all parts of `fsxds serve`."""
     async with AsyncExitStack() as stack:
         stack.callback(application.close)
         rules = mirrors_of(application.settings)

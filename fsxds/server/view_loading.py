@@ -28,10 +28,7 @@ Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
 
 
 class ViewLoader:
-    """Loads views as serving would, each tree separately; results are cached under `directory`.
-
-    `progress` receives the numbers of parsed files and of all files.
-    """
+    """Loads views as serving would, cached under `directory`."""
 
     def __init__(self, settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()) -> None:
         self.views = Views(settings.views, settings.variables, check.adjusted)
@@ -39,7 +36,7 @@ class ViewLoader:
         self.progress: Progress = no_progress
 
     def load(self, trees: Iterable[SourceTree], choose: Choose) -> tuple[LoadedViews, ...]:
-        """Load the chosen views of trees; without views in the settings, whole trees."""
+        """Load chosen views of trees; without views, whole trees."""
         trees = tuple(trees)
         chosen = [tuple(choose(self.views, self.folders_of(tree))) for tree in trees]
         if self.views.names:
@@ -67,7 +64,7 @@ class ViewLoader:
         return LayeredTree.of(tree, self.views, None).folders
 
     def load_views(self, tree: SourceTree, views: Iterable[Layers]) -> LoadedViews:
-        """Load views by layers; missing layers of other views are not reported."""
+        """Load views by layers; other missing layers are not reported."""
         require_libyaml()
         rules, cache = self._rules()
         wanted = {layers: self.views.variables_of(layers) for layers in views}

@@ -55,7 +55,7 @@ class WorkerEndedError(FsxdsError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """A worker's number (2 for the first), addresses or `off`, and store."""
+    """A worker's number (2 for the first), addresses and store."""
 
     number: int
     http: str
@@ -63,7 +63,7 @@ class WorkerPlace:
     fleet: FleetRule
 
     def settings_of(self, settings: Settings) -> Settings:
-        """Derive the worker's settings: without sources, state and files."""
+        """Derive settings without sources, state and files."""
         authorities = {name: replace(each, upstream=()) for name, each in (settings.authorities or {}).items()}
         return replace(
             settings,
@@ -84,7 +84,7 @@ class WorkerPlace:
 
 
 def admin_of(written: str, number: int) -> str:
-    """Return a worker's admin address: a port above the server's, or a socket beside it."""
+    """Return a worker's admin address: a port above the server's, or a socket beside."""
     if written == OFF:
         return OFF
     address = parse_address(written)
@@ -104,12 +104,10 @@ class ServeAsWorker(Protocol):
 async def shared(
     settings: Settings, reader: SettingsReader, serve: ServeAsWorker
 ) -> AsyncIterator[tuple[Settings, Workers]]:
-    """Hold a server's addresses and its fleet's store for all processes, within the context.
-
-    `serve` runs in each worker.
+    """Hold a server's addresses and its fleet's store, within the context.
 
     Yields:
-        The first process's settings, which `reader` reads from now on, and the workers, not started.
+        The first process's settings, which `reader` reads from now on, and unstarted workers.
 
     Raises:
         UsageError: an address is taken, or cannot be shared; or a setting works only with one process.
@@ -164,10 +162,10 @@ async def _free_port(address: TcpAddress) -> int:
 
 
 class Workers:
-    """A server's workers, each a component, with `places` and `serve`.
+    """A server's workers, each a component.
 
-    `reader` reads the server's settings, without later changes; its handled SIGHUPs are forwarded. `is_second`: another
-    server listens there until this one takes over.
+    `reader` reads the server's settings; handled SIGHUPs are forwarded. `is_second`: another server listens until this
+    one takes over.
     """
 
     def __init__(
@@ -214,7 +212,7 @@ class Workers:
             ours.close()
 
     async def _watch(self, pid: int, signs_of_life: Connection, ended: asyncio.Event) -> None:
-        """Return when a worker ended; forward SIGHUPs. WorkerEndedError: it hung, and was killed."""
+        """Forward SIGHUPs until the end. WorkerEndedError: it hung, and was killed."""
         answered, silent, has_begun = self._reader.count, 0, False
         while not ended.is_set():
             with suppress(TimeoutError):
@@ -241,7 +239,7 @@ def _status_of(process: multiprocessing.process.BaseProcess) -> str:
 
 
 class WorkerLife:
-    """A worker's duty: it reports that its event loop runs."""
+    """A worker's duty to report that its event loop runs."""
 
     is_second = True
 

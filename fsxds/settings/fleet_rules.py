@@ -12,10 +12,10 @@ DEFAULT_PREFIX = "fsxds"
 
 @dataclass(frozen=True, slots=True)
 class FleetRule:
-    """The store by which the servers of a fleet agree.
+    """The store of a fleet.
 
     Attributes:
-        targets: the members of an etcd, as `HOST:PORT`; or `unix:/path` for one machine.
+        targets: members of an etcd, as `HOST:PORT`; or `unix:/path` for one machine.
         prefix: of all keys, without a slash at its ends.
     """
 
@@ -24,7 +24,7 @@ class FleetRule:
 
     @property
     def is_private(self) -> bool:
-        """Whether only this user can read the data."""
+        """Whether only this user can read the servers' data."""
         return all(target.startswith("unix:") for target in self.targets)
 
 

@@ -1,4 +1,4 @@
-"""The written forms of option values."""
+"""Written forms of values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TCP = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>[0-9]{1,5})", re.ASC
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """An empty host means all interfaces, port 0 any free one."""
+    """A host and a port; an empty host means all interfaces, port 0 any free one."""
 
     host: str
     port: int
@@ -75,13 +75,12 @@ class OptionForm(Generic[Value]):
 
     Attributes:
         metavar: the placeholder in `--help`.
-        demand: completes the sentence "... is not ...".
-        read: converts the written value, or raises ValueError.
-        schema: of the value in the settings file.
-        choices: all values, if they can be listed.
+        demand: completes "... is not ...".
+        read: converts, or raises ValueError.
+        choices: if they can be listed.
         bare: the value of a flag without one; None if it needs one.
         negation: another flag that means false, or empty.
-        in_file_only: it has no flag and no variable; `read` raises `structured.MistakesFound`.
+        in_file_only: no flag and no variable; `read` raises `structured.MistakesFound`.
         is_repeatable: the variable has spaces between values; in the file it is a list, and `read` raises
             `structured.MistakesFound` as well.
     """
@@ -98,7 +97,7 @@ class OptionForm(Generic[Value]):
 
     @property
     def is_structured(self) -> bool:
-        """Whether `read` finds mistakes within a value, with their places."""
+        """Whether `read` finds mistakes with their places."""
         return self.in_file_only or self.is_repeatable
 
 
@@ -160,7 +159,7 @@ def _read_path(written: object) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SocketOwner:
-    """Names or numbers; empty for the process's."""
+    """A user and a group, by name or number; empty for the process's."""
 
     user: str
     group: str = ""
@@ -262,7 +261,7 @@ LEVELS = (*(severity.value for severity in Severity), OFF)
 
 
 def _read_levels(written: object) -> Mapping[str, str]:
-    """The linter checks whether the rules exist."""
+    """The linter checks the rules' names."""
     words = _pairs(written)
     for name, word in words.items():
         if word not in LEVELS:

@@ -19,10 +19,10 @@ _RESERVED = "constraint:"
 
 @dataclass(frozen=True, slots=True)
 class ContextRule:
-    """The context parameters of a folder's resources.
+    """The context parameters of a folder.
 
     Attributes:
-        folder: its path in the tree; subfolders are included.
+        folder: in the tree, with subfolders.
         params: sorted. Parameters in a resource's own name take precedence.
     """
 
@@ -32,13 +32,13 @@ class ContextRule:
 
 @dataclass(frozen=True, slots=True)
 class NamingRules:
-    """The additions to structured names; `authority` is for names without one."""
+    """Additions to structured names; `authority` is for names without one."""
 
     authority: str = ""
     contexts: tuple[ContextRule, ...] = ()
 
     def context_of(self, path: PurePosixPath) -> tuple[tuple[str, str], ...]:
-        """Return a file's parameters; the innermost folder takes precedence."""
+        """Return a file's parameters; the innermost folder wins."""
         if not self.contexts:
             return ()
         folders = {str(folder) for folder in path.parents}
@@ -76,7 +76,7 @@ def _read_context(part: SettingPart) -> ContextRule:
 
 
 def read_folder(part: SettingPart) -> str:
-    """Return a folder of the tree; reject a malformed path."""
+    """Return a folder of the tree, or reject it."""
     folder = part.text()
     if folder and (
         str(PurePosixPath(folder)) != folder or folder.startswith("/") or {".", ".."} & set(folder.split("/"))
@@ -127,12 +127,12 @@ MESSAGE_TYPE = BY_SHORT_NAME["lcds"].message_type
 
 @dataclass(frozen=True, slots=True)
 class CollectionRule:
-    """A list collection of all listeners in a folder.
+    """A list collection of a folder's listeners.
 
     Attributes:
         name: without an authority, that of the settings is added.
-        folder: its path in the tree; subfolders are included.
-        is_inline: its entries contain the listeners; else they are locators.
+        folder: in the tree, with subfolders.
+        is_inline: entries contain listeners, not locators.
     """
 
     name: ResourceName

@@ -1,4 +1,4 @@
-"""The rows of the table of options, and their commands and groups."""
+"""Rows of the table of options."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ IN_FILE_ONLY = frozenset(
             "upstream_max_response",
             "upstream_max_names",
         ),
-        "lag_patience",
+        *("lag_patience", "exclude", "accept", "versions"),
     }
 )
 """Options that are chosen once for all processes: they have no flag and no variable, as lists and mappings have none."""
@@ -95,8 +95,8 @@ class Option:
     """One row of the table.
 
     Attributes:
-        field: the attribute of `Settings`; includes the unit.
-        default: as a user would write it, None for "not set".
+        field: of `Settings`; includes the unit.
+        default: as written, None for "not set".
         group: its heading in `--help`.
         commands: have it as a flag.
         is_reloadable: it can change while fsxds runs.
@@ -117,22 +117,22 @@ class Option:
 
     @property
     def name(self) -> str:
-        """The key in the settings file: the field without its unit."""
+        """The key in the settings file, without the unit."""
         return self.field.removesuffix("_s").removesuffix("_bytes")
 
     @property
     def flag(self) -> str:
-        """The flag without its first command's name: `--format` for `check_format`."""
+        """The flag, without the first command's name: `--format` for `check_format`."""
         name = self.name.removeprefix(f"{self.commands[0]}_")
         return "--" + name.replace("_", "-")
 
     @property
     def variable(self) -> str:
-        """The environment variable, such as `FSXDS_SETTLE`."""
+        """The variable, such as `FSXDS_SETTLE`."""
         return f"FSXDS_{self.name.upper()}"
 
     def is_common(self, command: str) -> bool:
-        """Whether this command's `--help` shows it."""
+        """Whether this command's `--help` shows the option."""
         return command not in COMMON or self.name in COMMON[command]
 
     @property
@@ -141,7 +141,7 @@ class Option:
         return not self.form.in_file_only and self.name not in IN_FILE_ONLY
 
     def complaint(self, written: object, error: ValueError | None = None) -> str:
-        """Return why `written` is no value, and an example; or the text of `error`."""
+        """Return why `written` is no value, with an example, or the text of `error`."""
         if isinstance(error, MistakesFound):
             # The written value may contain a password.
             return str(error)
@@ -151,13 +151,13 @@ class Option:
 
 
 def option(form: OptionForm[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
-    """Create a row; `default` is written as a user would."""
+    """Create a row; `default` is as written."""
     value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
     return value
 
 
 def optional(form: OptionForm[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
-    """Create a row that is not set by default."""
+    """Create a row without a default."""
     value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
     return value
 

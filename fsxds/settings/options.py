@@ -1,7 +1,6 @@
 """The table of options is the body of `Settings`.
 
-The flags of the commands, the `FSXDS_...` variables and the JSON Schema of the settings file are generated from it;
-`settings/reading.py` reads their values.
+Flags, `FSXDS_...` variables and the settings file's JSON Schema are generated from it.
 """
 
 # The defaults of the table are calls that return dataclass fields, which Ruff cannot know.
@@ -81,7 +80,7 @@ EXCLUDED = (
 
 @dataclass(frozen=True, slots=True)
 class Settings(ListenerSettings):
-    """The value of every option; fields carry their units, help texts explain them."""
+    """The values; fields carry their units, help texts explain them."""
 
     rollout: bool = reloadable(
         option(

@@ -1,7 +1,7 @@
 """Reads settings, by precedence: flags, the environment, the settings file, the defaults.
 
-The only reader of the environment. At SIGHUP, reloadable settings are read again and applied. A settings file is kept
-as it was written, so that a mistake has a place.
+The only reader of the environment. SIGHUP applies reloadable settings. The file is kept as written, so that a mistake
+has a place.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ NO_DEMANDS: Demands = MappingProxyType({})
 def read_settings(
     flags: Mapping[str, object], environment: Mapping[str, str] = os.environ, demands: Demands = NO_DEMANDS
 ) -> Settings:
-    """Merge flags, environment, settings file and defaults, in that order of precedence.
+    """Merge the sources of settings.
 
     Args:
-        flags: the values of given flags.
+        flags: given ones.
         environment: an empty variable counts as not set. Unknown variables are ignored, because Kubernetes sets
             `FSXDS_PORT` and the like for a Service named fsxds; variables of `GONE` are not.
         demands: checks beyond the form.
 
     Raises:
-        UsageError: with every mistake of the settings file, or the first of the environment.
+        UsageError: with every mistake of the file, or the first of the environment.
     """
     for name in (*GONE, *IN_FILE_ONLY):
         variable = f"FSXDS_{name.upper()}"
@@ -106,7 +106,7 @@ def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:
 
 
 def user_state_dir(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the directory of a user's lasting data, by the XDG specification; None without a home."""
+    """Return a user's XDG state directory; None without a home."""
     return _user_dir(environment, "XDG_STATE_HOME", ".local/state")
 
 
@@ -118,7 +118,7 @@ def _user_dir(environment: Mapping[str, str], variable: str, default: str) -> Pa
 
 
 def settings_schema() -> Schema:
-    """Return the settings file's JSON Schema (draft 2020-12)."""
+    """Return the file's JSON Schema (draft 2020-12)."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The settings of fsxds",
@@ -140,11 +140,7 @@ def _json_default(row: Option) -> object:
 
 
 def _read_file(path: Path, demands: Demands) -> dict[str, object]:
-    """Return a file's values by field.
-
-    Raises:
-        UsageError: with all mistakes, including those of `demands`.
-    """
+    """Raise UsageError with all mistakes, including those of `demands`."""
     # Not needed by `--help`, and as slow to import as all other settings modules together.
     from jsonschema import Draft202012Validator
 
@@ -201,7 +197,7 @@ def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[
 
 
 def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:
-    """Return a value, its path relative to the file's directory; ValueError if it is invalid."""
+    """Paths are relative to the file; ValueError if the value is invalid."""
     if is_wrong:
         raise ValueError(written)
     value = row.form.read(written)
@@ -211,16 +207,15 @@ def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) 
 
 
 def service_environment() -> dict[str, str]:
-    """Remove and return the service manager's variables, which are not for our children."""
+    """Remove and return the service manager's variables, to hide them from children."""
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
     return {name: os.environ.pop(name) for name in names if name in os.environ}
 
 
 class SettingsReader:
-    """Reads the settings at the start and at each SIGHUP, which no longer ends the process.
+    """Reads settings at the start and at each SIGHUP, which no longer ends the process.
 
-    Attributes:
-        count: the number of answered SIGHUPs.
+    `count` is the number of answered SIGHUPs.
     """
 
     def __init__(self, command: str, read: Callable[[], Settings]) -> None:
@@ -233,12 +228,12 @@ class SettingsReader:
         signal.signal(signal.SIGHUP, self._receive)
 
     def change(self, change: Callable[[Settings], Settings]) -> None:
-        """Apply a change whenever the settings are read."""
+        """Apply a change at every reading."""
         read = self.read
         self.read = lambda: change(read())
 
     async def wanted(self) -> None:
-        """Wait for a SIGHUP; several count as one, answered at the next call of this method."""
+        """Wait for a SIGHUP; several count as one, answered at the next call."""
         import asyncio  # Not needed by `--help`.
 
         if self._is_answering:
@@ -263,12 +258,12 @@ class SettingsReader:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """The effect of new settings on a running process.
+    """The effect of new settings.
 
     Attributes:
-        settings: the settings from now on.
-        changed: the applied options.
-        needs_restart: changed options that are not applied before a restart.
+        settings: from now on.
+        changed: applied options.
+        needs_restart: options that are not applied before a restart.
     """
 
     settings: Settings
@@ -277,7 +272,7 @@ class SettingsChange:
 
     @classmethod
     def between(cls, before: Settings, after: Settings, command: str) -> SettingsChange:
-        """Return the change of a command's settings."""
+        """Return a command's change."""
         different = [
             row
             for row in OPTIONS
@@ -310,12 +305,7 @@ class PlacedMistake:
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A settings file.
-
-    Attributes:
-        written: as written.
-        node: the YAML node of the whole file, None if it is empty.
-    """
+    """A settings file; `node` is the YAML node of the whole, None if it is empty."""
 
     path: Path
     written: dict[str, object]
@@ -323,11 +313,7 @@ class SettingsFile:
 
     @classmethod
     def read(cls, path: Path) -> SettingsFile:
-        """Read a file.
-
-        Raises:
-            UsageError: it cannot be read, or is not a YAML mapping.
-        """
+        """Read a file. Raises UsageError if it cannot be read, or is not a YAML mapping."""
         # Most commands have no settings file.
         import yaml
 
@@ -348,11 +334,11 @@ class SettingsFile:
         return cls(path, {str(key): value for key, value in written.items()}, node)
 
     def fault(self, field_path: FieldPath, fact: str) -> PlacedMistake:
-        """Return a mistake at a value, with its pointer."""
+        """Return a mistake with the value's pointer."""
         return self.placed(field_path, f"{pointer_of(field_path)}: {fact}")
 
     def placed(self, field_path: FieldPath, message: str) -> PlacedMistake:
-        """Return a mistake at a value's key, or at its nearest parent with a place."""
+        """Return a mistake at a key, or its nearest parent with a place."""
         node, mark = self.node, self.node.start_mark
         for step in field_path:
             if isinstance(step, int):
@@ -388,7 +374,7 @@ class SettingsFile:
                 waiting += [((*path, index), value) for index, value in enumerate(node.value)]
 
     def error_of(self, faults: list[PlacedMistake]) -> UsageError:
-        """Return all mistakes in order, one per line."""
+        """Return all mistakes, one per line."""
         return UsageError(
             "\n".join(f"{self.path}:{each.line}:{each.column}: {each.message}" for each in sorted(faults))
         )

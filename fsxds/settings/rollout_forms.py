@@ -1,4 +1,4 @@
-"""The written forms of rollout options."""
+"""Written forms of rollout options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Canary:
 def is_in_share(node_id: str, share: float) -> bool:
     """Whether a node is in a share, from 0 to 1.
 
-    The choice is stable, and a larger share includes all nodes of a smaller one.
+    The choice is stable; a larger share includes all nodes of a smaller one.
     """
     digest = hashlib.sha256(node_id.encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:8]) < share * 2**64
@@ -31,7 +31,7 @@ def is_in_share(node_id: str, share: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NackLimit:
-    """A version is held back if more identities reject it: a share below 1, or a number."""
+    """A version is held if more identities reject it: a share below 1, or a number."""
 
     share: float = 0.5
     count: int | None = None

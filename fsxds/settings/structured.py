@@ -1,4 +1,4 @@
-"""Reads settings that are lists and mappings, and collects all mistakes."""
+"""Reads lists and mappings, and collects all mistakes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TYPE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """The path of a mistake, and the fact with its remedy."""
+    """A mistake: its path, and the fact with its remedy."""
 
     path: FieldPath
     fact: str
@@ -55,7 +55,7 @@ class SettingPart:
         self.mistakes.append(Mistake(self.path, fact))
 
     def members(self, known: Collection[str], required: Collection[str] = ()) -> dict[str, SettingPart]:
-        """Return the members with these keys, without empty ones."""
+        """Return members with these keys, without empty ones."""
         members = self.any_members()
         for key in members.keys() - set(known):
             near = get_close_matches(key, known, 1)
@@ -68,14 +68,14 @@ class SettingPart:
         return {key: part for key, part in members.items() if key in known}
 
     def any_members(self) -> dict[str, SettingPart]:
-        """Return the members with any keys, without empty ones."""
+        """Return members with any keys, without empty ones."""
         if not isinstance(self.written, dict):
             self._reject_type("a mapping")
             return {}
         return {str(key): self._at(str(key), value) for key, value in self.written.items() if value is not None}
 
     def list_members(self) -> tuple[SettingPart, ...]:
-        """Return a list's members; it must not be empty."""
+        """Return the members of a list, which must not be empty."""
         if not isinstance(self.written, list):
             self._reject_type("a list")
             return ()
@@ -94,12 +94,12 @@ class SettingPart:
         return ""
 
     def scalar(self) -> str:
-        """Return a non-empty text; numbers and truth values as in JSON."""
+        """Like `text`; numbers and truth values are as in JSON."""
         text = scalar_text(self.written)
         return self.text() if text is None or isinstance(self.written, str) else text
 
     def of_form(self, form: OptionForm[Value]) -> Value | None:
-        """Return a value in an option's form, or None."""
+        """Return a value in the form of an option, or None."""
         try:
             return form.read(self.written)
         except ValueError:
@@ -114,7 +114,7 @@ class SettingPart:
 
 
 def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionForm[Value]:
-    """Create the form of a setting in files only; `read` records mistakes."""
+    """Create a form for files only; `read` records mistakes."""
 
     def read_whole(written: object) -> Value:
         part = SettingPart(written)

@@ -1,4 +1,4 @@
-"""The settings `views` and `variables`: a node's layers, and the values for `${NAME}`."""
+"""The settings `views` and `variables`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Variables:
 
     Attributes:
         texts: may be secrets, and are not shown.
-        unset: the environment names of variables without a value there.
+        unset: names in the environment, without a value there.
     """
 
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
@@ -51,7 +51,7 @@ class Variables:
         )
 
     def found_in(self, environment: Mapping[str, str]) -> Variables:
-        """Add the values in the environment."""
+        """Add values in the environment."""
         found = {name: environment[key] for name, key in self.unset.items() if key in environment}
         unset = _without(self.unset, found)
         return Variables(MappingProxyType({**self.texts, **found}), MappingProxyType(unset))
@@ -64,12 +64,12 @@ def _without(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ViewRule:
-    """One view: its nodes and its layers.
+    """A view's nodes and layers.
 
     Attributes:
         match: patterns by attribute (see `ATTRIBUTES`); one per attribute has to match. Empty for every node.
         layers: folders, with templates such as `{node.id}`; later ones win.
-        variables: take precedence over the setting `variables`.
+        variables: take precedence over the setting.
     """
 
     name: str
@@ -111,7 +111,7 @@ def _read_rule(part: SettingPart) -> ViewRule:
 
 
 def _reject_unreachable(part: SettingPart, rule: ViewRule, before: Iterable[ViewRule]) -> None:
-    """Reject a duplicate name, or the nodes of an earlier rule, because the first wins."""
+    """Reject a duplicate name, or an earlier rule's nodes: the first wins."""
     for other in before:
         if other.name == rule.name:
             part.reject(f"there are two views {rule.name}; give each a name of its own")
@@ -129,7 +129,7 @@ def _read_name(part: SettingPart) -> str:
 
 
 def read_attributes(part: SettingPart, read: Callable[[SettingPart], Found]) -> list[tuple[str, Found]]:
-    """Return the values by attribute, such as `metadata.labels.tier`."""
+    """Return values by attribute, such as `metadata.labels.tier`."""
     found: list[tuple[str, Found]] = []
     for key, member in part.members((*_TEXTS, "locality", "metadata")).items():
         if key == "locality":
@@ -155,7 +155,7 @@ def _read_metadata(
 
 
 def read_patterns(part: SettingPart) -> tuple[str, ...]:
-    """Return one pattern, or a list's."""
+    """Return one or several patterns."""
     parts = part.list_members() if isinstance(part.written, list) else (part,)
     return tuple(_read_pattern(each) for each in parts)
 
@@ -233,7 +233,7 @@ PATTERNS: Schema = {
 
 
 def attributes_schema(leaf: Schema) -> Schema:
-    """Return the JSON Schema of attributes."""
+    """Return the attributes' JSON Schema."""
     metadata = {"type": "object", "additionalProperties": {"anyOf": [leaf, {"type": "object"}]}}
     locality = object_schema(dict.fromkeys(_LOCALITY, leaf))
     return object_schema({**dict.fromkeys(_TEXTS, leaf), "locality": locality, "metadata": metadata})

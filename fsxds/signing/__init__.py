@@ -1,1 +1,1 @@
-"""Signed trees: manifests and their verification."""
+"""Signed trees."""

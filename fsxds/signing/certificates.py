@@ -1,8 +1,8 @@
-"""Verifies that a signer's certificate leads to a trusted one, and may sign trees.
+"""Verifies that a signer's certificate leads to a trusted one.
 
 `cryptography` verifies chains of servers and clients; it takes no Ed25519 key, and no other purpose. Here it checks
-each signature, and this module the fields. Extensions that it does not understand are rejected: name constraints, and
-other critical ones. Revocation is not checked: a new CA, or a new manifest, replaces a leaked key.
+signatures, and this module the fields. Extensions that it does not understand are rejected: name constraints, and other
+critical ones. Revocation is not checked: a new CA, or a new manifest, replaces a leaked key.
 """
 
 from __future__ import annotations
@@ -54,12 +54,9 @@ _OTHER_SIGNER = "sign the tree with a certificate of that CA, or name the CA of 
 
 
 def verify_chain(chain: Sequence[x509.Certificate], trusted: Collection[x509.Certificate], now: dt.datetime) -> None:
-    """Verify that a signer's certificate leads to a trusted one.
+    """Verify that a signer's certificate leads to a trusted one at `now`.
 
-    Args:
-        chain: the signer's certificate, then possible intermediate ones, in any order.
-        trusted: the ends of paths; a trusted signer needs no path.
-        now: when all certificates of a path have to be valid.
+    `chain` is the signer's certificate, then possible intermediate ones, in any order. A trusted signer needs no path.
 
     Raises:
         UntrustedError: no path to a trusted certificate is valid.
@@ -73,7 +70,7 @@ def verify_chain(chain: Sequence[x509.Certificate], trusted: Collection[x509.Cer
 
 
 def verify_signer(certificate: x509.Certificate, now: dt.datetime) -> None:
-    """Raise UntrustedError if a certificate by itself may not sign."""
+    """Raise UntrustedError if the certificate itself may not sign."""
     fault = _fault_of((certificate,), now)
     if fault is not None:
         raise fault
@@ -90,7 +87,7 @@ def name_of(certificate: x509.Certificate) -> str:
 def _ways(
     way: tuple[x509.Certificate, ...], others: Sequence[x509.Certificate], trusted: Collection[x509.Certificate]
 ) -> Iterator[tuple[x509.Certificate, ...]]:
-    """Yield paths from `way` to a trusted certificate; each one is signed by the next."""
+    """Yield paths to a trusted certificate; each one is signed by the next."""
     if way[-1] in trusted:
         yield way
         return
@@ -109,7 +106,7 @@ def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
 
 
 def _fault_of(way: tuple[x509.Certificate, ...], now: dt.datetime) -> UntrustedError | None:
-    """Return a path's fault, or None; each certificate signed the one before."""
+    """Return None for a valid path; each certificate signed the one before."""
     for place, certificate in enumerate(way):
         try:
             _check_validity(certificate, now)
@@ -168,7 +165,7 @@ def _check_signer(certificate: x509.Certificate) -> None:
 
 
 def _check_authority(certificate: x509.Certificate, between: int) -> None:
-    """Check a CA certificate; `between` are between it and the signer."""
+    """`between` is the number of certificates between the CA's and the signer's."""
     constraints, usage = _extension(certificate, x509.BasicConstraints), _extension(certificate, x509.KeyUsage)
     is_authority = constraints is not None and constraints.ca and (usage is None or usage.key_cert_sign)
     if not is_authority:
@@ -192,7 +189,7 @@ def _extension(certificate: x509.Certificate, wanted: type[Value]) -> Value | No
 
 
 class UntrustedError(FsxdsError):
-    """A manifest is not signed correctly; `rule` is broken, `fact` and `remedy` are for people."""
+    """A manifest is not signed correctly; `rule` is the broken rule, `fact` and `remedy` are for people."""
 
     def __init__(self, rule: str, fact: str, remedy: str) -> None:
         super().__init__(f"{fact}; {remedy}")

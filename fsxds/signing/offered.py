@@ -1,4 +1,4 @@
-"""The message with all manifests of a server, which relays below it receive."""
+"""The message with a server's manifests, for relays below it."""
 
 from __future__ import annotations
 

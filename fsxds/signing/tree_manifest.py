@@ -1,4 +1,4 @@
-"""The manifest of a tree: the digests of its content, for signing.
+"""The manifest of a tree, for signing.
 
 It is one JSON object, signed byte for byte:
 
@@ -42,9 +42,9 @@ class TreeManifest:
 
     Attributes:
         serial: from 1; a newer manifest has a larger one.
-        made: for people; nothing depends on it.
+        made: for people.
         files: digests by path.
-        resources: digests by type and name; several per name if views differ.
+        resources: digests by type and name; several if views differ.
     """
 
     serial: int
@@ -54,7 +54,7 @@ class TreeManifest:
 
     @classmethod
     def of(cls, serial: int, made: str, files: Iterable[SourceFile], resources: Iterable[Resource]) -> TreeManifest:
-        """Create the manifest of files, and of the resources served from them."""
+        """Create the manifest of files and resources."""
         digests = defaultdict[TypeUrl, defaultdict[str, set[str]]](lambda: defaultdict(set))
         for resource in resources:
             digests[resource.type_url][resource.name].add(digest_of(resource.body))
@@ -66,7 +66,7 @@ class TreeManifest:
         )
 
     def lists(self, type_url: TypeUrl, name: str, digest: str) -> bool:
-        """Whether this content is listed."""
+        """Whether a resource with this content is listed."""
         return digest in self.resources.get(type_url, {}).get(name, ())
 
 
@@ -76,7 +76,7 @@ def digest_of(content: bytes) -> str:
 
 
 def write_manifest(manifest: TreeManifest) -> bytes:
-    """Write one digest per line, so that version control shows the changes."""
+    """Write a manifest with one digest per line, for version control."""
     written = {
         "form": FORM,
         "serial": manifest.serial,
@@ -110,7 +110,7 @@ def read_manifest(content: bytes) -> TreeManifest:
 
 
 def read_object(content: bytes) -> dict[str, object]:
-    """Read JSON without duplicate keys. Raises ManifestError if it is malformed."""
+    """Read a JSON object without duplicate keys. Raises ManifestError."""
     try:
         written = json.loads(content, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Verifies that a tree matches its manifest, and its signer; the last trusted tree stays.
+"""Verifies a tree by its manifest; the last trusted tree stays.
 
 | rule | problem |
 | --- | --- |
@@ -41,7 +41,7 @@ class SignedManifest:
     signer: str
 
     def replay_fault(self, newest: SeenManifest | None) -> UntrustedError | None:
-        """Return why it may be an old one, given the newest seen, or None."""
+        """Return why a manifest may be a replayed old one, or None."""
         serial = self.manifest.serial
         if newest is None or serial > newest.serial or (serial, self.digest) == (newest.serial, newest.digest):
             return None
@@ -71,7 +71,7 @@ def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: 
 def verified_tree(
     tree: SourceTree, anchors: TrustedSigners, now_s: float, known: SignedManifest | None = None
 ) -> SignedManifest | tuple[Problem, ...]:
-    """Return the manifest of a tree that matches it; otherwise at least one problem.
+    """Return the manifest of a tree that matches it, or at least one problem.
 
     `now_s` is seconds since 1970. `known` is the earlier result for this very tree: only the trust in its signer is
     verified again.
@@ -93,16 +93,16 @@ def verified_tree(
 
 
 class ManifestVerifier:
-    """See `tree_trust.TreeVerifier`."""
+    """Verifies trees by their manifests: see `tree_trust.TreeVerifier`."""
 
     def __init__(self, anchors: TrustedSigners, seen: SeenManifests) -> None:
-        """Trust `anchors`, and remember trusted manifests in `seen`."""
+        """Trusted manifests are remembered in `seen`."""
         self._anchors, self._seen = anchors, seen
         # The last trusted tree, and its manifest.
         self._found: tuple[SourceTree, SignedManifest] | None = None
 
     def faults(self, tree: SourceTree, now_s: float) -> tuple[Problem, ...]:
-        """Return why a tree is not trusted; empty if it is."""
+        """Return why a tree is not trusted, or empty."""
         known = self._found[1] if self._found is not None and self._found[0] is tree else None
         found = verified_tree(tree, self._anchors, now_s, known)
         if isinstance(found, tuple):
@@ -144,7 +144,7 @@ def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
 
 
 def _named(faults: Iterator[Problem]) -> tuple[Problem, ...]:
-    """Return the first problems, and one that counts further ones."""
+    """Count further problems in one."""
     found = sorted(faults)
     if len(found) <= MOST_NAMED:
         return tuple(found)
@@ -156,10 +156,10 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 
 def read_anchors(path: Path) -> TrustedSigners:
-    """Read a file's certificates.
+    """Read the certificates of a file.
 
     Raises:
-        UsageError: it cannot be read, has no certificate, or `cryptography` is not installed.
+        UsageError: the file cannot be read, has no certificate, or `cryptography` is not installed.
     """
     try:
         # The extra "certificates" is only needed for verification.

@@ -8,8 +8,7 @@ A bad file never removes resources: its last good content stays. A file is held 
 * if it references a resource that no file serves, and Envoy would reject that, or wait for it in vain;
 * with all other files, if a tree is accepted as a whole.
 
-A held file has no effect: no other file is held because of it, and none is served because of it. So held files are
-tried again once the served files are known.
+No other file is held or served because of a held file. So held files are tried again once the served files are known.
 
 A removed file takes its resources along, with one exception: it vanished in the same step in which a file appeared that
 does not parse, or that is held and defines some of the same names. As it may have been renamed, its resources that no
@@ -65,11 +64,8 @@ def accept(
 ) -> dict[PurePosixPath, FileRecord]:
     """Decide which content of changed files is served.
 
-    Args:
-        change: the changed files.
-        rules: hold files back.
-        whole_trees: one file with an error holds back all files.
-        report: finds further problems in accepted files, which hold back none.
+    With `whole_trees`, one file with an error holds back all. `report` finds further problems in accepted files, which
+    hold back none.
 
     Returns:
         The records of changed files, of removed files that are kept, and of files whose problems changed.
@@ -105,8 +101,6 @@ class _Attempt(Decision):
 
 
 class _Deciding:
-    """Held files are tried again once it is known which files are served."""
-
     def __init__(self, change: TreeChange, rules: tuple[FileRule, ...]) -> None:
         self._served = change.served
         self._before = change.served.records
@@ -140,7 +134,7 @@ class _Deciding:
                     given_up.add(path)
 
     def better_than(self, attempt: _Attempt, conflicts: Conflicts) -> _Attempt | None:
-        """Return a decision that serves more of the held files and loses none; None if there is none."""
+        """Serve more of the held files and lose none; None if that is impossible."""
         for group in _groups([path for path in attempt.held if path not in conflicts]):
             tried = self.decide({path: problems for path, problems in attempt.held.items() if path not in group})
             if tried.held.keys() < attempt.held.keys():
@@ -183,7 +177,6 @@ class _Deciding:
         return Proposal(path, record.good, served is record.good, bool(record.suspects), was, is_on_trial)
 
     def _find_heirs(self) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
-        """Map new files to vanished files that share names: renamed files."""
         gone = [record.good for record in self._gone.values() if record.good is not None]
         by_key = {key_of(resource): parsed for parsed in gone for resource in parsed.resources}
         heirs = {}
@@ -215,7 +208,7 @@ def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPa
 
 
 def _what_is_left(record: FileRecord, others: Proposals) -> FileRecord | None:
-    """Keep the names of a removed file that no other file defines; None if none or all are left."""
+    """Keep names that no other file defines; None if none or all are left."""
     was = record.good.resources if record.good else ()
     left = {id(resource) for resource in was if not others.defining(key_of(resource))}
     if not record.good or not 0 < len(left) < len(was):
@@ -278,7 +271,7 @@ def declarations_with(before: Declarations, changes: Collection[FileChange]) -> 
 
 
 class AuthoredVersions:
-    """Rejects second versions of a type, and new content under an old version."""
+    """Rejects second versions of a type, and new content under an old one."""
 
     def __init__(self, served: Declarations) -> None:
         self._served = served
@@ -296,7 +289,6 @@ class AuthoredVersions:
 
 
 def _disagreements(proposals: tuple[Proposal, ...]) -> tuple[Mapping[PurePosixPath, list[Problem]], dict[TypeUrl, str]]:
-    """Return missing or disagreeing versions, and the version per type."""
     found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     agreed: dict[TypeUrl, tuple[str, PurePosixPath]] = {}
     for proposal, type_url, version_info in _declarations(proposals):
@@ -340,7 +332,7 @@ def _changes_content(type_url: TypeUrl, proposals: Proposals) -> bool:
 def authored_versions(declarations: Declarations, good: Callable[[], Iterable[ParsedFile]]) -> Mapping[TypeUrl, str]:
     """Return the authored versions of types.
 
-    `good` returns the served files in order; it is called if versions disagree, and the last one counts.
+    `good` returns the served files in order, if versions disagree: the last one counts.
     """
     authored = {type_url: Version(version) for type_url, version in declarations if version is not None}
     if len(authored) < sum(version is not None for _, version in declarations):
@@ -377,7 +369,7 @@ def _content(type_url: TypeUrl, files: Iterable[ParsedFile]) -> dict[str, Versio
 
 def _no_version(path: PurePosixPath, type_url: TypeUrl) -> Problem:
     fact = f"there is no version_info for its {BY_TYPE_URL[type_url].noun}"
-    return Problem.of_file(path, "no-version", fact, "add one, or serve `--versions content`")
+    return Problem.of_file(path, "no-version", fact, "add one, or set `versions: content`")
 
 
 def _disagrees(path: PurePosixPath, version: str, agreed: str, other: PurePosixPath) -> Problem:

@@ -42,16 +42,16 @@ class Place(NamedTuple):
 
 
 class FieldLocator:
-    """Finds lines of fields, at the cost of a pass over each file's text; larger files can be excluded."""
+    """Finds lines of fields, at the cost of a pass over each file's text."""
 
     def __init__(self, tree: Tree, up_to_bytes: int | None) -> None:
         self._tree = tree
         self._up_to_bytes = up_to_bytes
 
     def places(self, parsed: ParsedFile, wanted: Iterable[tuple[Origin, FieldPath]]) -> list[Place]:
-        """Return the place of each field, given by origin and path in the resource.
+        """Return the place of each field.
 
-        Without the text, the place is that of the resource.
+        Without the text, it is that of the resource.
         """
         sources = [_source_of(origin, path) for origin, path in wanted]
         file, file_format = self._tree.file_at(parsed.path), format_of(parsed.path)
@@ -128,41 +128,38 @@ class TreeCheck(Protocol):
 
     @property
     def memory(self) -> object:
-        """The memory for the check of the next tree."""
+        """The memory for the next tree's check."""
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """The names referenced but not defined, known after `report`; empty if names cannot be elsewhere."""
+        """Undefined names in references, known after `report`; empty if names cannot be elsewhere."""
 
     def report(self, decision: Decision) -> Conflicts:
-        """Return further problems of accepted files, which hold none back.
-
-        The result has all files of the decision, and others with problems that changed.
-        """
+        """Return problems that hold no file back: of the decision's files, and changed ones of others."""
 
 
 class Check(Protocol):
-    """Judges the content of files. It can be pickled for parsing processes; checks with equal results are equal."""
+    """Judges the content of files. Can be pickled for parsing processes; equal if results are equal."""
 
     @property
     def identity(self) -> str:
-        """A text, equal in every process for checks that find the same problems in a file."""
+        """Equal, in every process, for checks that find the same problems in a file."""
 
     def is_static(self, key: Key) -> bool:
-        """Whether an undefined reference leads to a resource of the bootstrap."""
+        """Whether the bootstrap has the target of an undefined reference."""
 
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
-        """Return the hooks for the walk over each resource."""
+        """Return hooks for the walk over resources."""
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return a finding with the severity of its rule, or None if the rule is off."""
+        """Set the severity of a finding's rule; None if the rule is off."""
 
     def tree_check(
         self, memory: object, locator: FieldLocator, served: ServedFiles, elsewhere: Elsewhere = NOWHERE
     ) -> TreeCheck:
         """Return the check of one tree.
 
-        `memory` is that of the previous tree's check, or None; undefined names may refer to resources in `elsewhere`.
+        `memory` is from the previous tree's check, or None; undefined names may be `elsewhere`.
         """
 
 

@@ -36,9 +36,9 @@ LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A snapshot with its collections.
+    """A snapshot with its collections; `raw` itself if there is none to make.
 
-    `snapshot` is `raw` itself if there is no collection to make; `made` has the collections of folders by name.
+    `made` has collections of folders.
     """
 
     snapshot: Snapshot
@@ -69,9 +69,9 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
 
 
 def with_collections(source: Snapshot, rules: CollectionRules, before: Collected | None) -> Collected:
-    """Return a snapshot with the collections of folders.
+    """Return a snapshot with the collections of folders, sharing those in `before`.
 
-    In `source`, redirects are followed. Unchanged collections are shared with `before`.
+    In `source`, redirects are followed.
     """
     dangling = _dangling(source, rules, before)
     if rules.catalogue is None or not rules.rules:
@@ -136,7 +136,7 @@ def _leads_nowhere(collection: Resource, index: int, locator: Locator, found: No
 
 
 def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | None) -> Iterator[Resource]:
-    """Yield the listeners in a folder, by name, and members that a broken file may still define."""
+    """Include members that a broken file may still define."""
     rows = source.resources(LISTENER.type_url)
     folder = PurePosixPath(rule.folder)
     by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())

@@ -39,7 +39,7 @@ Adjust = Callable[[Problem], Problem | None]
 
 
 def is_layer_document(value: PlainValue) -> TypeGuard[dict[str, PlainValue]]:
-    """Whether a document edits other layers; no resource has a field `kind`."""
+    """No resource has a field `kind`."""
     return isinstance(value, dict) and value.get("kind") == KIND
 
 
@@ -136,7 +136,7 @@ def nothing_below(
 ) -> Iterator[Problem]:
     """Yield a problem for each edited resource that no layer below has.
 
-    Deleting it is no problem if it `may_exist`, in a broken file below.
+    Deleting one is no problem if it `may_exist`, in a broken file.
     """
     for edit in parsed.edits:
         if edit.key in bases:
@@ -159,6 +159,6 @@ def nothing_below(
 
 
 def edit_problem(edit: LayerEdit, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:
-    """Return a problem at the place of an edit."""
+    """Return a problem at an edit's place."""
     origin = edit.origin
     return Problem(origin.path, origin.line, edit.column, pointer_of(origin.field_path), rule, fact, remedy, severity)

@@ -30,12 +30,12 @@ class LayerRules(Protocol):
         """Return the folders that are layers."""
 
     def lost_layers(self, folders: Collection[str], known: Collection[str]) -> tuple[LostLayer, ...]:
-        """Return the lost layers of a tree with these folders; layers in `known` had files before."""
+        """Return the lost layers; `known` ones had files before."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSource:
-    """The files of a layer, sorted by path, and problems of reading them."""
+    """Files are sorted by path; problems are of reading."""
 
     files: tuple[SourceFile, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -51,7 +51,7 @@ class LayeredTree:
     """A tree divided by its layers.
 
     Attributes:
-        read: the tree without the kept files of lost layers.
+        read: without the kept files of lost layers.
         folders: all, as posix paths, including held lost layers.
         by_layer: includes `NO_LAYER`; an unchanged layer is the same object.
     """
@@ -66,7 +66,7 @@ class LayeredTree:
 
     @classmethod
     def of(cls, read: SourceTree, rules: LayerRules, before: LayeredTree | None) -> LayeredTree:
-        """Divide a tree; while no folder comes or goes, only differences from `before` cost."""
+        """Divide a tree; while no folder comes or goes, only differences cost."""
         last = before if before is not None and before.rules is rules else None
         if last is not None and last.has_paths_of(read):
             return replace(last, read=read, tree=read, by_layer=last.updated(read))
@@ -83,7 +83,7 @@ class LayeredTree:
         return is_same_set and not self.lost and self.tree.problems == read.problems
 
     def updated(self, tree: SourceTree) -> Mapping[str, LayerSource]:
-        """Return the layers of another tree with the same layers."""
+        """Return the layers of a tree that has the same ones."""
         changed, missing = differing_files(self.tree, tree)
         finder = self.finder()
         new: defaultdict[str, dict[PurePosixPath, SourceFile]] = defaultdict(dict)
@@ -136,7 +136,7 @@ class LayerFinder:
         return known
 
     def by_layer(self, problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
-        """Group problems by layers; a folder's problem belongs to the layer in it."""
+        """A folder's problem belongs to the layer in it."""
         found: defaultdict[str, list[Problem]] = defaultdict(list)
         for problem in problems:
             found[self._of_folder(problem.path.parts)].append(problem)

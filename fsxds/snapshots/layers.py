@@ -1,10 +1,10 @@
 """Loads a layer on top of the layers below it, which views share.
 
-The layers below are a `Loaded` like any other, and the layer is one change of it: its files appear, and the files below
-lose the resources that it replaces. So the rules of acceptance apply as in a tree, and the cost is that of the layer.
+The layers below are a `Loaded`, and the layer is one change of it: its files appear, and the files below lose the
+resources that it replaces. So the rules of acceptance apply as in a tree, and the cost is that of the layer.
 
-Only if the layer is held back by that, it is loaded on top of its previous result. Its held files have no effect here
-either: it then replaces the resources of its last good content.
+Only if the layer is held back by that, it is loaded on top of its previous result. A held file then replaces the
+resources of its last good content.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LayerFiles:
     parsed: Mapping[PurePosixPath, ParsedFile] = field(default_factory=dict)
 
     def is_same(self, other: LayerFiles) -> bool:
-        """Compare layers, at the cost of an object comparison per file."""
+        """Compare layers, at an object comparison per file."""
         return (
             (self.files, self.problems) == (other.files, other.problems)
             and self.parsed.keys() == other.parsed.keys()
@@ -58,11 +58,8 @@ class LayerFiles:
 class LoadedLayer:
     """A layer loaded on top of others.
 
-    Attributes:
-        bare: `loaded` without `carried`, for loading on top.
-        carried: files below with problems that `bare` does not have.
-        added: problems that the layers below do not have.
-        removed: problems of only the layers below.
+    `bare` is `loaded` without `carried`: files below with problems that `bare` does not have. `added` and `removed` are
+    the differences from the problems below.
     """
 
     loaded: Loaded
@@ -77,7 +74,7 @@ class LoadedLayer:
 def load_layer(
     below: LoadedLayer | None, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
 ) -> LoadedLayer:
-    """Load a layer; `below` is None for the lowest, `before` its previous result on any layers below, or None."""
+    """`below` is None for the lowest layer; `before` is the previous result on any layers, or None."""
     if below is None:
         tree = SourceTree(layer.files, layer.problems)
         bare = load(
@@ -188,7 +185,6 @@ class _LayerLoad:
         return found
 
     def _counted(self, path: PurePosixPath, assumed: _Assumed, start: Loaded | None) -> ParsedFile | None:
-        """Return the content assumed to be served."""
         if path in assumed.own:
             return assumed.own[path]
         parsed = self._layer.parsed.get(path)
@@ -199,7 +195,6 @@ class _LayerLoad:
         return None if record is None else record.good
 
     def _learn(self, assumed: _Assumed, loaded: Loaded, projection: Projection, start: Loaded | None) -> bool:
-        """Correct assumptions, once per file; return whether any was corrected."""
         below = {path for path in projection.parsed.keys() - assumed.below if loaded.records[path].is_held}
         if below:
             # Their held content may be served beside their last good content.

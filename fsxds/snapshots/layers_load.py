@@ -27,10 +27,7 @@ LayerKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ViewsMemory:
-    """The memory of one load for the next.
-
-    `loaded` is keyed by each layer with the layers below it.
-    """
+    """The memory of one load for the next; `loaded` is keyed by layers from the lowest."""
 
     tree: LayeredTree
     layers: Mapping[LayerKey, LayerFiles]
@@ -51,11 +48,11 @@ class ViewsMemory:
         return (file for layer in self.layers.values() for file in layer.files)
 
     def parsed_at(self, path: PurePosixPath) -> Iterator[ParsedFile]:
-        """Yield a file's parsed content in each loaded layer that has it."""
+        """Yield a file's content in each loaded layer."""
         return (layer.parsed[path] for layer in self.layers.values() if path in layer.parsed)
 
     def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
-        """Return the served content of each file, given the held ones; None if there is none."""
+        """Return served contents, given the held files; None if there is none."""
         good: dict[PurePosixPath, ParsedFile | None] = {}
         for layer in self.layers.values():
             good |= layer.parsed
@@ -65,7 +62,7 @@ class ViewsMemory:
         return good
 
     def unjudged(self) -> ViewsMemory:
-        """Return a copy for other checks: all is parsed and checked again, good content stays."""
+        """Return a copy for other checks: all is parsed again, good content stays."""
         loaded = {key: replace(each, bare=unjudged(each.bare)) for key, each in self.loaded.items()}
         return replace(self, layers={}, loaded=loaded)
 
@@ -73,7 +70,7 @@ class ViewsMemory:
 class ViewsLoad:
     """One load of views, on top of the previous one.
 
-    `unparsed` has the files to parse for it; a file with several variants may occur several times.
+    A file in `unparsed` with several variants may occur several times.
     """
 
     def __init__(
@@ -85,8 +82,8 @@ class ViewsLoad:
     ) -> None:
         """Prepare to load a tree.
 
-        `wanted` maps views to their variables, if any have some. `rules` is a new object if the layers of folders
-        changed since the previous load.
+        `wanted` may map views to variables. `rules` is a new object if the layers of folders changed since the previous
+        load.
         """
         memory = before.memory if before and isinstance(before.memory, ViewsMemory) else None
         self._tree = LayeredTree.of(tree, rules, memory.tree if memory else None)
@@ -109,7 +106,7 @@ class ViewsLoad:
         self.unparsed = tuple(file for _, file in self._unparsed)
 
     def load(self, parsed: Iterable[ParsedFile], acceptance: Acceptance) -> LoadedViews:
-        """Load the views, given the parsed form of each file in `unparsed`."""
+        """`parsed` has the result for each file in `unparsed`."""
         fresh = {(key, file.path): one for (key, file), one in zip(self._unparsed, parsed, strict=True)}
         layers = {key: self._layer(key, source, fresh) for key, source in self._sources.items()}
         loaded = self._loaded
@@ -153,7 +150,7 @@ class ViewsLoad:
     def _loaded_layer(
         self, key: Layers, below: LoadedLayer | None, layer: LayerFiles, acceptance: Acceptance
     ) -> LoadedLayer:
-        """Share the previous result if it and all layers below are unchanged."""
+        """Share the result if the layer and all below are unchanged."""
         before = self._loaded_before.get(key)
         if before is None and _mark(key) in self._marks_before:
             # The view's first file with variables appeared: continue from its content without them.
@@ -209,7 +206,6 @@ class ViewsLoad:
 
 
 def _mark(layers: Layers) -> str:
-    """Return the mark of a view with private variables, or an empty text."""
     return layers[-1] if len(layers) > 1 and layers[-1].startswith("/") else ""
 
 

@@ -49,14 +49,14 @@ MOST_RESOURCES = 1_000_000
 class ResourceLimit:
     """Rejects files that would exceed the resource limit, the least trusted first.
 
-    It never rejects a file that does not grow. `most` is the maximum over all types in one view.
+    A file that does not grow is never rejected. `most` counts all types in one view.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
 
     def __call__(self, proposals: Proposals) -> Conflicts:
-        """Return the files to hold back, each with a problem at its first surplus resource."""
+        """Return the files to hold back, with a problem at the first surplus resource."""
         snapshot = proposals.served.snapshot
         count = 0 if snapshot is None else sum(map(len, snapshot.by_type.values()))
         if count + len(proposals.added) <= self._most:
@@ -106,10 +106,9 @@ class Acceptance:
 
     Attributes:
         check: only its errors hold a file back.
-        locate_up_to_bytes: in larger files, problems of references have the line and column of the resource; None for
-            no limit.
-        patching: None if there are no layers.
-        elsewhere: the resources that undefined names may refer to.
+        locate_up_to_bytes: in larger files, problems of references have the place of the resource; None for no limit.
+        patching: None without layers.
+        elsewhere: undefined names may refer to it.
     """
 
     whole_trees: bool = False
@@ -122,7 +121,7 @@ class Acceptance:
 
 
 class FileRecords(Mapping[PurePosixPath, FileRecord]):
-    """Immutable records of all files by path, in path order; copies share unchanged records.
+    """Immutable records by path; copies share unchanged ones.
 
     Iteration sorts the paths once per object.
     """
@@ -131,19 +130,15 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
         self._records = HashTrieMap() if records is None else records
 
     def __getitem__(self, path: PurePosixPath) -> FileRecord:
-        """Return a file's record."""
         return self._records[path]
 
     def __iter__(self) -> Iterator[PurePosixPath]:
-        """Yield the paths in order."""
         return iter(self._order)
 
     def __len__(self) -> int:
-        """Return the number of files."""
         return len(self._records)
 
     def __contains__(self, path: object) -> bool:
-        """Whether there is a file at a path."""
         return path in self._records
 
     @cached_property
@@ -156,7 +151,7 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
         return records if isinstance(records, cls) else cls(HashTrieMap(records))
 
     def with_changes(self, changed: Records, gone: Iterable[PurePosixPath]) -> FileRecords:
-        """Return a copy with `changed` set and `gone` removed."""
+        """Set `changed` and remove `gone`."""
         records = self._records
         for path in gone:
             records = records.discard(path)
@@ -165,7 +160,7 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
 
 @dataclass(frozen=True, slots=True)
 class LoadMemory:
-    """The memory of one load for the next, which then examines only changes.
+    """The memory for the next load, which then examines only changes.
 
     `repeating` files define a name twice; `declarations` is None if authored versions are off.
     """
@@ -178,10 +173,10 @@ class LoadMemory:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A loaded tree, with all its present problems, sorted by place.
+    """A loaded tree, with all problems, sorted by place.
 
     Loading on top of `memory` costs only the changes; without it every file is loaded again. Any number of trees can be
-    loaded on top. `wanted` has the undefined names in references, if they may be elsewhere.
+    loaded on top. `wanted` has undefined names in references, if they may be elsewhere.
     """
 
     snapshot: Snapshot
@@ -197,14 +192,14 @@ class Loaded:
 
 
 def changed_files(tree: Tree, before: Loaded | None) -> tuple[SourceFile, ...]:
-    """Return the files to parse; any other file costs one comparison."""
+    """Return the files to parse; others cost one comparison."""
     known = before.records if before else {}
     files = TreeDifference.between(before, tree).files
     return tuple(file for file in files if _known_parse(file, known.get(file.path)) is None)
 
 
 def unjudged(loaded: Loaded) -> Loaded:
-    """Return a copy for other checks: all is parsed and checked again, good content stays."""
+    """Return a copy for other checks: all is parsed again, good content stays."""
     records = {
         # Good content with an empty digest matches no file.
         path: replace(record, parsed=None, good=None if record.good is None else replace(record.good, digest=""))
@@ -214,7 +209,7 @@ def unjudged(loaded: Loaded) -> Loaded:
 
 
 def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:
-    """Load a tree; `parse` is called once, with the changed files."""
+    """`parse` is called once, with the changed files."""
     memory = before.memory if before else None
     served = _served_by(before)
     fresh = {parsed.path: _undone(parsed, acceptance) for parsed in parse(changed_files(tree, before))}
@@ -268,7 +263,7 @@ def _declared_by(before: Loaded | None) -> Declarations:
 
 @dataclass(frozen=True, slots=True)
 class TreeDifference:
-    """The files to examine since the last load, the errors of other paths, and removed paths."""
+    """Files to examine, errors of other paths, and removed paths."""
 
     files: tuple[SourceFile, ...]
     errors: Mapping[PurePosixPath, Problem]
@@ -276,7 +271,7 @@ class TreeDifference:
 
     @classmethod
     def between(cls, before: Loaded | None, tree: Tree) -> TreeDifference:
-        """Compare a tree with the loaded one, at one comparison per unchanged file object."""
+        """Unchanged file objects cost one comparison each."""
         errors = {problem.path: problem for problem in tree.problems if problem.severity is Severity.ERROR}
         if before is None:
             return cls(tree.files, errors, frozenset())
@@ -292,7 +287,7 @@ class TreeDifference:
 
 
 def differing_files(before: Tree, tree: Tree) -> tuple[tuple[SourceFile, ...], set[PurePosixPath]]:
-    """Return the new file objects, and the paths of replaced or removed ones."""
+    """Return new file objects, and the paths of replaced or removed ones."""
     if isinstance(tree, OverlaidTree) and tree.below is before:
         return tuple(tree.changed.values()), set(tree.changed)
     was, now = before.files, tree.files
@@ -338,7 +333,7 @@ def _place(problem: Problem) -> tuple[object, ...]:
 def _problems(
     tree: Tree, before: Loaded | None, records: Records, changed: Collection[PurePosixPath]
 ) -> tuple[Problem, ...]:
-    """Return all problems, sorted by place; only those of `changed` files may differ from before."""
+    """Only problems of `changed` files may differ from before."""
     of_tree: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     for problem in tree.problems:
         of_tree[problem.path].append(problem)
@@ -384,13 +379,10 @@ def merge(
     before: Snapshot | None,
     declared: Declarations | None = None,
 ) -> Snapshot:
-    """Make the snapshot of `records`.
+    """Make the snapshot of `records`, in which no name of a type is in two files.
 
-    Args:
-        records: all files as accepted; no name of a type is in two files.
-        changes: of all files that are not served as before, or are not good.
-        before: shares unchanged parts; None for the first.
-        declared: None if authored versions are off.
+    `changes` are of all files that are not served as before, or are not good. `before` shares unchanged parts.
+    `declared` is None if authored versions are off.
     """
     generation = before.generation + 1 if before else 1
     was = _by_type(change.lost for change in changes.values())
@@ -431,12 +423,12 @@ def _by_type(resources: Iterable[Iterable[Resource]]) -> Mapping[TypeUrl, Mappin
 
 
 def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
-    """Whether two snapshots serve the same to all clients."""
+    """Whether both serve the same to all clients."""
     return _served(snapshot) == _served(other)
 
 
 def following(loaded: Loaded, before: Loaded, below: tuple[Snapshot, Snapshot]) -> Loaded:
-    """Make `loaded` the successor of `before`, though it was loaded on another snapshot.
+    """Make `loaded` the successor of `before`, though loaded on another snapshot.
 
     `below` is the snapshot under `loaded`, and the one under `before`.
     """
@@ -477,7 +469,7 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
-    """Return the difference as the change of a generation."""
+    """Return a generation's change."""
     change = rows.changes_since(old)
     updated, removed = sorted(change.fresh | change.renewed), tuple(sorted(change.removed))
     added, changed = (tuple(name for name in updated if (name in old) is known) for known in (False, True))
@@ -486,7 +478,7 @@ def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
 
 
 def _undeclared(changes: Iterable[FileChange], before: Snapshot | None) -> frozenset[TypeUrl]:
-    """Return the types that no document ever listed; a type stays declared when its last file goes."""
+    """A type stays declared when its last file goes."""
     declared = frozenset[TypeUrl]().union(*{change.now.declared for change in changes if change.now is not None})
     undeclared = before.undeclared if before else frozenset(TYPE_URLS)
     # Return the same object, so that a thousand views share it.
@@ -499,7 +491,7 @@ def _incomplete(records: Records, changed: Iterable[PurePosixPath]) -> frozenset
 
 
 def may_define(path: PurePosixPath) -> frozenset[TypeUrl]:
-    """Return the types that an unreadable file may define: by its name, else all."""
+    """Return the types that an unreadable file may define, by its name."""
     row = exact_type_from_path(path)
     return frozenset((row.type_url,)) if row else frozenset(TYPE_URLS)
 

@@ -26,7 +26,7 @@ MOST_NAMED = 3
 
 
 class LayersMemory(Protocol):
-    """The memory of one load of layers for the next."""
+    """The memory for the next load of layers."""
 
     def unjudged(self) -> LayersMemory:
         """Return a copy for other checks; good content stays."""
@@ -43,10 +43,10 @@ class LayersMemory(Protocol):
         """Return the files of the loaded layers."""
 
     def parsed_at(self, path: PurePosixPath) -> Iterator[ParsedFile]:
-        """Yield a file's parsed content in each loaded layer that has it."""
+        """Yield a file's content in each loaded layer."""
 
     def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
-        """Return the served content of each file, given the held ones; None if there is none."""
+        """Return served contents, given the held files; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,10 @@ class LoadedViews:
 
     Attributes:
         by_layers: an unchanged view is the same object.
-        existing: the folders of the tree, which may be layers.
-        problems: each once, sorted by place; a problem names its views unless it shows in all with its layer.
-        held: the files with older content, or none, in some view.
-        staged: the result of each of `stages.STAGES` per view; None if the stage was not needed. Empty if not yet
-            staged.
+        existing: the folders of the tree.
+        problems: sorted by place; one names its views unless it shows in all with its layer.
+        held: in some view.
+        staged: the result of each of `stages.STAGES` per view, None if not needed; empty if not yet staged.
         contents: in order of precedence.
     """
 
@@ -73,7 +72,7 @@ class LoadedViews:
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """The names referenced in any view but not defined, if they may be elsewhere."""
+        """Undefined names in any view, if they may be elsewhere."""
         return frozenset[Key]().union(*(loaded.wanted for loaded in self.by_layers.values()))
 
     @property
@@ -85,7 +84,7 @@ class LoadedViews:
         return next((one.snapshot for one in reversed(self.staged.get(layers, ())) if one is not None), snapshot)
 
     def results_of(self, stage_result: type[T]) -> list[T]:
-        """Return a stage's results for all views that need it."""
+        """Return a stage's results for all views."""
         return [one for results in self.staged.values() for one in results if isinstance(one, stage_result)]
 
 
@@ -95,7 +94,7 @@ def with_served(
     before: LoadedViews | None,
     contents: tuple[UpstreamContent, ...] = (),
 ) -> LoadedViews:
-    """Return loaded views with their served snapshots and the problems of these.
+    """Add served snapshots, and their problems.
 
     `contents` is in order of precedence.
     """
@@ -138,7 +137,7 @@ def whole_tree(loaded: Loaded) -> LoadedViews:
 
 
 def only_view(views: LoadedViews) -> Loaded:
-    """Return the only view, with its served snapshot and all problems."""
+    """Return the only view, with served snapshot and all problems."""
     ((layers, loaded),) = views.by_layers.items()
     return replace(loaded, snapshot=views.served[layers], problems=views.problems)
 
@@ -152,7 +151,7 @@ def unjudged_views(views: LoadedViews) -> LoadedViews:
 
 
 def named_in(problem: Problem, views: Iterable[Layers]) -> Problem:
-    """Add to a problem's message the first few views that show it."""
+    """Add the first few views to a problem's message."""
     # Neither sorted nor counted, so that views requested later do not change a problem that was logged already.
     names = tuple(map(view_text, islice(views, MOST_NAMED + 1)))
     more = " and others" if len(names) > MOST_NAMED else ""
@@ -162,14 +161,14 @@ def named_in(problem: Problem, views: Iterable[Layers]) -> Problem:
 
 
 def view_text(layers: Layers) -> str:
-    """Format the layers of a view: `common + nodes/a`."""
+    """Format layers: `common + nodes/a`."""
     names = [name for name in layers if not name.startswith("/")]
     marked = f" with the variables of {layers[-1][1:]}" if len(names) < len(layers) and names else ""
     return (" + ".join(names) or "no layer") + marked
 
 
 def merged_held(of_views: Iterable[Iterable[HeldFile]]) -> tuple[HeldFile, ...]:
-    """Return the files that some view holds back, without last good content if any view has none."""
+    """A file has last good content if all views have it."""
     held: dict[PurePosixPath, HeldFile] = {}
     for files in of_views:
         for file in files:

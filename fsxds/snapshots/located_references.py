@@ -27,7 +27,7 @@ FindName: TypeAlias = Callable[[Locator, TypeUrl], str | None]
 
 
 def located(resource: Resource, find: FindName, catalogue: Catalogue) -> tuple[Resource, tuple[Problem, ...]]:
-    """Replace the locators in a resource by names, with a note for each alternative used."""
+    """Replace locators by names; note each alternative used."""
     chosen: dict[str, str] = {}
     notes = []
     for reference in filter(has_directives, resource.references):

@@ -42,7 +42,7 @@ Place: TypeAlias = Key | PurePosixPath
 class NotThere:
     """The target does not exist.
 
-    `reason` ends a sentence about the locator; `authority` owns the resource, and is empty if it is ours.
+    `reason` ends a sentence about the locator; `authority` is empty if the resource is ours.
     """
 
     reason: str
@@ -56,15 +56,8 @@ Found: TypeAlias = Resource | tuple[Resource, ...] | NotThere
 class Resolver:
     """Finds resources of one snapshot.
 
-    Args:
-        snapshot: the snapshot to search.
-        authority: the tree's, or empty.
-        root: the absolute path of the tree; empty if no file can be found.
-        catalogue: None if list collections have no entries.
-
-    Attributes:
-        folders: the list collections of folders, by name, if not yet in the snapshot.
-        looked_at: the places searched.
+    `root` is the absolute path of the tree, empty if no file can be found. Without `catalogue`, list collections have
+    no entries. `folders` has the list collections that are not yet in the snapshot; `looked_at` grows with each search.
     """
 
     def __init__(
@@ -78,7 +71,7 @@ class Resolver:
         self.looked_at: set[Place] = set()
 
     def find(self, locator: Locator, type_url: TypeUrl) -> Found:
-        """Return the first existing target, else why the first does not exist."""
+        """Return the first existing target, else the first reason."""
         reason: NotThere | None = None
         for choice in locator.choices():
             found = self.find_choice(choice, type_url)
@@ -88,7 +81,7 @@ class Resolver:
         return reason or NotThere("leads nowhere")
 
     def find_choice(self, choice: Locator, type_url: TypeUrl) -> Found:
-        """Return the target of one choice, and add the searched places to `looked_at`."""
+        """Return one choice's target; add searched places to `looked_at`."""
         if isinstance(choice.target, FileName):
             return self._in_files(choice.target, choice.entry, type_url)
         if not choice.entry:
@@ -192,7 +185,7 @@ def _several(resources: tuple[Resource, ...]) -> str:
 
 
 def entry_name_of(name: str) -> str:
-    """Return a resource's entry name in a folder's collection; empty if it can have none."""
+    """Return an entry name in a folder's collection, or an empty text."""
     structured = parse_or_none(name)
     path = structured.path if structured else name
     return path if _ENTRY_NAME.fullmatch(path) else ""
@@ -225,7 +218,7 @@ def _packed_entry(of_list: Resource, entry: str, catalogue: Catalogue) -> tuple[
 
 
 def places_of(resource: Resource) -> Iterator[Place]:
-    """Yield a resource's name, glob, file and all directories around that."""
+    """Yield a resource's name, glob, file and all directories."""
     yield resource.type_url, resource.name
     glob = _glob_of(resource.name)
     if glob:

@@ -34,10 +34,10 @@ _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 def naming_fault(
     row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, find_name: Callable[[], FieldPath]
 ) -> Fault | None:
-    """Return the problem of a resource's name, or None. Source: ENVOY.md E18, E46.
+    """Return the problem of a name, or None. Source: ENVOY.md E18, E46.
 
-    `own_name` and `wrapper_name`, of the `Resource` around it, may be empty. `find_name` is called only if there is a
-    problem; it returns the path of `own_name`, or `field_path` if it is empty.
+    `wrapper_name` is that of the `Resource`. `find_name` is called only if there is a problem; it returns the path of
+    `own_name`, or `field_path`.
     """
     if row.name_field is None:
         return None if wrapper_name else _unwrapped(row, field_path)
@@ -71,7 +71,7 @@ def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
 
 
 def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
-    """Return the wrapper's name, else one made of the address; empty if there is no address."""
+    """Return the wrapper's name, else one made of the address, if any."""
     if not wrapper_name and listener.WhichOneof("listener_specifier") == "internal_listener":
         return "unnamed-internal"
     if wrapper_name or not listener.HasField("address"):
@@ -87,7 +87,7 @@ def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
 
 
 def unnamed_fault(name: str, place: FieldPath) -> Fault:
-    """Note the name under which an unnamed listener is served."""
+    """Note the served name of an unnamed listener."""
     fact = f'the listener has no name and is served as "{name}"; Envoy would make up another one at every update'
     return Fault("unnamed-listener", fact, "give it a name", place, severity=Severity.NOTE)
 
@@ -118,7 +118,7 @@ def unmatchable_fault(name: str, row: ResourceType, place: FieldPath) -> Fault |
 
 
 def _unmatchable(parameter: str, value: str, row: ResourceType) -> tuple[str, str] | None:
-    """Return why no client sends a parameter, and a remedy; None if it may be sent."""
+    """Return why no client sends a parameter, and a remedy."""
     if parameter.startswith(_NODE):
         return _unmatchable_of_node(parameter, value, row)
     if not parameter.startswith(("xds.", "udpa.")) or parameter.startswith(_OF_CLIENTS):
@@ -170,7 +170,7 @@ def table_fault(name: str, place: FieldPath) -> Fault | None:
 def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | None:
     """Warn of a virtual host that Envoy would not remove.
 
-    Envoy keys it by its own name, but receives the resource name at its removal.
+    Envoy keys it by its own name, but its removal has the resource name.
     """
     if own_name in {"", name}:
         return None
@@ -180,7 +180,7 @@ def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | No
 
 
 def aliases_of(name: str, host: Any, authored: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a virtual host's aliases: one per domain, and those from its author.
+    """Return one alias per domain, and those from the author.
 
     Envoy requests `<route>/<domain>`, with wildcards as written, in lower case.
     """
@@ -248,7 +248,6 @@ def unique_names(proposals: Proposals) -> Conflicts:
 
 
 def _repeated(proposals: Proposals, left_out: Container[int]) -> list[frozenset[PurePosixPath]]:
-    """Return the sets of files with common names, except resources with ids in `left_out`."""
     keys = {key_of(resource) for resource in proposals.added if id(resource) not in left_out}
     definers = (found for key in keys if len(found := proposals.defining(key)) > 1)
     paths = (frozenset(one.origin.path for one in several if id(one) not in left_out) for several in definers)
@@ -275,7 +274,7 @@ def _doubles(proposal: Proposal, taken: Mapping[Key, Resource]) -> Iterator[Prob
 
 
 def _owned(proposals: tuple[Proposal, ...]) -> dict[Key, Resource]:
-    """Return the names that changed files have and already serve; unchanged files come first anyway."""
+    """Unchanged files own their names anyway."""
     owned: dict[Key, Resource] = {}
     for proposal in proposals:
         if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):

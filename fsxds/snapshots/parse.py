@@ -1,10 +1,9 @@
 """Parses a file, and finds all problems in it.
 
-Most of the cost of a large YAML list is in items that did not change, so a list is parsed again by its new items. A
-file is cut into items if a list stands at the left margin, bare or under `resources:`. The cut is proved, not assumed:
-every piece must parse alone, to exactly one good resource. Anything else (an anchor used across items, an open quote, a
-second document, any fault) makes the file parse as a whole, which gives the same result for good files, and reports the
-faults of bad ones.
+Most of the cost of a large YAML list is in items that did not change, so it is parsed again by its new items, if it
+stands at the left margin, bare or under `resources:`. The cut is proved, not assumed: every piece must parse alone, to
+exactly one good resource. Anything else (an anchor used across items, an open quote, a second document, any fault)
+makes the file parse as a whole, which gives the same result for good files, and reports the faults of bad ones.
 """
 
 from __future__ import annotations
@@ -77,12 +76,12 @@ class FileParser:
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
 
     def name_by(self, rules: NamingRules) -> None:
-        """Set the rules of structured names, before anything is parsed."""
+        """Set the naming rules, before anything is parsed."""
         self._tools = replace(self._tools, naming=rules)
         self._chunks.tools = self._tools
 
     def parse(self, file: SourceFile) -> ParsedFile:
-        """Parse one file. Every problem is reported; bad content never raises."""
+        """Parse one file; bad content never raises."""
         file_format = format_of(file.path)
         if file_format is None:
             fact = "no format is known for this suffix"
@@ -97,14 +96,14 @@ class FileParser:
         return parsed
 
     def parse_edit(self, file: SourceFile, most_bytes: int) -> ParsedFile | None:
-        """Parse a file with at most `most_bytes` new since the last time; None for others."""
+        """Parse a file with at most `most_bytes` new; None for others."""
         if file.has_variables:
             return None
         document = self._chunks.parse_edit(file, type_from_path(file.path), most_bytes)
         return None if document is None else ParsedFile(file.path, file.digest, (document,))
 
     def learn(self, file: SourceFile, parsed: ParsedFile) -> None:
-        """Remember parsed content, from any process, so that the next edit costs only the change."""
+        """Remember content parsed in any process: the next edit costs only the change."""
         if len(parsed.documents) == 1 and not parsed.problems and not file.has_variables:
             self._chunks.learn(file, type_from_path(file.path), parsed.documents[0])
 
@@ -146,7 +145,7 @@ class FileParser:
 
 
 def variables_of(file: SourceFile, others: Variables) -> Variables:
-    """Return the variables of a file's view, else `others`."""
+    """Return a file's variables, else `others`."""
     return Variables(file.texts, file.unset) if isinstance(file, VariedFile) else others
 
 
@@ -171,7 +170,6 @@ def _finished(path: PurePosixPath, draft: DocumentDraft, edits: Mapping[int, tup
 def _placed_edits(
     file: SourceFile, locate: Locate | None, drafts: Iterable[DocumentDraft]
 ) -> Mapping[int, tuple[LayerEdit, ...]]:
-    """Map documents to their edits, each with its line and column."""
     found = {draft.number: draft.edits for draft in drafts if draft.edits}
     if not found or locate is None:
         return found
@@ -198,7 +196,7 @@ def problems_of(
 ) -> Iterator[Problem]:
     """Yield faults as problems; the text is searched once for all.
 
-    The number of each fault is that of its document.
+    Each fault comes with its document's number.
     """
     wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
     places: Found = dict.fromkeys(wanted, (1, 1))
@@ -220,7 +218,7 @@ def _void_file(path: PurePosixPath) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The text before a list, and its items without the `_ITEM` that begins each."""
+    """The items lack the `_ITEM` that begins each."""
 
     head: bytes
     is_envelope: bool
@@ -243,7 +241,7 @@ class _Known:
 
 
 class ChunkParser:
-    """Remembers the items of large lists by their content."""
+    """Remembers the items of large lists."""
 
     def __init__(
         self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES, most_remembered: int = MOST_REMEMBERED
@@ -253,7 +251,7 @@ class ChunkParser:
         self._known: Lru[PurePosixPath, _Known] = Lru(most_remembered, len, most_remembered)
 
     def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
-        """Return a file's one document, or None if it must be parsed as a whole, as every file at first."""
+        """Return a file's one document, or None if it must be parsed as a whole, as at first."""
         if file.path not in self._known:
             return None
         pieces = _take_apart(file.content) if self._is_large_list(file) else None
@@ -263,7 +261,7 @@ class ChunkParser:
         return document
 
     def parse_edit(self, file: SourceFile, hint: ResourceType | None, most_bytes: int) -> Document | None:
-        """Return a file's one document, or None if more than `most_bytes` of head and items are new.
+        """Return a file's one document, or None if more than `most_bytes` are new.
 
         If None, the memory of the file stays, and hardly more than `most_bytes` were parsed.
         """
@@ -338,7 +336,7 @@ class ChunkParser:
         return Document(path, tuple(resources), declared, version_info if isinstance(version_info, str) else None)
 
     def _envelope(self, pieces: _Pieces) -> dict[str, PlainValue] | None:
-        """Return the plain texts around the list, or None if there is anything else."""
+        """Return the plain texts around the list."""
         value = self._plain(pieces.head)
         if value is None:
             return {} if not pieces.is_envelope else None
@@ -384,7 +382,7 @@ def _first_line(pieces: _Pieces) -> int:
 
 
 def _take_apart(content: bytes) -> _Pieces | None:
-    """Cut before each `- ` at the left margin; None if that might cut more than one list."""
+    """Cut before each `- ` at the left margin, unless that might cut more than one list."""
     content = b"\n" + content
     first = content.find(_ITEM)
     marks = _OTHER_BREAKS[:1] if content.isascii() else _OTHER_BREAKS

@@ -40,7 +40,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError, z
 
 
 def encode(parsed: ParsedFile) -> bytes:
-    """Encode a parsed file, except its path and digest."""
+    """Encode all but path and digest."""
     writer = _RowWriter()
     documents = [writer.document(document) for document in parsed.documents]
     problems = [
@@ -74,7 +74,7 @@ def decode_resources(encoded: bytes) -> tuple[Resource, ...]:
 
 
 def decode(path: PurePosixPath, digest: str, encoded: bytes) -> ParsedFile:
-    """Decode a file, with a path and a digest.
+    """Decode a file.
 
     Raises:
         DamagedBytesError: the bytes are no result of `encode`.

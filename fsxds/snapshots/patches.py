@@ -1,7 +1,7 @@
 """Applies the edits in a layer's documents to resources of the layers below.
 
-A patched resource belongs to the file that patches it: it is accepted, held back, and kept with that file. Its problems
-are those of that file; in a field that was written below, they are shown there (`Problem.elsewhere`).
+A patched resource is accepted, held back, and kept with the file that patches it. Its problems are those of that file;
+in a field that was written below, they are shown there (`Problem.elsewhere`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RESOURCE = "resource"
 
 @dataclass(frozen=True, slots=True)
 class PatchedResource:
-    """The result of a patch; `resource` is None if it is no message."""
+    """`resource` is None if the result is no message."""
 
     resource: Resource | None
     origin: Origin
@@ -42,7 +42,7 @@ class PatchedResource:
 
 
 class Patching:
-    """Patches resources, and checks the results as parsing does."""
+    """Patches resources, and checks the results."""
 
     def __init__(
         self, catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules = NO_RULES
@@ -63,10 +63,10 @@ class Patching:
         may_exist: Callable[[Key], bool],
         locator: FieldLocator,
     ) -> ParsedFile:
-        """Return a file with all its edits applied.
+        """Apply all edits of a file.
 
-        `bases` are the existing resources that it edits; `may_exist` tests whether a broken file below may define
-        others. `locator` finds this file by its new digest, `digest_of_done`.
+        `bases` are the existing resources that it edits; others `may_exist` in a broken file below. `locator` finds
+        this file by its new digest, `digest_of_done`.
         """
         digest = digest_of_done(parsed, bases, may_exist)
         problems = [*parsed.problems, *nothing_below(parsed, bases, self._check.adjusted, may_exist)]
@@ -134,7 +134,7 @@ class Patching:
 
 
 def digest_of_done(parsed: ParsedFile, bases: Mapping[Key, Resource], may_exist: Callable[[Key], bool]) -> str:
-    """Return the digest of a file with its edits applied."""
+    """Return a file's digest after its edits."""
     found = [(edit.key, _text(bases.get(edit.key)) or may_exist(edit.key)) for edit in parsed.edits]
     return hashlib.sha256(repr((parsed.digest, found)).encode()).hexdigest()
 

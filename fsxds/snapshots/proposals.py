@@ -49,7 +49,7 @@ class FileRecord:
         return tuple(resource for resource, errors in self._errors_by_resource() if not errors)
 
     def doubted(self, rules: Container[str]) -> Iterator[tuple[Resource, tuple[Problem, ...]]]:
-        """Yield resources with errors, all of these rules and about the resource's own content; with its errors."""
+        """Yield resources whose errors are all of these rules and about their own content."""
         own = self.parsed.problems if self.parsed else ()
         for resource, errors in self._errors_by_resource():
             if errors and all(one.rule in rules and one in own for one in errors):
@@ -84,7 +84,7 @@ class Proposal:
     Attributes:
         is_last_good: `parsed` is served already.
         is_gone: the file was removed; such files are trusted last.
-        was: the served content of the file, or of vanished files that share names with this new one.
+        was: the served content of the file, or of vanished files that share names with it.
         is_on_trial: it is checked, but takes nothing from other files; the file's last good content may be present too.
     """
 
@@ -98,7 +98,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """The difference between the served content of a file and the proposed; each may be None.
+    """The difference between served and proposed content; each may be None.
 
     If `now` has a name twice, it `repeats`: `lost` and `added` are all resources.
     """
@@ -140,7 +140,7 @@ class ServedFiles:
         return None if record is None else record.good
 
     def change_to(self, path: PurePosixPath, now: ParsedFile | None) -> FileChange:
-        """Return the change to `now`, at the cost of the difference and of comparing objects."""
+        """Return the change to `now`, at the cost of the difference."""
         key = path, None if now is None else now.mark
         change = self._changes.get(key)
         if change is None:
@@ -148,7 +148,7 @@ class ServedFiles:
         return change
 
     def changes_to(self, records: Records, gone: Iterable[PurePosixPath]) -> Mapping[PurePosixPath, FileChange]:
-        """Return the changes to `records`, and to nothing for files in `gone`."""
+        """Return the changes to `records`; files in `gone` lose all."""
         good = {**dict.fromkeys(gone), **{path: record.good for path, record in records.items()}}
         return {path: self.change_to(path, now) for path, now in good.items()}
 
@@ -164,7 +164,6 @@ class ServedFiles:
         return FileChange(was, now, lost, added, repeats)
 
     def _repeats(self, path: PurePosixPath, lost: Collection[Resource], added: Collection[Resource]) -> bool:
-        """Whether a file has a name twice, given its lost and added resources, or all of both."""
         keys = {key_of(resource) for resource in added}
         if len(keys) < len(added):
             return True
@@ -178,7 +177,7 @@ class ServedFiles:
 
 
 def differing(was: tuple[Found, ...], now: tuple[Found, ...]) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
-    """Return the items only in `was` and only in `now`, by identity."""
+    """Return the items only in one of both, by identity."""
     start, end = common_ends(was, now)
     was, now = was[start : len(was) - end], now[start : len(now) - end]
     kept = set(map(id, was)).intersection(map(id, now))
@@ -186,7 +185,7 @@ def differing(was: tuple[Found, ...], now: tuple[Found, ...]) -> tuple[tuple[Fou
 
 
 def common_ends(one: tuple[object, ...], other: tuple[object, ...]) -> tuple[int, int]:
-    """Return the number of identical objects at the start, and of the rest at the end."""
+    """Count identical objects at the start, and of the rest at the end."""
     shortest = min(len(one), len(other))
     start = next(compress(count(), map(is_not, one, other)), shortest)
     end = next(compress(count(), map(is_not, reversed(one), reversed(other))), shortest)
@@ -196,10 +195,8 @@ def common_ends(one: tuple[object, ...], other: tuple[object, ...]) -> tuple[int
 class Proposals:
     """The served files, with proposals for some of them.
 
-    Attributes:
-        changed: the most trusted first; unchanged files are trusted more.
-        files: the files with proposals, and removed ones.
-        added: the resources to be newly served, or on trial.
+    `changed` begins with the most trusted; unchanged files are trusted more. `files` are changed or removed; `added`
+    resources are new or on trial.
     """
 
     def __init__(self, served: ServedFiles, changed: Iterable[Proposal], gone: Iterable[PurePosixPath] = ()) -> None:
@@ -220,7 +217,6 @@ class Proposals:
             self._added.setdefault(key_of(resource), []).append(resource)
 
     def __iter__(self) -> Iterator[Proposal]:
-        """Yield the most trusted first."""
         return iter(self.changed)
 
     def defining(self, key: Key) -> tuple[Resource, ...]:
@@ -242,7 +238,7 @@ class Proposals:
         yield from (name for one, name in self._added if one == type_url)
 
     def of_files(self, paths: Collection[PurePosixPath]) -> tuple[Proposal, ...]:
-        """Return proposals, the most trusted first; unchanged files as served."""
+        """Return proposals, most trusted first; unchanged files as served."""
         found = [proposal for proposal in self.changed if proposal.path in paths]
         for path in paths:
             good = None if path in self.files else self.served.good(path)
@@ -251,7 +247,7 @@ class Proposals:
         return tuple(sorted(found, key=_trust))
 
     def all_files(self) -> tuple[Proposal, ...]:
-        """Return proposals for all files, the most trusted first, at a cost per file."""
+        """Return proposals for all files, at a cost per file."""
         return self.of_files({*self.served.records, *(proposal.path for proposal in self.changed)})
 
 
@@ -262,7 +258,7 @@ def _trust(proposal: Proposal) -> tuple[bool, bool, bool, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about changed files; `records` includes vanished files that are kept."""
+    """`records` includes vanished files that are kept."""
 
     records: dict[PurePosixPath, FileRecord]
     proposals: Proposals

@@ -41,9 +41,9 @@ class Followed:
 
     Attributes:
         redirect: as read.
-        looked_at: the places searched: changes elsewhere make no difference.
+        looked_at: the places searched: only changes there matter.
         is_elsewhere: another authority at a known place owns the target; or an upstream may have it.
-        is_kept: there is no target to serve, and `content` is the last content of the name.
+        is_kept: `content` is the name's last, for want of a target.
     """
 
     redirect: Resource
@@ -56,7 +56,7 @@ class Followed:
 
     @property
     def claims(self) -> frozenset[Key]:
-        """The keys that no other resource may claim; empty unless this is a redirect."""
+        """The keys that no other resource may claim; none without redirect."""
         return claims_of(self.content) if self.content is not None and self.redirect.redirect else frozenset()
 
 
@@ -75,10 +75,10 @@ class _Failure:
 
 
 class RedirectFollower:
-    """Follows the redirects of one snapshot, and the locators in references.
+    """Follows the redirects and locators of one snapshot.
 
-    With `passes_redirects`, clients on streams follow redirects themselves. `authorities` are at known places.
-    `unasked` are the authorities of upstreams that are not queried here, so that their names may exist; None for all.
+    With `passes_redirects`, clients on streams follow redirects themselves. `authorities` are at known places. Names of
+    `unasked` authorities may exist on upstreams that are not queried here; None for all.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class RedirectFollower:
         return Followed(redirect, None, None, (problem,), looked_at, is_elsewhere)
 
     def _name_at(self, choice: Locator, type_url: TypeUrl) -> str | None:
-        """Return the clients' name of a target; None for none, and for an entry."""
+        """Return the clients' name; None for an entry, too."""
         found = None if choice.entry else self._resolver.find_choice(choice, type_url)
         if isinstance(found, tuple):
             return str(choice.target)
@@ -157,7 +157,6 @@ class RedirectFollower:
         return self._end_of((*trail, found))
 
     def _may_be_upstream(self, choice: Locator) -> bool:
-        """Whether the target has a name of an upstream's authority."""
         if isinstance(choice.target, FileName) or choice.entry:
             return False
         return self.unasked is None or choice.target.authority in self.unasked
@@ -171,7 +170,7 @@ class Copier:
         self._field_rules = field_rules
 
     def copy(self, redirect: Resource, target: Resource) -> Resource:
-        """Return a target's content under the name of a redirect."""
+        """Return a target's content under the redirect's name."""
         row = BY_TYPE_URL[redirect.type_url]
         message = self.catalogue.message_class(row.message_type).FromString(target.body)
         _rename(message, row, redirect.name)
@@ -192,7 +191,7 @@ class Copier:
 
 
 def kept_content(redirect: Resource, last: Resource) -> Resource:
-    """Return a name's last content, without the reference to its last target."""
+    """Drop the reference to the last target."""
     used = (one for one in last.references if one.field_path or one != _mention(redirect.type_url, one.name))
     references = (*used, *redirect.references)
     return replace(last, origin=redirect.origin, redirect=redirect.redirect, references=references)
@@ -211,7 +210,7 @@ def _rename(message: DynamicMessage, row: ResourceType, name: str) -> None:
 
 
 def collection_of(resource: Resource) -> str:
-    """Return the collection in which clients get a resource; empty for plain names."""
+    """Return the collection in which clients get a resource, if any."""
     name = parse_or_none(resource.name)
     return "" if name is None else str(name.glob)
 
@@ -263,7 +262,7 @@ def _problem(redirect: Resource, failure: _Failure) -> Problem:
 
 
 def conflict(redirect: Resource, target: Resource, other: Resource, *, is_apart: bool) -> Problem:
-    """Report equal claims; `is_apart` if the other resource is in another collection."""
+    """Report equal claims; `is_apart`: the other is in another collection."""
     fact = (
         f'leads to "{target.name}" at {target.origin}, and under this name it would have '
         f'what "{other.name}" at {other.origin} has: its address, or a domain'

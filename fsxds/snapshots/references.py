@@ -1,7 +1,7 @@
 """Collects the references of resources: clusters, discovered resources, and files.
 
-References are not judged here: `lint` reports missing and unused resources, and the protocol keeps referenced resources
-until their users have moved on. Only faults in a TypedStruct are reported, as it is first read here.
+References are not judged here, but by `lint` and in rollouts. Only faults in a TypedStruct are reported, as it is first
+read here.
 
 For every row, Envoy 1.40 was tried without the named resource: whether it looks up a cluster when it takes the
 resource, or only when a request needs it; and its reaction to a discovered resource that never comes. A cluster that
@@ -55,7 +55,7 @@ _UNKNOWN = frozenset({"unknown-field", "unknown-enum-value"})
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the hooks that collect references, by full names."""
+    """Return hooks by full names."""
     typed_structs = TypedStructs(catalogue)
     return merge_hooks(
         dict.fromkeys(TYPED_STRUCTS, (typed_structs.walk_into,)), _cluster_hooks(), _discovery_hooks(catalogue)
@@ -71,7 +71,7 @@ class TypedStructs:
         self._printer = Printer(catalogue)
 
     def walk_into(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Walk the content; an unknown type that is not Envoy's is ignored."""
+        """Walk the content; ignore unknown types that are not Envoy's."""
         message_type = struct.type_url.rpartition("/")[2]
         if not self._catalogue.knows(message_type):
             if message_type.startswith("envoy."):

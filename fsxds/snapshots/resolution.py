@@ -81,7 +81,7 @@ class _Redirects:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A resolved view; `snapshot` is `raw` itself if there is nothing to resolve."""
+    """`snapshot` is `raw` itself if there is nothing to resolve."""
 
     snapshot: Snapshot
     problems: tuple[Problem, ...]
@@ -102,7 +102,7 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Resolved:
 
 
 def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> Resolved:
-    """Return the served form of a view; unchanged parts are shared with `before`."""
+    """Return a view's served form, sharing unchanged parts with `before`."""
     if before is not None and before.raw is raw and before.rules == rules:
         return before
     known = before if before is not None and before.rules == rules else None
@@ -139,7 +139,6 @@ def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Co
 def _touched(
     raw: Snapshot, earlier: Snapshot | None, changed: Mapping[TypeUrl, Collection[str]], redirects: _Redirects
 ) -> frozenset[Key]:
-    """Return the redirects that changed or were removed, or that lead to a change."""
     touched: set[Key] = set()
     for type_url, names in changed.items():
         for name in names:

@@ -59,8 +59,8 @@ class TypeClaim:
 class Piece(NamedTuple):
     """One resource as its author wrote it.
 
-    `wrapper` has the other fields of the `Resource` around it, or is None; `claim` is the envelope's type; `position`
-    is the index in its list.
+    `wrapper` has the other fields of the `Resource` around it; `claim` is the envelope's type; `position` is the index
+    in its list.
     """
 
     value: PlainValue
@@ -83,14 +83,14 @@ class Shape:
 
     @property
     def is_empty_on_purpose(self) -> bool:
-        """Whether no error might make the lack of resources a mistake."""
+        """Whether there are neither resources nor errors."""
         return not self.pieces and not any(fault.severity is Severity.ERROR for fault in self.faults)
 
 
 def shape_of(value: PlainValue, unknown_fields: Severity = Severity.ERROR) -> Shape:
     """Take apart a DiscoveryResponse, a `Resource`, a resource, or a list of any of these.
 
-    The content of pieces is not examined; a document of unknown shape is one piece.
+    A document of unknown shape is one piece.
     """
     shape = Shape(unknown_fields=unknown_fields)
     if isinstance(value, list):
@@ -185,7 +185,7 @@ def _unknown_keys(value: dict[str, PlainValue], field_path: FieldPath, severity:
 
 
 def no_type(field_path: FieldPath, fields: Collection[str] = ()) -> Fault:
-    """Report an unknown type; the fields may show that this is no resource at all."""
+    """Report an unknown type; the fields may reveal a bootstrap."""
     if not _BOOTSTRAP_FIELDS.isdisjoint(fields):
         return Fault(
             "missing-type",
@@ -217,7 +217,7 @@ def heartbeat(field_path: FieldPath) -> Fault:
 
 
 def singular_collection(message_type: str, field_path: FieldPath) -> Fault | None:
-    """Report a collection that cannot be served; None for any other type."""
+    """Report an unservable collection; None for other types."""
     member = _SINGULAR.get(message_type)
     if member is None:
         return None
@@ -236,7 +236,7 @@ def not_served(message_type: str, field_path: FieldPath) -> Fault:
 
 
 def unknown_type(message_type: str, similar: str | None, field_path: FieldPath) -> Fault:
-    """Report a message that is not in the catalogue."""
+    """Report a message outside the catalogue."""
     hint = f'did you mean "{similar}"? else ' if similar else ""
     is_shown = similar is not None or may_quote_type(message_type)
     return Fault(
@@ -248,12 +248,12 @@ def unknown_type(message_type: str, similar: str | None, field_path: FieldPath) 
 
 
 def broken_message(message_type: str, field_path: FieldPath) -> Fault:
-    """Report bytes that do not parse as their claimed type."""
+    """Report bytes that are not of their claimed type."""
     return Fault("broken-message", f"the bytes are no {message_type}", "write the file again", field_path)
 
 
 def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
-    """Report a TTL that is out of range, or too short to be renewed in time."""
+    """Report a TTL out of range, or too short to be renewed in time."""
     place = (*wrapper_path(field_path), "ttl")
     if 0 < ttl_s < SHORTEST_TTL_S:
         fact = f"must be renewed every {ttl_s / 2:g}s, or Envoy drops the resource"
@@ -265,7 +265,7 @@ def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
 
 
 def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
-    """Note a TTL that is not sent, because Envoy does not survive its end, or ignores it. Source: ENVOY.md E40."""
+    """Note an unsent TTL: Envoy does not survive its end, or ignores it. Source: ENVOY.md E40."""
     if row.survives_expiry:
         return None
     fact = f"the ttl of {row.noun} is not sent to clients: Envoy does well with those of clusters, listeners and runtime alone"
@@ -274,5 +274,5 @@ def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
 
 
 def wrapper_path(field_path: FieldPath) -> FieldPath:
-    """Return the path of the `Resource` around a resource, else of the resource."""
+    """Return the path of the `Resource`, else of the resource."""
     return field_path[:-1] if field_path[-1:] == ("resource",) else field_path

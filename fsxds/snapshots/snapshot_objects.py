@@ -12,8 +12,8 @@
 So an edit makes few objects: among 100 000 resources about 20 kB, and 4 kB if they are packed. Packed objects are more
 numerous, which costs writers and readers of all of them.
 
-The digest of a chunk excludes data that clients do not see: a resource has its line from when the chunk was first kept.
-Otherwise a line added at the top of a file would make all of its chunks new.
+The digest of a chunk excludes lines, which clients do not see: they are from when it was first kept. Otherwise a line
+added at the top of a file would make all of its chunks new.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 class KeptObject(NamedTuple):
-    """An object to keep; its content and children are computed only if it is new."""
+    """Content and children are computed only for new objects."""
 
     digest: Digest
     content: Callable[[], bytes]
@@ -63,7 +63,7 @@ class KeptObject(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A kept object, with the digests of those that it names, in order."""
+    """A kept object, with the digests of its children, in order."""
 
     content: bytes
     children: tuple[Digest, ...]
@@ -74,7 +74,7 @@ Read: TypeAlias = Callable[[Digest], Content]
 
 
 def object_of(snapshot: Snapshot, *, is_packed: bool = False) -> KeptObject:
-    """Return a snapshot's object, which does not depend on the generation."""
+    """The generation is not included."""
     table = _packed_table if is_packed else _table
     return _named(facts_of(snapshot), tuple(table(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES))
 
@@ -95,7 +95,7 @@ def facts_of(snapshot: Snapshot) -> bytes:
 
 
 def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int = 0) -> Snapshot:
-    """Make a snapshot. Raises DamagedBytesError if the facts are invalid."""
+    """Raises DamagedBytesError if the facts are invalid."""
     try:
         found = json.loads(facts)
         return Snapshot(
@@ -183,7 +183,7 @@ def _packs(chunk: Chunk[Resource]) -> Iterator[tuple[Resource, ...]]:
 
 
 def chunk_digest(chunk: Chunk[Resource]) -> Digest:
-    """Return the digest of a chunk's client-visible data and files."""
+    """Digest a chunk's client-visible data and files."""
     return _digest_of_rows(b"chunk", chunk.values)
 
 
@@ -229,7 +229,7 @@ def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, gene
 
 
 def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near: Snapshot | None) -> Rows:
-    """A type that was unknown when the rows were kept has none."""
+    """Unknown types at the time of keeping have no rows."""
     old = Rows(type_url) if near is None else near.resources(type_url)
     at_hand: dict[Digest, Chunks] = {chunk.once(chunk_digest): (chunk,) for chunk in old.chunks}
     at_hand |= {_group(chunks).digest: chunks for chunks in _grouped(old)}
@@ -244,7 +244,7 @@ def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near:
 def _new_rows(
     type_url: TypeUrl, digest: Digest, read: Read, at_hand: Mapping[Digest, Chunks], found: set[Chunk[Resource]]
 ) -> Iterator[Resource]:
-    """Yield resources that are not in chunks at hand, and add those chunks to `found`."""
+    """Add chunks at hand to `found`, and yield the other resources."""
     if digest in at_hand:
         found.update(at_hand[digest])
         return
@@ -269,7 +269,6 @@ def digests_in(snapshot: Snapshot) -> frozenset[Digest]:
 
 
 def _is_same(resource: Resource, other: Resource | None) -> bool:
-    """Whether two resources are equal in a chunk's digest."""
     return other is not None and resource.equals_for_clients(other) and resource.origin.path == other.origin.path
 
 

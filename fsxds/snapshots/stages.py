@@ -36,10 +36,8 @@ from fsxds.snapshots.upstream_content import UpstreamContent
 class CollectionRules:
     """The settings of collections.
 
-    Attributes:
-        authority: of names without one.
-        root: the absolute path of the tree for `file:///` locators, or empty.
-        catalogue: None if no resource is to be made.
+    `authority` completes names; `root` is the absolute path of the tree, or empty; without `catalogue` no resource is
+    made.
     """
 
     rules: tuple[CollectionRule, ...] = ()
@@ -61,8 +59,7 @@ class ResolutionRules:
     """The settings of names that lead to other resources.
 
     Attributes:
-        authority: of names without one.
-        authorities: the places of other authorities' resources.
+        authority: completes names.
         passes_redirects: clients on streams follow redirects themselves, to other authorities too.
         root: the absolute path of the tree for `file:///` locators, or empty.
         catalogue: None if no resource is to be made and no redirect followed.
@@ -87,14 +84,14 @@ class ResolutionRules:
 
 
 class Inputs(NamedTuple):
-    """The inputs of stages beside the files; upstreams are in order of precedence."""
+    """Settings, and upstreams in order of precedence."""
 
     rules: ResolutionRules
     contents: tuple[UpstreamContent, ...] = ()
 
 
 class Staged(Protocol):
-    """A view after a stage, with the stage's memory."""
+    """A view after a stage, with its memory."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -117,14 +114,14 @@ class StageModule(Protocol):
     """A stage's module."""
 
     def unchanged(self, raw: Snapshot, inputs: Inputs) -> Staged:
-        """Return a view for which the stage was not needed."""
+        """Return a view that did not need the stage."""
 
     def apply(self, raw: Snapshot, inputs: Inputs, before: Staged | None) -> Staged:
-        """Apply the stage; unchanged parts are shared with `before`."""
+        """Apply the stage, sharing unchanged parts with `before`."""
 
 
 class Stage(NamedTuple):
-    """A stage's module, and whether a view needs it, given its previous snapshot."""
+    """A module, and whether a view needs it, given its previous snapshot."""
 
     module: str
     is_needed: Callable[[Snapshot, Snapshot | None, Inputs], bool]
@@ -132,8 +129,8 @@ class Stage(NamedTuple):
     def apply(self, raw: Snapshot, inputs: Inputs, before: Staged | None, earlier: Snapshot | None) -> Staged | None:
         """Return a view after this stage; None if it is not needed.
 
-        `raw` is the result of the earlier stages, `earlier` their last one, None if the view is new. `before` is this
-        stage's last result, None if it was not needed.
+        `raw` is the result of the earlier stages, `earlier` their last one, None for a new view. `before` is this
+        stage's last result, or None.
         """
         was_used = before is not None and before.snapshot is not before.raw
         # While a stage is not needed, only changes are examined.

@@ -34,7 +34,7 @@ _SECRET_NAME = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"  # no
 
 
 def may_hold_names(body: bytes) -> bool:
-    """Whether a serialized message may contain structured names; hardly any does."""
+    """Whether bytes may contain structured names; hardly any do."""
     return any(mark in body for mark in _MARKS)
 
 
@@ -52,7 +52,7 @@ class NameWriter:
         return self._name(text, row, place, self._context)
 
     def edited_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
-        """Return the name of a resource below, which got its parameters from its own folder."""
+        """A resource below got its parameters from its own folder."""
         return self._name(text, row, place, {})
 
     def _name(self, text: str, row: ResourceType, place: FieldPath, context: Mapping[str, str]) -> str | Fault:
@@ -72,16 +72,16 @@ class NameWriter:
         return fault or f"{name.with_context(context)}{slash}{host}"
 
     def written_name(self, text: str, row: ResourceType) -> str:
-        """Return the canonical name, or a malformed text itself."""
+        """Return a malformed text itself."""
         name = self.resource_name(text, row, ())
         return text if isinstance(name, Fault) else name
 
     def reference(self, text: str) -> str:
-        """Return the canonical reference; malformed and plain names stay."""
+        """Malformed and plain names stay."""
         return self._written(text) if is_structured(text) else text
 
     def checked(self, references: Iterable[Reference]) -> Iterator[Reference | Fault]:
-        """Yield references, and the faults of structured names in them.
+        """Yield references, and the faults of their names.
 
         A resource of another authority need not be in the tree.
         """
@@ -102,7 +102,7 @@ class NameWriter:
             yield reference._replace(severity=Severity.NOTE) if is_elsewhere else reference
 
     def rewrite(self, message: Message) -> None:
-        """Rewrite the names in a message and in packed ones."""
+        """Rewrite names, also in packed messages."""
         if may_hold_names(message.SerializeToString()):
             self._rewrite_fields(message, is_secret=False)
 

@@ -16,15 +16,15 @@ class TypeRules(Protocol):
     """The rules of one type beyond its message."""
 
     def read(self, written: dict[str, PlainValue], authority: str) -> tuple[dict[str, PlainValue], tuple[Fault, ...]]:
-        """Return a resource in the form of its message, and the faults of the authored form."""
+        """Return the form of the message, and faults of the authored form."""
 
     def complete(
         self, message: DynamicMessage, written: PlainValue, catalogue: Catalogue, authority: str
     ) -> list[Fault]:
-        """Fill in fields that clients need, and return faults at places within the message."""
+        """Fill in fields that clients need; return faults, at places within the message."""
 
     def name_fault(self, name: str) -> Fault | None:
-        """Return the fault of a wrapper's name, at a place within the wrapper."""
+        """Judge a wrapper's name, at a place within the wrapper."""
 
     def references_of(self, message: DynamicMessage) -> Iterator[Reference]:
         """Yield references beyond those in reference fields.

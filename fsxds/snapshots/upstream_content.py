@@ -22,10 +22,10 @@ LetGo: TypeAlias = "Mapping[TypeUrl, HashTrieSet[str]]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UpstreamContent:
-    """The content of one upstream. It equals only itself, because it is replaced only if it changed.
+    """One upstream's content. Equals only itself, because it is replaced only if it changed.
 
     Attributes:
-        rows: only types with resources. An unchanged type keeps its object.
+        rows: without empty types. An unchanged type keeps its object.
         pending: the types with an awaited response, so that missing names may exist.
         answered: the types in responses, or kept from an earlier process.
         let_go: names dropped because no client needs them, or their TTL is over, not by the upstream.
@@ -77,7 +77,7 @@ class UpstreamScope:
     """Further names that an upstream may have.
 
     Attributes:
-        covers: tests whether a name is requested from it.
+        covers: whether a name is requested from it.
         complete: the types with completely known plain names.
     """
 
@@ -102,7 +102,6 @@ class Elsewhere:
     is_unknown: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there is any upstream."""
         return bool(self.contents) or self.is_unknown
 
     def may_have(self, key: Key) -> bool:

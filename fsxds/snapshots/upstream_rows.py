@@ -31,9 +31,9 @@ Shadowed = Mapping[TypeUrl, tuple[frozenset[str], ...]]
 
 @dataclass(frozen=True, slots=True)
 class MergedView:
-    """A snapshot with the resources of upstreams; `raw` itself without any.
+    """A snapshot with upstreams; `raw` itself without any.
 
-    `problems` has a note for each upstream with `shadowed` names, which are not served.
+    `problems` has a note for each upstream with `shadowed`, unserved names.
     """
 
     snapshot: Snapshot
@@ -48,7 +48,7 @@ class MergedView:
 class Shadowing:
     """The shadowed resources of one upstream.
 
-    `examples` has the first ones, each with the origin of the resource served instead.
+    `examples` have the origin of the resource served instead.
     """
 
     count: int = 0
@@ -81,7 +81,7 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> MergedView:
 
 
 def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before: MergedView | None) -> MergedView:
-    """Merge upstreams, in order of precedence; unchanged parts are shared with `before`."""
+    """Merge upstreams, in order of precedence, sharing parts with `before`."""
     if not contents:
         return MergedView(raw, (), raw)
     known = before if before is not None and _names(before.contents) == _names(contents) else None

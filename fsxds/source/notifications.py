@@ -60,7 +60,7 @@ class FileEventType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileEvent:
-    """One event, with a path, or two (from, to) for a move. `at_s` is `time.monotonic()`."""
+    """An event, with two paths (from, to) for a move; `at_s` is monotonic."""
 
     at_s: float
     event_type: FileEventType
@@ -72,11 +72,8 @@ class FileEvent:
 class Armed:
     """The result of arming watches.
 
-    Attributes:
-        is_new: a directory was unwatched before, so changes may have had no event.
-        count: of directories to watch.
-        reason: why some are unwatched, with a remedy.
-        has_failed: there is no inotify.
+    `is_new`: a directory was unwatched before, so changes may have had no event. `reason`: why some are unwatched;
+    `has_failed`: there is no inotify.
     """
 
     is_new: bool
@@ -87,10 +84,10 @@ class Armed:
 
 
 class Notifications:
-    """One inotify instance and its watches. `arm` and `stop` block: use a thread."""
+    """One inotify instance. `arm` and `stop` block: use a thread."""
 
     def __init__(self, receive: Callable[[FileEvent], object], receive_overflow: Callable[[], object]) -> None:
-        """Prepare for the first `arm`. Both functions are called in a thread of watchdog."""
+        """Prepare; watchdog's thread calls both functions."""
         self._receiver = _Receiver(receive, receive_overflow)
         self._inotify: InotifyFD | None = None
         # {directory: (watch, identity when watched)}
@@ -98,7 +95,7 @@ class Notifications:
         self._ids = map(CallbackId, itertools.count())
 
     def arm(self, directories: Mapping[str, Identity]) -> Armed:
-        """Watch exactly these directories, not recursively, the first ones if watches run out."""
+        """Watch exactly these directories, not recursively; the first ones win if watches run out."""
         if self._inotify is not None and not self._inotify.is_alive():
             self.stop()
         try:

@@ -57,11 +57,11 @@ class Look:
     """One look at a tree.
 
     Attributes:
-        is_steady: false if the tree kept changing: it may mix generations.
+        is_steady: false: it may mix generations.
         tops: real paths of the root and linked directories.
-        directories: real paths of listed directories.
+        directories: by real path.
         paths: real paths by paths in the tree.
-        turning_points: linked files, and paths whose replacement changes a link's target or the root.
+        turning_points: linked files, and paths that affect links or the root.
     """
 
     tree: SourceTree
@@ -109,7 +109,7 @@ class Scanner:
         self._is_too_large = False
 
     def scan(self) -> SourceTree:
-        """Return the present tree, of one generation even while links are swapped.
+        """Return the present tree, of one generation despite swaps.
 
         Raises:
             TreeLost: the root is missing or is not a directory.
@@ -117,7 +117,7 @@ class Scanner:
         return self.look().tree
 
     def look(self) -> Look:
-        """Return the present tree, with paths for a watcher.
+        """Return the present tree, with a watcher's paths.
 
         Raises:
             TreeLost: the root is missing or is not a directory.
@@ -140,7 +140,7 @@ class Scanner:
         return self._look
 
     def look_at(self, paths: Collection[str]) -> Look | None:
-        """Read only these real paths again, if the caller knows that no others changed.
+        """Read only these real paths; no others may have changed.
 
         Returns:
             None if the whole tree must be looked at: a path is, or was, more than a file with one name in a listed
@@ -170,7 +170,7 @@ class Scanner:
         return self._look
 
     def is_as_read(self, path: PurePosixPath, real: str) -> bool:
-        """Return whether a file is as the last look read it."""
+        """Return whether a file is as last read."""
         known = self._seen.get(str(path))
         try:
             return known is not None and signature_of(os.stat(real)) == known.signature  # noqa: PTH116
@@ -178,7 +178,6 @@ class Scanner:
             return False
 
     def _look_at_one(self, path: str, relative: str, files: list[SourceFile]) -> bool:
-        """Returns false if the whole tree must be looked at."""
         parts, before = PurePosixPath(relative).parts, self._seen.get(relative)
         place = bisect_left(files, parts, key=lambda file: file.path.parts)
         there = files[place : place + 1] if place < len(files) and files[place].path.parts == parts else []
@@ -229,11 +228,10 @@ class Scanner:
         message = (
             f"the tree has more than {self.bounds.max_files} files and directories; what was read of it before stays"
         )
-        remedy = "serve a smaller directory, leave some out by --exclude, or raise the setting max_files"
+        remedy = "serve a smaller directory, leave some out by the setting exclude, or raise the setting max_files"
         return problem_of(surplus or ".", "too-many-files", message, remedy)
 
     def _read_changed(self, found: list[FoundFile], problems: list[Problem]) -> tuple[dict[str, _Seen], bool]:
-        """Also returns whether none changed during the read."""
         seen: dict[str, _Seen] = {}
         are_whole = True
         for relative, path, signature in found:
@@ -339,7 +337,7 @@ class UnreadableFile:
 
 
 def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | None:
-    """Return a file's content; None if it is gone or replaced by another kind of entry."""
+    """Return a file's content; None: gone, or another kind of entry."""
     try:
         # O_NONBLOCK: a pipe in its place does not wait for a writer. O_NOFOLLOW: a link in its place may lead anywhere.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -375,7 +373,7 @@ def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | Unread
 
 
 def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
-    """At most a little more than the limit.
+    """Read all, but at most a little more than the limit.
 
     Raises:
         BlockingIOError: there is nothing to read yet, never with a regular file.

@@ -53,27 +53,27 @@ _COMES_OR_GOES = frozenset({FileEventType.CREATED, FileEventType.DELETED})
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """The only event: a save of the real path; `is_move`: a finished file was moved over it."""
+    """A save as the only event; `is_move`: a finished file came."""
 
     path: str
     is_move: bool
 
     def brings(self, file: SourceFile, before: SourceFile) -> bool:
-        """Whether the new content can be complete, and no step of several."""
+        """Whether new content can be complete, no step of several."""
         if not file.size_bytes:
             return False
         return self.is_move or (file.size_bytes >= before.size_bytes and not file.begins_with(before))
 
 
 class Activity:
-    """The inbox of a watcher: collects file events until a look. For the event loop.
+    """A watcher's inbox of file events until a look. For the event loop.
 
     Attributes:
-        first_s: of the first event; None for none, as below.
+        first_s: of the first event; None: none, as below.
         last_s: of the last event.
-        calm_s: of the last event about a file that is not restless.
-        touched: paths of the events; None if events were lost.
-        unlisted: new unread files, which only a look at the whole tree may empty.
+        calm_s: of the last event beside restless files.
+        touched: paths; None: events were lost.
+        unlisted: new unread files, for a look at the whole tree.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Activity:
     ) -> None:
         """Start empty.
 
-        `is_read`: whether a file of this name matters; `settle_s`: events this far apart belong to different changes.
+        `is_read`: a name matters; `settle_s`: events this far apart are different changes.
         """
         self._exclusion = exclusion or Exclusion()
         self._settle_s = settle_s
@@ -106,7 +106,7 @@ class Activity:
         self._begun: dict[str, float] = {}
 
     def follow(self, tops: Iterable[str], points: frozenset[str]) -> None:
-        """Receive events below these directories, and of these paths elsewhere."""
+        """Receive events below `tops`, and of `points`."""
         self._tops = tuple(top.rstrip("/") + "/" for top in tops)
         self._points = points
 
@@ -133,7 +133,7 @@ class Activity:
         self.touched = None
 
     def is_about_one_file(self) -> bool:
-        """Whether the last settle time's events changed one file, neither new, removed nor restless."""
+        """Whether the last settle time's events are of one file, neither new, removed nor restless."""
         if not self._burst or self.calm_s is None:
             return False
         paths = self._burst[-1].paths
@@ -141,7 +141,7 @@ class Activity:
         return is_one and len(paths) == 1 and paths[0] not in self._points
 
     def lone_save(self) -> Save | None:
-        """Return the only save within the last settle time; None if a change may be incomplete."""
+        """Return the last settle time's only save; None: maybe incomplete."""
         if not self.is_about_one_file():
             return None
         last = self._burst[-1]
@@ -151,13 +151,13 @@ class Activity:
         return Save(last.paths[0], saved[0] is FileEventType.MOVED)
 
     def clear(self) -> None:
-        """Empty the inbox before a look. Writers are kept."""
+        """Empty the inbox before a look; keep writers."""
         self.first_s = self.last_s = self.calm_s = None
         self.touched = set()
         self._is_filled.clear()
 
     async def wait(self, timeout_s: float) -> None:
-        """Return at an event in the inbox, or after `timeout_s`."""
+        """Return at an event, or after `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._is_filled.wait()
@@ -172,8 +172,8 @@ class Activity:
     def written_until_s(self, patience_s: float, now_s: float) -> float:
         """Return until when to wait for writers; a past time for none.
 
-        A writer modified a file, or created one that is still empty, and did not close it. Patience counts from the
-        last modification; a restless writer is not waited for.
+        A writer modified a file, or created an empty one, without closing it. Patience counts from the last
+        modification, except for restless writers.
         """
         self._forget(patience_s, now_s)
         modified = [last_s for first_s, last_s in self._modified.values() if last_s - first_s < _RESTLESS_WRITER_S]
@@ -181,7 +181,7 @@ class Activity:
         return max([*modified, *empty], default=-patience_s) + patience_s
 
     def written(self, patience_s: float, now_s: float) -> frozenset[str]:
-        """Return recently modified, or created and empty, files not closed since."""
+        """Return modified, or new and empty, files not closed since."""
         self._forget(patience_s, now_s)
         return frozenset({*self._modified, *filter(_is_empty_file, self._created)})
 
@@ -202,7 +202,6 @@ class Activity:
         return has_come and os.path.islink(path)  # noqa: PTH114 - does not raise
 
     def _is_listed(self, path: str) -> bool:
-        """At least as ignored."""
         below = [path[len(top) :] for top in self._tops if path.startswith(top)]
         return any(
             (inner in MANIFEST_NAMES or not any(map(is_passed_over, inner.split("/"))))
@@ -215,7 +214,7 @@ class Activity:
         return path in self._points or name in MANIFEST_NAMES or self._is_read(name)
 
     def is_restless(self, path: str, now_s: float) -> bool:
-        """Whether a file is written all the time, so that no other change waits for it."""
+        """Whether a file is always written, so that nothing waits for it."""
         times = self._replaced.get(path)
         if times is not None and len(times) == _RESTLESS_TIMES and now_s - times[0] < 2 * _RESTLESS_S:
             return times[-1] - times[0] < _RESTLESS_S

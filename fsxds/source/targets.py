@@ -42,12 +42,12 @@ class WatchOptions:
     """How a tree is watched.
 
     Attributes:
-        mode: `inotify`, unlike `auto`, relies on notifications on network filesystems too; both poll directories that
-            cannot be watched.
+        mode: `inotify`, unlike `auto`, relies on notifications on network filesystems too; both poll unwatchable
+            directories.
         settle_s: the quiet time that ends a burst of changes.
         settle_cap_s: the maximum duration of a burst.
-        share_s: between takes of quiet files, however busy the rest is.
-        writer_patience_s: for a process with a file open for writing, since its last change.
+        share_s: between takes of quiet files.
+        writer_patience_s: for an open file, since its last change.
         rescan_s: between looks without cause.
         poll_s: the same without notifications.
     """
@@ -63,18 +63,15 @@ class WatchOptions:
 
 
 class WatchTargets:
-    """Keeps the watches at the places of the last look.
+    """Keeps watches at the places of the last look.
 
-    Attributes:
-        is_polling: there are no notifications.
-        is_remote: other machines may write to the tree.
-        unwatched: directories to poll.
+    `is_remote`: other machines may write; `unwatched` directories are polled.
     """
 
     def __init__(self, root: Path, options: WatchOptions, activity: Activity, observer: Observer) -> None:
         """Start without watches.
 
-        Of `options` only mode and mount table matter; `observer` receives each change of mode or reason.
+        Only mode and mount table of `options` matter; `observer` receives their changes.
         """
         self.is_polling = options.mode == "poll"
         self.is_remote = False
@@ -101,7 +98,7 @@ class WatchTargets:
         return self.is_polling or self.is_remote or bool(self.unwatched)
 
     async def stop(self) -> None:
-        """Stop all watches; slow threads of watchdog, which are daemons, are left behind."""
+        """Stop all watches; slow threads are left behind, as daemons."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_S):
                 await asyncio.to_thread(self._notifications.stop)
@@ -111,10 +108,10 @@ class WatchTargets:
         self._activity.receive_overflow(at_s)
 
     async def follow(self, look: Look | None) -> bool:
-        """Watch the directories of this look, or the path to a missing tree.
+        """Watch a look's directories, or the path to a missing tree.
 
         Returns:
-            Whether a directory is newly watched, so that the tree must be looked at again.
+            Whether any is newly watched: look at the tree again.
         """
         tops: tuple[str, ...] = ()
         listed: Mapping[str, Identity] = {}
@@ -143,7 +140,7 @@ class WatchTargets:
         return armed.is_new
 
     async def parts_changed(self) -> bool:
-        """List unwatchable directories; return whether any changed since the last call."""
+        """List unwatchable directories; return whether any changed."""
         listings = await asyncio.to_thread(self._list_parts)
         before, self._listings = self._listings, listings
         return listings != before
@@ -156,7 +153,6 @@ class WatchTargets:
         return listings | {point: _entry_of(point) for point in points}
 
     def _arm(self, tops: tuple[str, ...], listed: Mapping[str, Identity], points: frozenset[str]) -> Armed:
-        """First the tops, then the outer points' directories."""
         above = {str(PurePosixPath(point).parent) for point in points} - listed.keys()
         wanted = {top: listed[top] for top in tops if top in listed}
         for path in sorted(above):
@@ -221,7 +217,6 @@ def _entry_of(path: str) -> Listing:
 
 
 def _way_to(root: Path) -> frozenset[str]:
-    """Paths that may bring back the root."""
     links = Links()
     real = links.resolve(str(root))
     return frozenset({*links.targets, *links.missing, *([] if real is None else [real])})

@@ -33,7 +33,7 @@ _MOST_LOOKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A tree at rest; `detected_s`: `time.monotonic()` at the first sign of its change."""
+    """A tree at rest; `detected_s`: monotonic time of its change's first sign."""
 
     tree: SourceTree
     detected_s: float
@@ -44,7 +44,7 @@ async def watch(
 ) -> AsyncGenerator[Settled, None]:
     """Yield the present tree, then one per burst of changes with other content.
 
-    The first tree is skipped if it equals `last`, which another watcher yielded.
+    The first is skipped if it equals `last`, of another watcher.
 
     Notifications only mean "look again": a lost one costs a delay. A tree that disappears, or loses all its files at
     once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop watchdog's threads.
@@ -88,7 +88,6 @@ class _Watcher:
         await self._targets.stop()
 
     async def next_occasion(self) -> float:
-        """Wait for an event or the next look; return when it was detected."""
         targets = self._targets
         due_s = self._looked_at_all_s + self._options.rescan_s
         while (now_s := time.monotonic()) < due_s and self._activity.first_s is None:
@@ -105,7 +104,7 @@ class _Watcher:
         return time.monotonic() if self._activity.first_s is None else self._activity.first_s
 
     async def settle(self, detected_s: float) -> SourceTree | None:
-        """Look until the tree is at rest, or quiet files are due; None if it is lost or unchanged."""
+        """Look until the tree is at rest, or quiet files are due; None: lost or unchanged."""
         start_s = detected_s if self._waiting_s is None else min(detected_s, self._waiting_s)
         cap_s = start_s + self._options.settle_cap_s
         while True:
@@ -139,7 +138,6 @@ class _Watcher:
             await self._activity.wait_for_more(max(rest_s, _SHORTEST_REST_S))
 
     def _early_save(self) -> Save | None:
-        """It may be taken before the settle time is over."""
         if not self._is_told or self._last is None or self._waiting_s is not None or self._is_lost:
             return None
         last_s, now_s = self._activity.last_s, time.monotonic()
@@ -148,13 +146,11 @@ class _Watcher:
         return self._activity.lone_save()
 
     async def _is_complete(self, save: Save, look: Look) -> bool:
-        """The save of one file, complete, without a later event."""
         is_alone = await asyncio.to_thread(self._has_nobody_at, save, look)
         await asyncio.sleep(_ECHO_S)
         return is_alone and self._activity.first_s is None
 
     def _has_nobody_at(self, save: Save, look: Look) -> bool:
-        """The save of one file, complete, without a writer."""
         before = self._last.files if self._last is not None else ()
         changed = [pair for pair in zip(look.tree.files, before, strict=False) if pair[0] is not pair[1]]
         if len(changed) != 1 or len(look.tree.files) != len(before) or not look.is_steady:
@@ -165,9 +161,9 @@ class _Watcher:
         return is_whole and self._scanner.is_as_read(file.path, save.path)
 
     async def _wait_for_quiet(self, due_s: float) -> bool:
-        """Until quiet without known writers, or due; returns whether it was quiet.
+        """Wait for quiet without known writers, or until due; return whether it was quiet.
 
-        Restless files do not count; alone, they are looked at every half second at least.
+        Restless files alone are looked at every half second at least.
         """
         while self._activity.last_s is not None:
             now_s = time.monotonic()
@@ -250,7 +246,7 @@ class _Watcher:
     async def _share(
         self, look: Look, *, is_quiet: bool, is_due: bool, cap_s: float
     ) -> tuple[SourceTree | None, float]:
-        """The tree to take now, or None, and in how many seconds to look at the rest (0.0: no rest)."""
+        """Return a tree or None, and in how many seconds to look at the rest (0.0: no rest)."""
         # Files behind links may be of two generations: they stay.
         if not look.is_steady and (self._last is None or not is_due):
             return None, _SHORTEST_REST_S
@@ -285,7 +281,7 @@ class _Watcher:
         return tree, 0.0 if is_whole else self._options.share_s
 
     def _ask_writers(self, look: Look, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
-        """Changed files by real path, and waits for git and writers, in seconds.
+        """Return changed files by real path, and waits for git and writers, in seconds.
 
         When the time is over, files that changed since the look are not waited for.
         """
@@ -305,7 +301,7 @@ class _Watcher:
         return changed, self._writers.git_rest_s(), rests
 
     def _read_again(self, touched: Mapping[PurePosixPath, str]) -> dict[PurePosixPath, SourceFile | None]:
-        """Touched since the look began; None for files with a writer."""
+        """Read files touched since the look began; None for files with a writer."""
         limit = self._scanner.bounds.max_file_size_bytes
         contents = {path: read_undisturbed(Path(real), limit) for path, real in touched.items()}
         return {path: None if content is None else SourceFile.of(path, content) for path, content in contents.items()}
@@ -323,7 +319,7 @@ def _composed(
     *,
     keeps_removed: bool,
 ) -> SourceTree:
-    """With files replaced by `others` (None: as in `last`, if any).
+    """Return a tree with files replaced by `others` (None: as in `last`, if any).
 
     `keeps_removed` keeps removed files as in `last`.
     """

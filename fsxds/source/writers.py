@@ -24,8 +24,8 @@ _MOMENT_S = 0.001
 class Patience:
     """How long to wait for writers, in seconds.
 
-    `writer_s`: with a file open, since the last change. `git_s`: since a git command began. `twice_s`: between looks at
-    a file that may be open.
+    `writer_s`: for an open file, since its last change; `git_s`: since a git command began; `twice_s`: between looks at
+    a maybe open file.
     """
 
     writer_s: float
@@ -34,7 +34,7 @@ class Patience:
 
 
 class Writers:
-    """Remembers how long each changed file has been unchanged."""
+    """Remembers since when changed files are unchanged."""
 
     def __init__(self, root: Path, patience: Patience) -> None:
         """Start without knowledge."""
@@ -48,13 +48,13 @@ class Writers:
     def rests_s(
         self, changed: Iterable[SourceFile], now_s: float, *, can_ask: bool, is_reported: bool
     ) -> dict[PurePosixPath, float]:
-        """Return the seconds to wait for the writers of changed files, if any.
+        """Return the seconds to wait for changed files' writers, if any.
 
         Args:
             changed: files that differ from the served ones.
             now_s: `time.monotonic()` of their look.
-            can_ask: this kernel knows every process that opens them.
-            is_reported: the end of each writing has an event.
+            can_ask: this kernel knows all their openers.
+            is_reported: ends of writing have events.
         """
         since = self._since
         self._since = {
@@ -71,14 +71,14 @@ class Writers:
         return {path: wait_s for path, wait_s in waits.items() if wait_s > 0.0}
 
     def has_nobody(self, path: PurePosixPath) -> bool:
-        """Whether certainly no process and no git command writes to a file."""
+        """Whether certainly nobody writes to a file, nor git."""
         return is_open_for_writing(self._root / path) is False and self.git_rest_s() == 0.0
 
     def git_rest_s(self) -> float:
-        """Return the seconds to wait for a running git command; 0.0 for none.
+        """Return the seconds to wait for git; 0.0 for none.
 
-        Git locks its index while it replaces files. A command that began and ended since the last call changed the
-        index; then a moment is returned.
+        Git locks its index while it replaces files. If a command ended since the last call, the index changed; then a
+        moment is returned.
         """
         for directory in (self._root, *self._root.parents):
             if (git := _git_directory(directory)) is not None:
@@ -120,10 +120,9 @@ def _times_of(path: Path) -> tuple[int, int] | None:
 
 
 def is_open_for_writing(path: Path) -> bool | None:
-    """Ask whether any process has a file open for writing; None if the kernel does not say.
+    """Return whether any process has a file open for writing; None: unknown.
 
-    A read lease is granted only if none has. It is not granted on other users' files (unless to root), nor by all
-    filesystems.
+    A read lease is granted only if none has; not on other users' files (unless to root), nor by all filesystems.
 
     Source: fcntl(2), "Leases".
     """
@@ -136,9 +135,9 @@ def is_open_for_writing(path: Path) -> bool | None:
 
 
 def read_undisturbed(path: Path, max_size_bytes: int) -> bytes | None:
-    """Return a file's content; None if it is open for writing, larger, or that is unknown.
+    """Return a file's content; None: open for writing, larger, or unknown.
 
-    A process that opens it for writing waits until it is read.
+    Processes that open it for writing wait meanwhile.
     """
     try:
         descriptor = _open_with_lease(path)

@@ -1,4 +1,4 @@
-"""A server for tests, on a separate event loop in a thread."""
+"""A server for tests, in a thread."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class ServeOptions(TypedDict, total=False):
     """The options of a test server.
 
     Attributes:
-        settings: as for `fsxds serve`; None for its defaults, including the `FSXDS_...` variables of the environment,
-            with a shorter pause after a change.
-        http: the address of REST, instead of that in the settings: any free port, or `unix:PATH`.
+        settings: as for `fsxds serve`; None for its defaults, with the `FSXDS_...` variables, and a shorter pause after
+            a change.
+        http: the address of REST, in place of the settings': any free port, or `unix:PATH`.
         grpc: the same for gRPC, or `off`.
-        rollout: serve changes in steps, which wait for clients; otherwise at once.
-        upstream: xDS servers, each as for `--upstream`, such as `other.grpc`. They are asked when the context begins,
-            and `wait_for` waits for their resources.
+        rollout: serve changes in steps, which wait for clients.
+        upstream: xDS servers, as for `--upstream`, such as `other.grpc`. They are asked when the context begins;
+            `wait_for` waits for their resources.
     """
 
     settings: Settings | None
@@ -74,7 +74,7 @@ class ServeOptions(TypedDict, total=False):
 
 
 def serve(tree: Tree | None = None, **options: Unpack[ServeOptions]) -> Server:
-    """Create a server of a tree; it runs within its context, after `with` or `async with`.
+    """Create a server, which runs within its context: `with` or `async with`.
 
         >>> from fsxds.testing import serve
         >>> with serve("config/xds") as server:
@@ -152,17 +152,17 @@ class Server:
 
     @property
     def http(self) -> str:
-        """The base URL of REST, such as `http://127.0.0.1:41234`; for a Unix socket its address."""
+        """The base URL of REST, such as `http://127.0.0.1:41234`, or the Unix socket."""
         return self.address if self.address.startswith("unix:") else f"http://{self.address}"
 
     @property
     def port(self) -> int:
-        """The bound port of REST."""
+        """The port of REST."""
         return int(self.address.rpartition(":")[2])
 
     @property
     def loaded(self) -> Loaded:
-        """The last loaded tree. With views, see `views`.
+        """The last loaded tree; with views, see `views`.
 
         Raises:
             KeyError: the settings have views, and no node sees the whole tree.
@@ -173,7 +173,7 @@ class Server:
 
     @property
     def views(self) -> LoadedViews:
-        """The views that nodes have used so far; without views, the whole tree."""
+        """The views used so far; without views, the whole tree."""
         background = self._running()
         with background.changed:
             if background.views is None:
@@ -182,30 +182,30 @@ class Server:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The served snapshot, with held resources in their previous version."""
+        """The served snapshot, held resources in their previous version."""
         loaded, background = self.views.served[WHOLE_TREE], self._running()
         with background.changed:
             return background.read_served() or loaded
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The current problems of the tree, including holds."""
+        """The tree's problems, including holds."""
         views, background = self.views, self._running()
         with background.changed:
             return tuple(sorted({*views.problems, *background.held}))
 
     @property
     def log(self) -> tuple[str, ...]:
-        """The lines of the log, without their times."""
+        """The log's lines, without times."""
         background = self._running()
         with background.changed:
             return tuple(background.log)
 
     @property
     def versions(self) -> dict[str, str]:
-        """The versions that clients receive, by short names such as `cds`.
+        """The versions for clients, by short names such as `cds`.
 
-        Types that are in no file, or that were never good, are missing.
+        Types in no file, or never good, are missing.
         """
         snapshot = self.snapshot
         return {
@@ -215,11 +215,11 @@ class Server:
         }
 
     def names(self, short_name: str) -> tuple[str, ...]:
-        """Return the names of a type such as `cds`, sorted; KeyError if there is no such type."""
+        """Return the sorted names of a type such as `cds`; KeyError for an unknown type."""
         return tuple(self.snapshot.resources(BY_SHORT_NAME[short_name].type_url))
 
     def write(self, path: str, content: str | bytes) -> None:
-        """Write a file atomically, and wait until the server has loaded it, good or bad.
+        """Write a file atomically; wait until it is loaded, good or bad.
 
         Only for a tree given as contents: change a given directory yourself, and call `settle`.
 
@@ -231,18 +231,18 @@ class Server:
         self.settle()
 
     def remove(self, path: str) -> None:
-        """Remove a file, and wait until the server has loaded the tree without it.
+        """Remove a file; wait until the tree is loaded without it.
 
-        The last file is not removed from the served snapshot: a lost tree removes nothing. Raises as `write` does.
+        The last file's resources stay: a lost tree removes nothing. Raises as `write` does.
         """
         self._own_path(path).unlink()
         self.settle()
 
     def settle(self, patience_s: float = PATIENCE_S) -> None:
-        """Wait until the server has loaded all files on the disk.
+        """Wait until all files on the disk are loaded.
 
         Raises:
-            TimeoutError: it did not within `patience_s` seconds.
+            TimeoutError: not within `patience_s` seconds.
         """
         deadline_s = time.monotonic() + patience_s
         while time.monotonic() < deadline_s:
@@ -255,7 +255,7 @@ class Server:
     def wait_for(self, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
         """Wait for a condition, such as `lambda: "web" in server.names("cds")`.
 
-        It is checked whenever the served snapshot changed.
+        It is checked after each served change.
 
         Raises:
             TimeoutError: it did not hold within `patience_s` seconds.
@@ -276,7 +276,7 @@ class Server:
                 raise RuntimeError("the server ended") from background.error
 
     def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
-        """Return the first log line that contains `words`, such as `NACK`.
+        """Wait for a log line with `words`, such as `NACK`; return the first.
 
         Raises:
             TimeoutError: there was none within `patience_s` seconds.
@@ -337,15 +337,15 @@ class Server:
 
 
 class Background:
-    """One server in a thread. `start` it once, and `stop` it in the end.
+    """A server in a thread. `start` it once, and `stop` it in the end.
 
-    Its attributes are read under `changed`, which is notified of each change.
+    Read its attributes under `changed`, which is notified of changes.
 
     Attributes:
-        views: the last loaded tree; None before the first.
-        is_lost: the directory was removed, or lost all its files: the last snapshot stays.
-        held: holds, as problems.
-        read_served: returns the served snapshot; None if no node sees the whole tree.
+        views: the last loaded tree; None before.
+        is_lost: the directory or all its files were removed: the last snapshot stays.
+        held: as problems.
+        read_served: None if no node sees the whole tree.
         error: ended the server before `stop`; None while it runs.
     """
 
@@ -375,7 +375,7 @@ class Background:
         return self._addresses.result()
 
     def stop(self) -> None:
-        """Wait for the server's end; raises the error that ended it before."""
+        """Wait for the end; raises an error that came before."""
         # RuntimeError: the loop is closed, because the server ended by itself.
         with suppress(RuntimeError):
             self._end()
@@ -435,7 +435,6 @@ class _KeptLog(Log):
         self._background = background
 
     def receive(self, event: Event) -> None:
-        """Log an event, and record holds and a lost tree."""
         super().receive(event)
         if isinstance(event, HoldsChanged):
             with self._background.changed:

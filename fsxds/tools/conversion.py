@@ -172,7 +172,7 @@ class ConversionLossError(Exception):
     """The format cannot hold a value.
 
     Attributes:
-        field_path: of the first difference, from the top of its message.
+        field_path: of the first difference, from the top of its message; empty for the whole message.
     """
 
     def __init__(self, field_path: FieldPath = ()) -> None:
@@ -182,7 +182,7 @@ class ConversionLossError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedFile:
-    """`note` describes a change of the file's shape."""
+    """A file in its new format; `note` describes a change of its shape."""
 
     content: bytes
     note: str = ""

@@ -177,7 +177,6 @@ class _EnvoySetup:
         self._announced = ""
 
     async def wanted_by(self, snapshot: Snapshot) -> BootstrapRequest:
-        """Report a snapshot's problems, and return its request."""
         need = None
         if self._settings.dev_transport == AUTO:
             need = await asyncio.to_thread(self._find_need, snapshot)
@@ -222,7 +221,6 @@ class _EnvoySetup:
         return [adjusted for problem in placed if (adjusted := levels.adjusted(problem))]
 
     def _sources(self, resources: Iterable[Resource]) -> dict[PurePosixPath, bytes]:
-        """Leave out unreadable files."""
         sources: dict[PurePosixPath, bytes] = {}
         for path in {resource.origin.path for resource in resources}:
             with suppress(OSError):

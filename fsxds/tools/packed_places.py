@@ -190,7 +190,7 @@ class PackedTypes:
         return self._kept(found)
 
     def types_of_all_places(self) -> tuple[str, ...]:
-        """Return typed structs, and types that no known Envoy has."""
+        """Return the types allowed everywhere: typed structs, and types that no known Envoy has."""
         return self._kept({*TYPED_STRUCTS, *self._features.foreign})
 
     def _kept(self, names: Iterable[str]) -> tuple[str, ...]:

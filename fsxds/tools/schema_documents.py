@@ -78,7 +78,7 @@ def _own(schemas: MessageSchemas, row: ResourceType, types: PackedTypes) -> Sche
 
 
 def schema_text(schema: Schema) -> str:
-    """One line per definition; equal schemas give equal text."""
+    """Return text with one line per definition; equal schemas give equal text."""
     return "".join(_lines(schema))
 
 

@@ -43,7 +43,7 @@ _DURATION_TEXT = r"[0-9]{1,12}(\.[0-9]{1,9})?s$"
 
 
 def any_case(*words: str) -> str:
-    """Return a portable regular expression for any case."""
+    """Return a portable regular expression for words in any case."""
     return f"^({'|'.join(''.join(_either(letter) for letter in word) for word in words)})$"
 
 
@@ -106,12 +106,12 @@ _OPEN: Mapping[str, Schema] = MappingProxyType(
 
 
 def shared(name: str) -> Schema:
-    """Return a reference."""
+    """Return a reference to a definition."""
     return {"$ref": f"{_POINTER}{name}"}
 
 
 def reference_of(schema: Schema) -> str | None:
-    """Return the definition referred to, or None."""
+    """Return the name of the referenced definition, or None."""
     reference = schema.get("$ref")
     return reference.removeprefix(_POINTER) if isinstance(reference, str) else None
 
@@ -133,7 +133,7 @@ def scalar_schema(field: FieldDescriptor, rules: RuleGroups, suffix: str = "") -
 
 
 def wrapper_schema(field: FieldDescriptor, rules: RuleGroups) -> Schema:
-    """Envoy also takes `{"value": ...}`."""
+    """Return a wrapper's schema; Envoy also takes `{"value": ...}`."""
     return scalar_schema(field, rules, "-value")
 
 

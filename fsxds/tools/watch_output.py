@@ -45,7 +45,7 @@ class HoldingsUpdate:
 
     @property
     def snapshots(self) -> tuple[Snapshot, Snapshot]:
-        """The resources on both sides."""
+        """The resources before and after."""
         type_url = self.update.type_url
         return Snapshot(0, {type_url: Rows(type_url, self.before)}), Snapshot(1, {type_url: Rows(type_url, self.after)})
 
@@ -57,7 +57,7 @@ class Holdings:
         self._rows: dict[TypeUrl, Mapping[str, Resource]] = {}
 
     def of(self, type_url: TypeUrl) -> Mapping[str, Resource]:
-        """Return held resources."""
+        """Return the held resources of a type."""
         return self._rows.get(type_url, MappingProxyType({}))
 
     def take(self, update: Update) -> HoldingsUpdate:
@@ -279,7 +279,7 @@ def by_content(step: HoldingsUpdate) -> Difference:
 
 
 class TroubleReporter:
-    """Reports each interruption once."""
+    """Reports that the server is silent, lost, or back, each interruption once."""
 
     def __init__(self) -> None:
         self._last = ""

@@ -1,7 +1,4 @@
-"""Config sources inside of resources, and the rewriting of snapshots for streams.
-
-The mirror points config sources at files, streams point them at ADS; clients that follow redirects get locators.
-"""
+"""Config sources inside of resources, and the rewriting of snapshots for streams."""
 
 from __future__ import annotations
 
@@ -50,8 +47,7 @@ API_V3 = 2
 class RequestedResources:
     """The resources that a config source requests.
 
-    Empty `names` stand for the whole type, as Envoy requests SRDS; None for the routes behind a scoped RDS, which the
-    ScopedRouteConfigurations name.
+    Empty `names`: the whole type, as Envoy requests SRDS; None: the routes behind a scoped RDS.
     """
 
     type_url: TypeUrl
@@ -63,10 +59,7 @@ Change = Callable[[DynamicMessage, RequestedResources], bool]
 
 
 class ConfigSourceFinder:
-    """Finds the config sources in messages, also in packed ones.
-
-    Not in TypedStructs and in messages that the catalogue does not know.
-    """
+    """Finds config sources in messages, also in packed ones, except in TypedStructs and unknown messages."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -77,7 +70,7 @@ class ConfigSourceFinder:
         return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
 
     def rewrite(self, resource: Resource, change: Change) -> bytes | None:
-        """Call `change` with each config source; return the new body, None if unchanged."""
+        """Call `change` with each config source; return the new body, or None."""
 
         def change_sources(message: DynamicMessage) -> bool:
             # A list, because `any` would stop at the first change.
@@ -103,7 +96,7 @@ def _leads_to_source(start: Descriptor | None) -> bool:
 
 
 def eds_name_of(cluster: DynamicMessage) -> str | None:
-    """Return the resource name that an EDS cluster requests; None for other clusters."""
+    """Return the resource name of an EDS cluster, or None."""
     if not cluster.HasField("eds_cluster_config"):
         return None
     return str(cluster.eds_cluster_config.service_name or cluster.name)
@@ -137,7 +130,6 @@ def _sources_of_routes(word: str, message: DynamicMessage) -> Iterator[tuple[Dyn
 
 
 def _sources_of_extension(message: DynamicMessage) -> Iterator[tuple[DynamicMessage, RequestedResources]]:
-    """A discovered filter is requested by its own name."""
     field = message.DESCRIPTOR.fields_by_name.get("config_discovery")
     if field is None or field.message_type is None or field.message_type.full_name != EXTENSION_CONFIG_SOURCE:
         return
@@ -150,10 +142,9 @@ RESOURCES_PER_STEP = 200
 
 
 class AdsConfigSources:
-    """Points config sources at ADS.
+    """Points config sources at ADS, on top of the snapshot before.
 
-    Rewrites each snapshot on top of the one before, of any channel, so that channels share the work. Rows without
-    rewritten resources stay the same object.
+    Channels share the work; rows without rewritten resources stay the same object.
 
     A REST, gRPC or `self` source becomes `ads: {}` if the tree defines its type; paths and `initial_fetch_timeout`
     stay. A rewritten resource gets the version of its new content, to differ from the authored one.
@@ -219,9 +210,9 @@ class SnapshotRewriter(Protocol):
 
 
 class Rewriting:
-    """Publishes each snapshot of the followed channels to their streams, rewritten.
+    """Publishes each snapshot of followed channels, rewritten, to their streams.
 
-    A snapshot that failed three times in a row is skipped: streams keep the one before.
+    One that failed three times in a row is skipped: streams keep the one before.
     """
 
     def __init__(self, rewriters: Iterable[SnapshotRewriter], observer: Observer) -> None:
@@ -236,7 +227,7 @@ class Rewriting:
         channel.store.listeners[self] = partial(self._published.put_nowait, channel)
 
     async def keep_rewritten(self) -> Never:
-        """Rewrite published snapshots until cancelled; the next call retries a failed channel."""
+        """Rewrite published snapshots until cancelled; the next call retries a failure."""
         while True:
             channel = await self._published.get()
             is_done = False
@@ -265,8 +256,8 @@ _Unresolved = Mapping[str, Resource]
 class PassedRedirects:
     """Serves locators in place of redirected content, on top of the snapshot before.
 
-    Rows without redirects stay the same object. Unresolved redirects are included: clients may resolve them elsewhere.
-    A redirect has the version of its locator, so it does not follow the target.
+    Rows without redirects stay the same object. Unresolved redirects are included: clients may resolve them. A redirect
+    has its locator's version, independent of the target.
     """
 
     def __init__(self) -> None:
@@ -314,7 +305,7 @@ def _with_locator(resource: Resource) -> Resource:
 
 
 def rewriting_of(settings: Settings, catalogue: Catalogue, observer: Observer) -> Rewriting | None:
-    """Return the rewriters of streamed snapshots; None if there are none."""
+    """Return the rewriters of streamed snapshots, or None."""
     rewriters: list[SnapshotRewriter] = [AdsConfigSources(catalogue)] if settings.ads_config_sources else []
     rewriters += [PassedRedirects()] if settings.redirects == "client" else []
     return Rewriting(rewriters, observer) if rewriters else None

@@ -20,7 +20,7 @@ LOOK_EVERY_S = 1.0
 
 
 def read_access(settings: Settings) -> Access:
-    """Return the access rules of these settings, with their token files' content.
+    """Return the access rules of these settings, with tokens.
 
     Raises:
         UsageError: a file cannot be used.
@@ -35,7 +35,7 @@ def read_access(settings: Settings) -> Access:
 
 
 class Credentials:
-    """Applies changes of access settings and token files; `keep_current` is a task.
+    """Follows access settings and token files; `keep_current` is a task.
 
     Raises:
         UsageError: a file cannot be used.
@@ -51,7 +51,7 @@ class Credentials:
         self._begin(self.access.current)
 
     def change(self, settings: Settings, access: Access) -> None:
-        """Switch to new settings; `access` is their `read_access`."""
+        """Switch settings; `access` is their `read_access`."""
         self._settings = settings
         self._begin(access)
         self.access.replace(access)

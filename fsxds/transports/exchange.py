@@ -33,9 +33,9 @@ from fsxds.transports.limits import Limiter
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asker:
-    """The sender and the subject of a request; compared by identity.
+    """A request's sender and subject, compared by identity.
 
-    `type_url` is None until it is known; `*` in `asked` stands for all resources.
+    `type_url` is None until known; `*` in `asked` means all.
     """
 
     peer: Peer
@@ -45,14 +45,14 @@ class Asker:
 
 
 class Waiting(Protocol):
-    """Waits for its channel's next snapshot; `limits` are its timeouts."""
+    """Waits for its channel's next snapshot; `limits` are timeouts."""
 
     channel: Channel
     limits: set[asyncio.Timeout]
 
 
 class Reader:
-    """Waits without being a client, so that no rollout step waits for it."""
+    """Waits without being a client that rollout steps wait for."""
 
     __slots__ = ("channel", "limits")
 
@@ -85,8 +85,8 @@ def _store(channel: Channel) -> SnapshotStore:
 class Exchange:
     """Takes the requests of one listener.
 
-    Without `limiter` there are the default limits; without `access` everyone may ask. `store_of` returns the store of a
-    channel to answer from. While `is_draining`, requests must not wait.
+    Without `limiter` the default limits apply; without `access` everyone may ask. `store_of` returns a channel's store.
+    While `is_draining`, requests must not wait.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Exchange:
 
     @classmethod
     def of_streams(cls, channels: Channels, limiter: Limiter | None = None, access: AccessInUse | None = None) -> Self:
-        """Create an exchange that answers with the snapshots for streams."""
+        """Create an exchange for streamed snapshots."""
         return cls(channels, limiter, access, lambda channel: channel.streams)
 
     def __len__(self) -> int:
@@ -118,7 +118,7 @@ class Exchange:
 
     @contextmanager
     def woken(self) -> Iterator[None]:
-        """Wake waiting requests when access, channels, or upstreams' answers change."""
+        """Wake waiting requests at changes of access, channels, or upstreams' answers."""
         channels = self.channels
         listeners: tuple[tuple[dict[object, Callable[[], object]], Callable[[], object]], ...] = (
             (self.access.listeners, self.wake),
@@ -134,7 +134,7 @@ class Exchange:
                 by_owner.pop(self, None)
 
     def check(self, asker: Asker) -> None:
-        """Check that the sender may ask now. Raises ProtocolError."""
+        """Check that the sender may ask. Raises ProtocolError."""
         access = self.access.current
         if asker.type_url is None:
             access.check_node(asker.peer, asker.node)
@@ -144,7 +144,7 @@ class Exchange:
     async def channel_of(
         self, asker: Asker, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
     ) -> Channel:
-        """Return the channel of a node; see `Channels.channel_of`. Raises ProtocolError."""
+        """Return a node's channel; see `Channels.channel_of`. Raises ProtocolError."""
         self.check(asker)
         channel = await self.channels.channel_of(asker.node, holds=holds, holds_of=holds_of, is_here=is_here)
         # Finding the channel can take long.
@@ -152,7 +152,7 @@ class Exchange:
         return channel
 
     def asking(self, asker: Asker) -> AbstractContextManager[None]:
-        """Ask upstreams for the names while the context lasts."""
+        """Ask upstreams while the context lasts."""
         return _Asking(self.channels.on_demand, asker)
 
     def snapshot_of(self, channel: Channel) -> Snapshot | None:
@@ -160,10 +160,10 @@ class Exchange:
         return self._store_of(channel).current
 
     async def wait(self, asker: Asker, waiting: Waiting, snapshot: Snapshot | None, wait: Wait) -> float:
-        """Wait for a newer snapshot, another channel, other access, a time, or the end of the server.
+        """Wait for a newer snapshot, another channel, other access, a time, or the server's end.
 
-        `snapshot` led to the decision to wait. `wait` says whether upstreams' answers about missing names end the wait
-        too. Times, also the returned one, are of the event loop.
+        `snapshot` is the present one; `wait` may end with upstreams' answers too. Times, also the returned one, are of
+        the event loop.
 
         Raises:
             ProtocolError: the sender may no longer ask for this.
@@ -192,7 +192,7 @@ class Exchange:
         return now_s
 
     async def wait_reading(self, asker: Asker, reader: Reader, until_s: float, *, awaits_answers: bool) -> float:
-        """Wait like `wait` for a newer snapshot, and update the reader's channel."""
+        """Wait like `wait`, and update the reader's channel."""
         channel = reader.channel
         channel.readers += 1
         self._readers.add(reader)
@@ -205,7 +205,7 @@ class Exchange:
         return now_s
 
     async def pause(self, pause_s: float) -> None:
-        """Wait for `pause_s`, other access, or the end of the server."""
+        """Wait for `pause_s`, other access, or the server's end."""
         if self.is_draining:
             return
         with suppress(TimeoutError):
@@ -217,7 +217,7 @@ class Exchange:
                     self._pauses.discard(limit)
 
     def drain(self) -> None:
-        """End all waits, and allow no new ones."""
+        """End all waits, and allow none."""
         self.is_draining = True
         self.wake()
 
@@ -230,7 +230,7 @@ class Exchange:
         _end([limit for reader in self._readers for limit in reader.limits])
 
     def wake_for_answers(self) -> None:
-        """Wake requests that wait for upstreams' answers about missing names."""
+        """Wake requests that wait for upstreams' answers."""
         _end(tuple(self._awaiting))
 
 

@@ -61,13 +61,8 @@ class _Holding(AbstractContextManager[None]):
 class Limiter:
     """Counts the use of the server by clients.
 
-    `now_s` reads a monotonic clock.
-
-    Attributes:
-        streams: open long-lived calls.
-        names: names of streams and held polls.
-        held: held polls, GETs, and unary gRPC requests.
-        body_bytes: received bytes of incomplete bodies.
+    `now_s` is monotonic; `streams` counts open long-lived calls, `names` those of streams and held polls, `held`
+    waiting polls, GETs, and unary gRPC requests, `body_bytes` bytes of incomplete bodies.
     """
 
     def __init__(self, settings: Settings = DEFAULTS, now_s: Callable[[], float] = monotonic) -> None:
@@ -81,7 +76,7 @@ class Limiter:
         self._buckets: Lru[str, _Bucket] = Lru(MOST_PEERS)
 
     def admit_request(self, peer: str) -> None:
-        """Count a request of a peer, empty for a unix socket. Raises LimitError."""
+        """Count a request; an empty peer is a unix socket. Raises LimitError."""
         rate = self.settings.max_requests_per_peer
         if rate is None or not peer:
             return
@@ -96,7 +91,7 @@ class Limiter:
 
     @contextmanager
     def stream(self, peer: str) -> Iterator[None]:
-        """Count a long-lived call while the context lasts. Raises LimitError."""
+        """Count a long-lived call within the context. Raises LimitError."""
         settings, network = self.settings, network_of(peer)
         if self.streams >= settings.max_streams:
             raise LimitError("max-streams", f"{self.streams} streams are open")
@@ -114,21 +109,21 @@ class Limiter:
                 del self._streams_by_peer[network]
 
     def most_connections(self) -> int:
-        """Return the maximum number of connections per listener."""
+        """Return the connections allowed per listener."""
         return self.settings.max_connections
 
     def admit_view(self, count: int) -> None:
-        """Raise LimitError if `count` views leave no space for one more."""
+        """Raise LimitError if `count` loaded views leave no space."""
         if count >= self.settings.max_views:
             raise LimitError("max-views", f"{count} views are loaded")
 
     def holding(self, names: int) -> AbstractContextManager[None]:
-        """Count a held request and its names while the context lasts. Raises LimitError."""
+        """Count a held request and its names within the context. Raises LimitError."""
         return _Holding(self, names)
 
     @contextmanager
     def receiving(self) -> Iterator[Callable[[int], None]]:
-        """Yield the function that counts received bytes of a body; it raises LimitError."""
+        """Yield a function that counts bytes of a body; it raises LimitError."""
         received = 0
 
         def count(size_bytes: int) -> None:
@@ -152,7 +147,7 @@ class Limiter:
         self.names += count - before
 
     def check_names(self, count: int) -> None:
-        """Raise LimitError if one client names too many resources."""
+        """Raise LimitError for too many names of a client."""
         if count > self.settings.max_names:
             raise LimitError("max-names", f"{count} names are subscribed to")
 
@@ -162,14 +157,14 @@ class Limiter:
 
 
 def report_rejection(observer: Observer, peer: str, status: int | str, error: ProtocolError) -> None:
-    """Report a rejected request, and the limit that it exceeded, if any."""
+    """Report a rejected request, and an exceeded limit."""
     observer(RequestRejected(peer, status, str(error), error.subject))
     if isinstance(error, LimitError):
         observer(LimitReached(error.limit, peer))
 
 
 def network_of(peer: str) -> str:
-    """Return the address to count by; the /64 network for IPv6."""
+    """Return the address to count by; for IPv6 its /64 network."""
     if ":" not in peer:
         return peer
     try:

@@ -23,7 +23,6 @@ def services(context: ServiceContext) -> ExtraServices:
     access, offered = context.access, context.offered
 
     async def stream(_: bytes, call: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
-        """Send the manifests, and again after each change."""
         while True:
             _check(access, peer_of_call(call))
             manifests = offered.current
@@ -41,5 +40,6 @@ def services(context: ServiceContext) -> ExtraServices:
 
 
 def _check(access: AccessInUse, peer: Peer) -> None:
+    """Raises ProtocolError."""
     access.current.check_all_nodes(peer)
     access.current.check_type(peer, TypeUrl(SECRET))

@@ -45,15 +45,15 @@ def peer_of_call(context: Any) -> Peer:
 
 
 def _names(uris: Iterable[str], dns_names: Iterable[str]) -> tuple[str, ...]:
-    """Return a certificate's names for access rules, without DNS names that look like URIs.
+    """Return the names that access rules match.
 
-    Not the common name, which may be anything.
+    Neither DNS names that look like URIs, nor the common name, which may be anything.
     """
     return (*(name for name in uris if is_uri(name)), *(name for name in dns_names if not is_uri(name)))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an IP address is a loopback address, which only this machine can use."""
+    """Whether an IP address is loopback, usable by this machine alone."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
@@ -63,7 +63,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _token_in(values: Iterable[str | bytes]) -> str:
-    """Return the bearer token; empty if there is none, or more than one header."""
+    """Return the bearer token; empty if there is no header, or more than one."""
     headers = [value.decode("latin-1") if isinstance(value, bytes) else value for value in values]
     if len(headers) != 1:
         return ""

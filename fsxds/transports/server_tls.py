@@ -41,7 +41,7 @@ _Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Paths of a server's certificate chain, its key, and the CA of clients, in PEM.
+    """A server's certificate chain, key, and CA of clients, in PEM.
 
     With `client_ca`, clients must show a certificate that it signed.
     """
@@ -52,7 +52,7 @@ class TlsFiles:
 
     @classmethod
     def of(cls, settings: Settings) -> TlsFiles | None:
-        """Return the TLS files of the settings; None for plain text. Raises UsageError."""
+        """Return the settings' TLS files, or None. Raises UsageError."""
         cert, key, client_ca = settings.tls_cert, settings.tls_key, settings.client_ca
         if cert is None and key is None and client_ca is None:
             return None
@@ -71,7 +71,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The content of the files, as TLS contexts.
+    """The files as TLS contexts.
 
     With a CA of clients, `strict` requires a client certificate, `lenient` accepts one.
     """
@@ -82,7 +82,7 @@ class Certificates:
 
     @classmethod
     def read(cls, files: TlsFiles) -> Certificates:
-        """Read the files. Raises UsageError with the file, the problem and the remedy."""
+        """Read the files. Raises UsageError."""
         cert, key = read_pem(files.cert, CERTIFICATE), read_pem(files.key, PRIVATE_KEY)
         client_ca = None if files.client_ca is None else read_pem(files.client_ca, CERTIFICATE)
         strict, lenient = (_context_of(files, client_ca, mode) for mode in (ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL))
@@ -90,7 +90,7 @@ class Certificates:
 
 
 class Tls:
-    """TLS of the servers, with the files as last read; `keep_current` is a task.
+    """TLS with the files as last read; `keep_current` is a task.
 
     Raises:
         UsageError: the files cannot be used.
@@ -110,11 +110,11 @@ class Tls:
         return self._files.client_ca is not None
 
     def context(self, *, is_strict: bool) -> ssl.SSLContext:
-        """Return the context for the next handshake; `is_strict` requires a client certificate if there is a CA."""
+        """Return the next handshake's context; `is_strict` requires a client certificate if there is a CA."""
         return self._current.strict if is_strict else self._current.lenient
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
-        """Return gRPC credentials; each handshake uses the files as last read."""
+        """Return credentials; handshakes use the files as last read."""
         first = served = self._current.of_grpc
 
         def newer() -> grpc.ServerCertificateConfiguration | None:
@@ -142,9 +142,9 @@ class Tls:
                 observer(event)
 
     def look(self) -> Event | None:
-        """Look at the files once; return an event if they were reloaded or are unusable.
+        """Look at the files; return an event if they were reloaded or are unusable.
 
-        An unusable pair is reported only at the second look: certificate and key are seldom replaced in one moment.
+        An unusable pair is reported at the second look: certificate and key are seldom replaced in one moment.
         """
         stamp, seen = _stamp_of(self._files.paths), self._seen
         self._seen = stamp
@@ -178,7 +178,7 @@ def _stamp_of_file(path: Path) -> tuple[int, int, int, int] | None:
 
 
 def read_pem(path: Path, label: bytes) -> bytes:
-    """Return a file with a `label` object. Raises UsageError if it has none, or an encrypted key."""
+    """Read a file with a `label` object. Raises UsageError, also for an encrypted key."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -230,7 +230,7 @@ def explained_tls(what: str) -> Iterator[None]:
 
 
 class ListenerSecurity:
-    """The certificate of all listeners, and the owner of their sockets; `keep_current` is a task.
+    """The certificate of all listeners, and their sockets' owner; `keep_current` is a task.
 
     Raises:
         UsageError: the TLS files cannot be used, or the owner's name is unknown.
@@ -244,7 +244,7 @@ class ListenerSecurity:
         self._observer = observer
 
     async def keep_current(self) -> None:
-        """Read changed TLS files again, until cancelled; return at once without TLS."""
+        """Read changed TLS files until cancelled; without TLS return."""
         if self._tls is not None:
             await self._tls.keep_current(self._observer)
 
@@ -254,15 +254,15 @@ class ListenerSecurity:
             self._tls.look_now()
 
     def has_tls(self, address: Address, *, is_admin: bool = False) -> bool:
-        """Whether an address uses TLS: no unix socket, no loopback address for operators."""
+        """Whether an address uses TLS: neither unix sockets nor operators' loopback addresses."""
         return self._tls_at(address, is_admin=is_admin) is not None
 
     def is_exposed(self, address: Address, *, is_admin: bool = False) -> bool:
-        """Whether other machines can connect to an address in plain text."""
+        """Whether other machines can connect in plain text."""
         return not is_local(address) and not self.has_tls(address, is_admin=is_admin)
 
     def http(self, option: str, address: Address, *, is_admin: bool = False) -> ListenerOptions:
-        """Return the options of an HTTP listener; `option` names its address in errors."""
+        """Return an HTTP listener's options; `option` is for errors."""
         tls = self._tls_at(address, is_admin=is_admin)
         # An operator may show a token instead.
         http_tls = None if tls is None else HttpTls(partial(tls.context, is_strict=not is_admin), self._observer)

@@ -17,18 +17,18 @@ from fsxds.transports.rest.http_edge import Handler
 
 
 class Clients:
-    """Knows the status of all clients. Used on the event loop only."""
+    """Knows all clients' status. For the event loop."""
 
     def __init__(self) -> None:
         self._streams: dict[object, Callable[[], ClientStatus]] = {}
         self._others: list[Callable[[], Iterator[ClientStatus]]] = []
 
     def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
-        """Add clients without a stream; `statuses` yields the status of each."""
+        """Add clients without a stream, by their statuses."""
         self._others.append(statuses)
 
     def opened(self, status: Callable[[], ClientStatus]) -> object:
-        """Add a stream, and return its token. `status` runs for each report, so must be quick."""
+        """Add a stream; return its token. `status` must be quick."""
         token = object()
         self._streams[token] = status
         return token
@@ -38,7 +38,7 @@ class Clients:
         self._streams.pop(token, None)
 
     def statuses(self) -> Iterator[ClientStatus]:
-        """Yield the status of every client: streams first, in order of opening.
+        """Yield every client's status: streams first, in order of opening.
 
         A client that leaves meanwhile may be missing.
         """
@@ -52,10 +52,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """The dependencies of a service; its module has `services(context)`.
-
-    `own` returns this process's state as a client of its upstreams.
-    """
+    """A service's dependencies, for `services(context)`; `own`: this process as an upstream client."""
 
     clients: Clients
     catalogue: Catalogue
@@ -66,7 +63,7 @@ class ServiceContext:
 
 @dataclass(frozen=True, slots=True)
 class ExtraServices:
-    """The handlers of a service: by path, and for gRPC."""
+    """A service's handlers, by path and for gRPC."""
 
     posts: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
     documents: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))

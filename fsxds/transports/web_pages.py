@@ -1,7 +1,7 @@
-"""Protects listeners from web pages: a page is no legitimate client.
+"""Protects listeners from web pages, which are no legitimate clients.
 
-Another origin's page shows in `Origin` or `Sec-Fetch-Site`; a page with DNS rebinding has its own name in `Host`; no
-page can send `content-type: application/json` without a preflight.
+Another origin's page shows in `Origin` or `Sec-Fetch-Site`, DNS rebinding in `Host`; no page can send `content-type:
+application/json` without a preflight.
 
 Source: Fetch, "Origin header" and "CORS protocol"; Fetch Metadata Request Headers.
 """
@@ -35,10 +35,10 @@ def check_page(
     origins: tuple[str, ...] | None = None,
     may_be_linked: bool = False,
 ) -> None:
-    """Check that no page of another origin sends the request, as far as browsers reveal it.
+    """Check that no other origin's page sends the request, as far as browsers reveal it.
 
-    Empty `own_origin`: no pages are served here. `origins` may ask, `*` stands for any; None: the listener has no
-    option for them. `may_be_linked`: users may follow another page's link to this path.
+    Empty `own_origin`: no pages are served. `origins` may ask, `*`: any; None: no such option. `may_be_linked`: users
+    may follow another page's link here.
 
     Raises:
         ProtocolError: such a page sends it.
@@ -60,10 +60,9 @@ def check_host(
     allowed: tuple[str, ...] | None = (),
     authorities: Iterable[str] = (),
 ) -> None:
-    """Check that an attacker could not have made the name in `Host` lead here.
+    """Check that no attacker made the name in `Host` lead here.
 
-    `allowed` adds names to `leads_here`, `*` for any; None: the option is not given. The served `authorities` are
-    allowed too.
+    `allowed` adds names to `leads_here`, `*`: any; None: no such option. Served `authorities` are allowed too.
 
     Raises:
         ProtocolError: it could be such a name.
@@ -76,7 +75,7 @@ def check_host(
 
 
 def is_envoy(headers: Mapping[str, str]) -> bool:
-    """Whether an Envoy polls, with its cluster's name in `Host` (ENVOY.md E85); a page's POST has an `Origin`."""
+    """Whether an Envoy polls, with its cluster's name in `Host` (ENVOY.md E85); pages' POSTs have an `Origin`."""
     return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
 
 
@@ -85,7 +84,7 @@ def _is_allowed(written: str, allowed: AbstractSet[str]) -> bool:
 
 
 def leads_here(written: str, address: TcpAddress) -> bool:
-    """Whether a Host header is `localhost`, the listener's host, or an IP address."""
+    """Whether a Host header is `localhost`, the listener's host, or an IP."""
     try:
         host = (urlsplit(f"//{written}").hostname or "").removesuffix(".")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Upstreams: other xDS servers as sources of resources.
+"""Upstreams: other xDS servers as sources.
 
 Clients need a relay: Envoy asks a second server only if the first never answered, gRPC clients only for what they lack
 (ENVOY.md E83, E84).

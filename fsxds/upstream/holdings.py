@@ -33,9 +33,9 @@ Table = TypeVar("Table", NameTable[HeldResource], Rows)
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The changes by a response: resources `before` and `after`.
+    """The changes by a response.
 
-    `surplus` are the names of new resources beyond the limit.
+    `surplus`: names of new resources beyond the limit.
     """
 
     before: tuple[Resource, ...] = ()
@@ -53,10 +53,7 @@ class Taken:
 
 
 class HeldResources:
-    """The resources held from one upstream.
-
-    `held` has their data from the upstream, `rows` the resources alone; neither has empty types.
-    """
+    """The resources held from one upstream: `held` with its data, `rows` alone; without empty types."""
 
     def __init__(self, most: int) -> None:
         self.held: Held = MappingProxyType({})
@@ -72,7 +69,7 @@ class HeldResources:
         return Rows(type_url) if rows is None else rows
 
     def restore(self, held: Held) -> None:
-        """Hold an earlier process's resources; must be the first call."""
+        """Hold an earlier process's resources, as the first call."""
         self.held = MappingProxyType({type_url: table for type_url, table in held.items() if table})
         self.rows = MappingProxyType(
             {
@@ -86,10 +83,7 @@ class HeldResources:
                 self._note_end((type_url, name), each.expires_s)
 
     def take(self, response: ReadResponse, wants: Callable[[Resource], bool], server: str, now_s: float) -> Taken:
-        """Apply a response of a server, at `now_s` since 1970.
-
-        Resources that `wants` rejects are not subscribed to, and ignored.
-        """
+        """Apply a server's response, at `now_s` since 1970; `wants` selects resources."""
         type_url = response.type_url
         table = self.held.get(type_url, NO_TABLE)
         new, surplus = dict[str, HeldResource](), list[str]()
@@ -136,7 +130,7 @@ class HeldResources:
 
     @property
     def next_end_s(self) -> float | None:
-        """When a time to live ends next, or earlier, in seconds since 1970; None for never."""
+        """When a time to live ends next, or earlier, in seconds since 1970; None: never."""
         return self._ends[0][0] if self._ends else None
 
     def expire(self, now_s: float) -> Taken:
@@ -150,7 +144,7 @@ class HeldResources:
         return self.drop(over)
 
     def versions(self, server: str, type_url: TypeUrl) -> Mapping[str, str]:
-        """Return the versions to report to a server; an empty one matches none."""
+        """Return the versions to report to a server; "" matches none."""
         return {
             name: each.version if each.server == server or each.version == each.resource.version else ""
             for name, each in self.held.get(type_url, NO_TABLE).items()

@@ -34,7 +34,7 @@ MOST_PER_SECOND = 100
 
 
 class RelayLoopError(ConnectionLostError):
-    """A server is downstream of this relay, so it would send back our own resources.
+    """A server is downstream of this relay: it would return our resources.
 
     `relays` are those between, if known.
     """
@@ -46,10 +46,7 @@ class RelayLoopError(ConnectionLostError):
 
 @dataclass(frozen=True, slots=True)
 class LinkContext:
-    """The shared context of the links to all upstreams.
-
-    `converter` parses the resources of polls; `vouched` is by upstream.
-    """
+    """The shared context of all upstreams' links; `converter` is for polls."""
 
     settings: Callable[[], Settings]
     observer: Observer
@@ -83,7 +80,7 @@ class Intake:
             raise RelayLoopError(words, update.relays)
 
     async def take(self, update: Update) -> str | None:
-        """Apply and report a response; return the reason of its NACK, or None for an ACK."""
+        """Apply and report a response; return a NACK's reason, or None."""
         if len(update.resources) > MOST_READ_HERE:
             response = await asyncio.to_thread(self.upstream.read, update)
         else:
@@ -97,7 +94,7 @@ class Intake:
         return None if words is None else words[:LONGEST_REASON]
 
     async def take_manifests(self, content: bytes) -> None:
-        """Apply manifests, and the responses that waited for them."""
+        """Apply manifests and the responses that waited for them."""
         examined = await asyncio.to_thread(self._vouched.examine, content, time.time())
         self._vouched.take(examined)
         for response in self._vouched.late():

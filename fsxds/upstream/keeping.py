@@ -14,7 +14,7 @@ from fsxds.upstream.upstream import Upstream
 
 
 class UpstreamKeeping:
-    """Keeps the resources of upstreams in the state directory; `keep_noted` is a task."""
+    """Keeps upstreams' resources in the state directory; `keep_noted` is a task."""
 
     def __init__(self, upstreams: Collection[Upstream], keeper: UpstreamKeeper, observer: Observer) -> None:
         """Restore nothing yet."""
@@ -29,7 +29,7 @@ class UpstreamKeeping:
     def restore(self, served: Snapshot | None, now_s: float) -> None:
         """Restore and report an earlier process's resources. Blocks; for the start.
 
-        Bodies are shared with `served`, if given; `now_s` is since 1970.
+        Bodies are shared with `served`; `now_s` is since 1970.
         """
         found = self._keeper.restored_upstreams(self._read(), served)
         for each in self._upstreams:

@@ -46,7 +46,7 @@ NackType = Callable[[TypeUrl, str], object]
 
 
 class LateNacks:
-    """Decides the late NACKs of upstreams. For the event loop."""
+    """Decides upstreams' late NACKs. For the event loop."""
 
     def __init__(
         self, settings: Callable[[], Settings], observer: Observer, upstreams: Iterable[str], held: HeldRows
@@ -63,7 +63,7 @@ class LateNacks:
 
     @property
     def rejected(self) -> Mapping[tuple[str, Key], str]:
-        """Why nodes rejected held resources, by upstream and resource."""
+        """Why nodes rejected held resources."""
         return MappingProxyType({
             (upstream, key): words
             for upstream in self._upstreams
@@ -84,7 +84,7 @@ class LateNacks:
         return _joined(found) if found else None
 
     def brought_versions(self, upstream: str, type_url: TypeUrl, versions: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the `versions` to report to a server at a start: those not to be NACKed."""
+        """Return the `versions` to report at a start: those not to be NACKed."""
         if self._settings().upstream_verdict == RELAY:
             return versions
         rejected = {name for ((of_type, name), _), _ in self._of(upstream, self._words) if of_type == type_url}
@@ -92,7 +92,7 @@ class LateNacks:
 
     @contextmanager
     def hearing(self, upstream: str, nack: NackType) -> Iterator[None]:
-        """Send NACKs to an upstream's server by `nack` while the context lasts."""
+        """NACK to an upstream's server by `nack` within the context."""
         self._sessions[upstream] = nack
         try:
             yield
@@ -101,7 +101,7 @@ class LateNacks:
                 del self._sessions[upstream]
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """NACK versions that are held back from all nodes from now on."""
+        """NACK versions that are held back from all nodes."""
         fresh = {version: _words_of(version, nodes) for version in versions if version not in self._words}
         self._words |= fresh
         if self._settings().upstream_verdict == RELAY:
@@ -124,7 +124,6 @@ class LateNacks:
             self._remember(ended)
 
     def _remember(self, ended: Mapping[ResourceVersion, str]) -> None:
-        """Only those that their upstream replaced; nodes may accept the others."""
         still = {version for upstream in self._upstreams for version, _ in self._of(upstream, ended)}
         now_s = time.monotonic()
         past = {version: one for version, one in self._past.items() if one[1] + REMEMBERED_FOR_S > now_s}
@@ -156,7 +155,6 @@ def _begin(key: Key) -> str:
 
 
 def _joined(words_of: Mapping[str, str]) -> str:
-    """Name each resource."""
     first = next(iter(words_of.values()))
     others = (f"{name}: {words}" for name, words in words_of.items() if not names_as_envoy(name, first))
     return "\n".join((first, *others))

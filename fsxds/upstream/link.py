@@ -33,18 +33,15 @@ class ServerSession(Protocol):
     """A session with one server."""
 
     async def run(self) -> Never:
-        """Raise ConnectionLostError when the connection is lost; UsageError for an unusable credentials file."""
+        """Raise ConnectionLostError at the loss; UsageError for an unusable credentials file."""
 
 
 @dataclass(slots=True)
 class _Asked:
     """The connection state of a server, beside `ServerOrder`.
 
-    Attributes:
-        limit: ends the session; None without one.
-        error: the reason of the last loss.
-        relays: of a call that seems to come from the server itself; empty for none.
-        answered_s: of the first response on the last connection with one; event loop time, as `pauses_until_s`.
+    `limit` ends the session; `relays` are of a call that seems to come from the server itself. `answered_s` is of the
+    first response on the last connection with one; event loop time, as `pauses_until_s`.
     """
 
     rules: StreamRules
@@ -59,7 +56,7 @@ class Link:
     """Keeps one upstream connected."""
 
     def __init__(self, upstream: Upstream, context: LinkContext) -> None:
-        """Connect nothing yet. Raises UsageError for an unusable credentials file."""
+        """Connect nothing yet. Raises UsageError for unusable credentials."""
         self._upstream = upstream
         self._context = context
         self._servers = upstream.rule.servers
@@ -99,7 +96,6 @@ class Link:
                 self._lost(place, error)
 
     async def _await_turn(self, place: int) -> None:
-        """All servers before must have failed."""
         loop, asked = asyncio.get_running_loop(), self._asked[place]
         while not (may_ask := self._order.may_ask(place)) or asked.pauses_until_s > loop.time():
             with suppress(TimeoutError):
@@ -107,7 +103,7 @@ class Link:
                     await self._turn.replaced()
 
     async def _ask(self, place: int) -> ConnectionLostError | None:
-        """Return why the server is lost, or None if a server before it answers."""
+        """Return why the server is lost; None if one before it answers."""
         intake = Intake(self._upstream, self._servers[place], self._access(), self._context)
         patience_s = self._order.patience_s(place, self._context.settings().upstream_patience_s)
         try:

@@ -26,7 +26,7 @@ _OK, _NOT_FOUND = 200, 404
 
 
 async def follow_stream(channel: grpc.aio.Channel, intake: Intake) -> Never:
-    """Apply each manifest of a server until cancelled; ask again after an end."""
+    """Apply a server's manifests until cancelled; ask again after an end."""
     call = channel.unary_stream(METHOD)
     while True:
         metadata = (*credentials_of(intake.access.token()), (HEADER, intake.context.relays.upwards))

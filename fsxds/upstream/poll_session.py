@@ -23,10 +23,10 @@ _LOOP = "508"
 
 
 class PollSession:
-    """The polls at one server. `run` it once."""
+    """Polls at one server. `run` once."""
 
     def __init__(self, intake: Intake, on_answered: Callable[[], object]) -> None:
-        """Start no poll yet; `on_answered` is called for each response, and if there is nothing to ask for."""
+        """Start no poll; `on_answered` is called for responses, and if nothing is wanted."""
         self._intake = intake
         self._on_answered = on_answered
         self._names: dict[TypeUrl, frozenset[str]] = {}
@@ -104,7 +104,6 @@ class PollSession:
             self._lose(ConnectionLostError(str(error), "UNAVAILABLE"))
 
     async def _poll_once(self, client: PollingClient, type_url: TypeUrl, *, is_wanted: bool) -> None:
-        """Return early if other names are wanted."""
         pause_s = None if not is_wanted else FAILED_TYPE_S if type_url in self._failing else 0.0
         try:
             async with asyncio.timeout(None) as limit:

@@ -40,20 +40,20 @@ LONGEST_FAULT = 300
 
 
 class BadResource(ValueError):  # noqa: N818 - as what int() raises, it is a ValueError
-    """A resource cannot be served; the text is the reason, without secrets."""
+    """A resource cannot be served, for a reason without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResponse:
-    """The usable part of one response, with canonical names.
+    """A response's usable part, with canonical names.
 
     Attributes:
         versions: the server's.
-        absent: names that it says do not exist, which removes nothing.
-        renewed: names with renewed times to live.
-        bad: problems of resources that cannot be served, by name.
+        absent: do not exist, which removes nothing.
+        renewed: with renewed times to live.
+        bad: problems of unusable resources.
         faults: other problems.
-        is_full: other names are removed too.
+        is_full: other names are removed.
     """
 
     type_url: TypeUrl
@@ -68,7 +68,7 @@ class ReadResponse:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The problems to report to the server, limited."""
+        """The problems to report, limited."""
         noun = BY_TYPE_URL[self.type_url].message_type.rpartition(".")[2] if self.type_url in BY_TYPE_URL else ""
         of_names = (
             f'{noun} "{name}": {self.bad[name]}' for name in sorted(self.bad) if self.bad[name] not in self.faults
@@ -82,7 +82,7 @@ class ResponseReader:
     """Parses the responses of one upstream."""
 
     def __init__(self, catalogue: Catalogue, check: Check, upstream: str, authority: str = "") -> None:
-        """Parse by an Envoy's API. Structured names without authority belong to `authority`.
+        """Parse by an Envoy's API; `authority` is for structured names without one.
 
         Raises:
             ApiError: the catalogue has an unknown field rule.
@@ -94,7 +94,7 @@ class ResponseReader:
         self._names = NameWriter(catalogue, NamingRules(authority), PurePosixPath())
 
     def read(self, update: Update, held: Rows) -> ReadResponse:
-        """Parse a response. Resources equal to those in `held` keep their objects."""
+        """Parse a response. Resources as in `held` keep their objects."""
         row = BY_TYPE_URL.get(update.type_url)
         if row is None:
             fault = "the type of the response is none that was asked for"
@@ -125,7 +125,6 @@ class ResponseReader:
         )
 
     def _canonical(self, name: str, row: ResourceType) -> str:
-        """Malformed names stay."""
         if not is_structured(name):
             return name
         canonical = self._names.resource_name(name, row, ())

@@ -23,23 +23,23 @@ _FEATURES = frozenset({TTL_FEATURE, *SOTW_TTL_FEATURES})
 
 @dataclass(frozen=True, slots=True)
 class ServerAccess:
-    """The node and credentials for an upstream's servers."""
+    """Node and credentials for an upstream's servers."""
 
     rule: UpstreamRule
     announced: UpstreamNode | None = None
 
     def check(self) -> None:
-        """Raise UsageError if a file cannot be used."""
+        """Raise UsageError for an unusable file."""
         if (tls := self.tls()) is not None:
             tls.ssl_context()
         self.token()
 
     def tls(self) -> ClientTls | None:
-        """Return the TLS files; None for plain text, or publicly trusted URLs."""
+        """Return the TLS files; None: plain text, or public trust."""
         return ClientTls.of(self.rule.ca, self.rule.cert, self.rule.key)
 
     def token(self) -> str:
-        """Return the bearer token; empty for none. Raises UsageError."""
+        """Return the bearer token or "". Raises UsageError."""
         return "" if self.rule.token is None else read_token(self.rule.token)
 
     def node(self) -> Node:

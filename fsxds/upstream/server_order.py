@@ -26,11 +26,7 @@ MOST_BEFORE_ANSWER = 3
 
 @dataclass(slots=True)
 class _Server:
-    """The state of a server.
-
-    `is_answering` on the current connection; `has_failed` since it answered last; `failures` since it was well;
-    `silences`: successive attempts without a response.
-    """
+    """A server: `has_failed` since it answered, `failures` since it was well, `silences` in a row."""
 
     is_answering: bool = False
     has_failed: bool = False
@@ -51,11 +47,11 @@ class ServerOrder:
         return next((place for place, each in enumerate(self._servers) if each.is_answering), None)
 
     def may_ask(self, place: int) -> bool:
-        """Whether all servers before this one have failed."""
+        """Whether all servers before have failed."""
         return all(each.has_failed for each in self._servers[:place])
 
     def is_answering(self, place: int) -> bool:
-        """Whether a server answered on the current connection."""
+        """Whether a server answered on this connection."""
         return self._servers[place].is_answering
 
     def answered(self, place: int) -> None:
@@ -64,14 +60,14 @@ class ServerOrder:
         self._servers[place] = _Server(is_answering=True, failures=failures)
 
     def left(self, place: int) -> None:
-        """Record that a server was left: one before it answers."""
+        """Record that a server is left for one before it."""
         server = self._servers[place]
         server.is_answering = server.has_failed = False
 
     def failed(self, place: int, answered_s: float, *, is_silent: bool = False) -> bool:
         """Record a loss or failure; return whether it is the first since the server was well.
 
-        `answered_s` is the time since the first response on the connection; `is_silent`: there was none in time.
+        `answered_s`: since the connection's first response; `is_silent`: there was none in time.
         """
         server = self._servers[place]
         was_well = server.is_answering and answered_s >= self._back_off.well_after_s
@@ -82,11 +78,11 @@ class ServerOrder:
         return server.failures == 1
 
     def patience_s(self, place: int, patience_s: float) -> float:
-        """Return how long a server may be silent; `patience_s` at first."""
+        """Return how long to await a response, at first `patience_s`."""
         return patience_s * min(1 << min(self._servers[place].silences, 8), LONGEST_PATIENCE)
 
     def pause_s(self, place: int, share: float, *, is_final: bool = False) -> float:
-        """Return the pause before a failed server is asked again.
+        """Return the pause before asking a failed server.
 
         `share` is random from 0 to 1; `is_final`: another attempt would fail alike.
         """

@@ -28,10 +28,9 @@ WILDCARD_ALONE = frozenset({WILDCARD})
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """Options of a stream.
+    """Options of a stream: silence before a ping, and whether to report held versions.
 
-    The server is pinged after `keepalive_s` of silence. Without `brings_versions`, a Delta stream does not report the
-    held versions, so the server sends all resources.
+    Without `brings_versions` the server sends all resources.
     """
 
     wire: Wire = Wire.DELTA
@@ -43,7 +42,7 @@ class StreamSession:
     """One stream. `run` it once."""
 
     def __init__(self, intake: Intake, rules: StreamRules, on_answered: Callable[[], object]) -> None:
-        """Open nothing yet; `on_answered` is called for each response, or a connection if none is expected."""
+        """Open nothing; `on_answered` is called for responses, or the connection if none is expected."""
         self._intake = intake
         self._rules = rules
         self._on_answered = on_answered
@@ -133,7 +132,7 @@ class StreamSession:
                 client.nack(reason, update)
 
     def _ask_for_rest(self, client: StreamClient, update: Update) -> None:
-        """Without our versions, a server does not report removals: ask for held resources that it did not send."""
+        """Ask for held resources not sent: without our versions, a server reports no removals."""
         if WILDCARD in self._subscribed.get(update.type_url, ()):
             held = self._intake.upstream.rows.get(update.type_url, ())
             if missing := sorted(set(held) - update.resources.keys()):

@@ -47,10 +47,10 @@ class NameScope:
     """The names for which one upstream is responsible.
 
     Attributes:
-        authority: of its names; empty: plain names and all authorities outside of `others`.
+        authority: empty: plain names and all authorities outside of `others`.
         others: other upstreams' authorities.
-        is_asked_only: it is asked only for clients' names and their references; else for everything.
-        most_names: the maximum number of names, and of held resources.
+        is_asked_only: only for clients' names and their references; else for everything.
+        most_names: also of held resources.
     """
 
     authority: str = ""
@@ -80,8 +80,8 @@ class NameScope:
 class Subscriptions:
     """The names that one upstream is asked for.
 
-    `wanted`: by type, `*` for everything; `elsewhere`: other upstreams' names that held resources reference. Both are
-    replaced with each change.
+    `wanted`, with `*` for a whole type, and `elsewhere`, other upstreams' referenced names, are replaced with each
+    change.
     """
 
     def __init__(self, scope: NameScope) -> None:
@@ -115,18 +115,17 @@ class Subscriptions:
     def pending(self) -> frozenset[TypeUrl]:
         """The types that await an answer for `*`, or for a held resource's reference.
 
-        Clients' names count only until everything was answered once: made-up names would keep all other clients
-        waiting.
+        Clients' names count only until everything was answered once: made-up ones would keep others waiting.
         """
         return self._answers.pending
 
     @property
     def referred(self) -> frozenset[TypeUrl]:
-        """The types that await an answer for a held resource's reference."""
+        """The types with an unanswered reference of a held resource."""
         return self._answers.referred
 
     def has_answer(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether the answer for a name, `*` or a collection is complete, or none will come."""
+        """Whether the answer for a name, `*` or a collection is complete, or will not come."""
         if not self._scope.covers(name):
             return True
         names = self.wanted.get(type_url, frozenset())
@@ -141,14 +140,14 @@ class Subscriptions:
         return any(alias in names for alias in resource.aliases)
 
     def wants_name(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether a name, without aliases, is asked for."""
+        """Whether a name without aliases is asked for."""
         names: AbstractSet[str] = self._names.get(type_url, frozenset())
         if name in names or (WILDCARD in names and self._scope.covers(name)):
             return True
         return is_structured(name) and glob_of(name) in names
 
     def ask(self, asked: Names, now_s: float) -> None:
-        """Set the names that all clients ask for, `*` for a type; ignores other upstreams' names."""
+        """Set the names that clients ask for, `*` for a type."""
         added, gone = list[Key](), list[Key]()
         for type_url in {**asked, **self._asked}:
             now, before = asked.get(type_url, frozenset()), self._asked.get(type_url, frozenset())
@@ -168,7 +167,7 @@ class Subscriptions:
         self._refer_elsewhere(filter(self._is_elsewhere, added), filter(self._is_elsewhere, gone))
 
     def restore(self, resources: Iterable[Resource], now_s: float) -> None:
-        """Ask for an earlier process's resources as unneeded: their clients may come back."""
+        """Ask for an earlier process's resources as unneeded: clients may return."""
         changed = set[TypeUrl]()
         for resource in resources:
             key = resource.type_url, resource.name
@@ -178,7 +177,7 @@ class Subscriptions:
         self._publish(changed, now_s)
 
     def connect(self, now_s: float) -> None:
-        """Record a new connection, which is asked for all wanted names."""
+        """Record a new connection, with all wanted names."""
         self._answers.connect(now_s)
 
     def disconnect(self) -> None:
@@ -191,7 +190,7 @@ class Subscriptions:
 
     @property
     def next_s(self) -> float | None:
-        """When `expire` has work, or earlier, in seconds since 1970; None for never."""
+        """When `expire` has work, or earlier, in seconds since 1970; None: never."""
         return earliest(
             self._answers.next_s, next(iter(self._idle.values()), -LINGER_S) + LINGER_S if self._idle else None
         )
@@ -202,7 +201,7 @@ class Subscriptions:
         return shrunk
 
     def expire(self, now_s: float) -> None:
-        """End too long waits, and drop unneeded names."""
+        """End long waits, and drop unneeded names."""
         self._answers.expire(now_s)
         over = list(takewhile(lambda key: self._idle[key] + LINGER_S <= now_s, self._idle))
         for key in over:
@@ -243,14 +242,12 @@ class Subscriptions:
         self._publish(changed | self._admit(), now_s)
 
     def _admit(self) -> set[TypeUrl]:
-        """From beyond the limit; return the changed types."""
         changed = set[TypeUrl]()
         while self._surplus and (self._idle or self._size < self._scope.most_names):
             changed |= self._add(next(iter(self._surplus)))
         return changed
 
     def _counts(self, key: Key) -> bool:
-        """Not if it is always asked for anyway."""
         type_url, name = key
         always = self._scope.always
         return key in always or (
@@ -264,7 +261,6 @@ class Subscriptions:
             self._idle[key] = now_s
 
     def _add(self, key: Key) -> set[TypeUrl]:
-        """Within the limit; return the changed types."""
         type_url, name = key
         changed = {type_url}
         if self._size >= self._scope.most_names:
@@ -303,7 +299,7 @@ class Subscriptions:
 class _Answers:
     """The names without an answer yet.
 
-    `next_s`: when a server was silent for long enough, or earlier; None for never.
+    `next_s`: when a server was silent for long enough, or earlier; None: never.
     """
 
     def __init__(self) -> None:
@@ -319,7 +315,7 @@ class _Answers:
 
     @property
     def pending(self) -> frozenset[TypeUrl]:
-        """Until all names had an answer, the types of any names without one."""
+        """Until all names had an answer, all types without one."""
         return frozenset(self._needed if self._is_synced else self._since)
 
     @property
@@ -330,7 +326,6 @@ class _Answers:
         return name in self._since.get(type_url, ())
 
     def hold_up(self, keys: Iterable[Key]) -> None:
-        """If they have no answer."""
         for type_url, name in keys:
             if self.awaits(type_url, name):
                 self._needed.setdefault(type_url, set()).add(name)
@@ -397,7 +392,6 @@ class _Answers:
 
 
 def _answered_by(response: ReadResponse) -> Iterator[str]:
-    """Some twice."""
     for name, resource in response.resources.items():
         yield name
         yield from resource.aliases

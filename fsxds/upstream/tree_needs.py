@@ -25,7 +25,7 @@ from fsxds.upstream.upstream import Upstream
 
 
 class TreeNeeds:
-    """Asks upstreams for resources that files need but do not define."""
+    """Asks upstreams for resources that files lack."""
 
     def __init__(self, upstreams: Sequence[Upstream], asked: AskedNames, observer: Observer) -> None:
         self._upstreams = upstreams
@@ -41,14 +41,14 @@ class TreeNeeds:
         self._shadowing: Mapping[str, Shadowing] = {}
 
     def elsewhere(self) -> Elsewhere:
-        """Return the resources that upstreams have, and may have."""
+        """Return the resources that upstreams have, or may have."""
         self._denied = self._denied_now()
         return Elsewhere(
             tuple(upstream.content for upstream in self._upstreams), tuple(map(_scope, self._upstreams)), self._denied
         )
 
     def has_changed(self) -> bool:
-        """Whether upstreams deny other names than at the last load."""
+        """Whether upstreams now deny other names."""
         return self._denied_now() != self._denied
 
     def _denied_now(self) -> frozenset[Key]:
@@ -59,7 +59,7 @@ class TreeNeeds:
         )
 
     def receive_loaded(self, views: LoadedViews) -> None:
-        """Ask for resources that the files need; report shadowed upstream resources."""
+        """Ask for resources that files need; report shadowed ones."""
         needed = frozenset(key for key in views.wanted if key[1] != WILDCARD and "#" not in key[1])
         needed |= self._targets_in(views)
         if needed != self._needed:
@@ -80,7 +80,6 @@ class TreeNeeds:
         self._shadowing = shadowing
 
     def _targets_in(self, views: LoadedViews) -> frozenset[Key]:
-        """Computed only if redirects changed."""
         redirects = [each for one in views.results_of(Resolved) for each in one.redirects.by_type.values()]
         if len(redirects) != len(self._redirects) or not all(map(is_, redirects, self._redirects)):
             self._redirects = redirects

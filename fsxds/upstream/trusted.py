@@ -36,8 +36,6 @@ NO_MANIFEST = "the server has offered no manifest"
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """No manifest lists it yet."""
-
     resource: Resource
     version: str
 
@@ -50,10 +48,7 @@ class _Vouched:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedOffers:
-    """Examined offers: all, and the trusted ones by signer.
-
-    `fault`: why others are not trusted; empty if all are.
-    """
+    """All offers, and trusted ones by signer; `fault`: why others are not."""
 
     offers: tuple[OfferedManifest, ...] = ()
     vouched: tuple[tuple[str, _Vouched], ...] = ()
@@ -61,12 +56,12 @@ class ExaminedOffers:
 
 
 class VouchedContent:
-    """Decides which resources of one upstream are trusted. For the event loop, except `examine`.
+    """Decides which resources of an upstream are trusted. For the event loop, except `examine`.
 
     Attributes:
-        anchors: trusted signers; None: everything is taken unsigned.
+        anchors: trusted signers; None: everything is trusted.
         changed: replaced when other manifests apply.
-        fault: why there is no manifest, or not the newest; empty for none.
+        fault: why there is no manifest, or not the newest.
     """
 
     def __init__(
@@ -74,7 +69,7 @@ class VouchedContent:
     ) -> None:
         """Decide for an upstream.
 
-        `seen` remembers trusted manifests, None only for this process; `on_changed` is called when `offered` changes.
+        `seen` remembers trusted manifests, None only in this process; `on_changed` is called when `offered` changes.
         """
         self.anchors: TrustedSigners | None = None
         self.changed = Latest(0)
@@ -89,7 +84,7 @@ class VouchedContent:
 
     @property
     def offered(self) -> tuple[OfferedManifest, ...]:
-        """The manifests for relays downstream: trusted ones, or all if no signature is needed."""
+        """Manifests for relays downstream: trusted ones, or all without `anchors`."""
         if self.anchors is None:
             return self._offers
         return tuple(each.offered for each in self._vouched.values())
@@ -102,7 +97,7 @@ class VouchedContent:
         self.take(self._examined(self._offers, now_s))
 
     def examine(self, content: bytes, now_s: float) -> ExaminedOffers:
-        """Verify a server's offers, at `now_s` since 1970. May block, and run in a thread."""
+        """Verify offers, at `now_s` since 1970. May block; may run in a thread."""
         try:
             return self._examined(read_offers(content), now_s)
         except ManifestError as error:
@@ -123,7 +118,7 @@ class VouchedContent:
         return ExaminedOffers(offers, tuple(vouched), fault)
 
     def _note(self, signed: SignedManifest) -> None:
-        """Raises UntrustedError for an older manifest than seen before."""
+        """Raises UntrustedError for an older manifest than before."""
         subject = f"{self._upstream} {signed.signer}"
         newest, seen = self._seen.newest(subject), SeenManifest(signed.manifest.serial, signed.digest)
         if (fault := signed.replay_fault(newest)) is not None:
@@ -132,7 +127,7 @@ class VouchedContent:
             self._seen.keep(subject, seen)
 
     def take(self, examined: ExaminedOffers) -> None:
-        """Apply examined offers; manifests no longer offered still apply."""
+        """Apply examined offers; old manifests still apply."""
         before = self.offered
         self._offers, self.fault = examined.offers, examined.fault
         self._vouched.update(examined.vouched)
@@ -155,7 +150,7 @@ class VouchedContent:
         return waiting is not None and waiting.resource.body == resource.body
 
     def admitted(self, response: ReadResponse, rows: Rows) -> ReadResponse:
-        """Return the trusted part of a response; the rest is bad, and waits for a manifest.
+        """Return a response's trusted part; the rest is bad, and waits for a manifest.
 
         `rows` are the held resources of its type.
         """
@@ -186,7 +181,7 @@ class VouchedContent:
         }
 
     def _kept(self, response: ReadResponse, rows: Rows) -> set[str]:
-        """Removed although still listed."""
+        """Return names that are removed although still listed."""
         gone = set(rows.among(response.removed))
         if response.is_full:
             gone |= rows.keys() - response.resources.keys() - response.bad.keys()
@@ -198,7 +193,7 @@ class VouchedContent:
         return any(each.signed.manifest.lists(type_url, name, digest) for each in self._vouched.values())
 
     def _names(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether a name may still exist: it is listed, or there is no manifest."""
+        """Whether a name may still exist: listed, or without manifests."""
         manifests = [each.signed.manifest for each in self._vouched.values()]
         return not manifests or any(name in each.resources.get(type_url, {}) for each in manifests)
 
@@ -215,7 +210,7 @@ class VouchedContent:
                 del waiting[key]
 
     def late(self) -> Iterator[ReadResponse]:
-        """Yield, by type, waiting changes that a manifest vouches for."""
+        """Yield waiting changes that manifests vouch for."""
         listed = [key for key, each in self._waiting.items() if self._lists(each.resource)]
         gone = [key for key in self._gone if not self._names(*key)]
         found = defaultdict[TypeUrl, tuple[dict[str, _Waiting], set[str]]](lambda: ({}, set()))

@@ -49,11 +49,11 @@ NO_NAMES_GONE: HashTrieSet[str] = HashTrieSet()
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The effect of a response: numbers of `changed` and `removed` resources.
+    """The effect of a response.
 
     Attributes:
-        sequence: content with this sequence, or a higher one, includes all applied resources.
-        keys: held resources of the response, also unchanged, and removed ones.
+        sequence: content with it, or a higher one, includes all applied resources.
+        keys: of the response, also unchanged and removed ones.
         faults: the reasons of the NACK.
     """
 
@@ -68,11 +68,11 @@ class Upstream:
     """One upstream. All times are in seconds since 1970.
 
     Attributes:
-        content: the held resources for snapshots; replaced with each change, except those on a new connection, which
-            are published together.
+        content: held resources for snapshots; replaced with each change, except those on a new connection, which are
+            published together.
         held: the same, with data from the upstream.
         changed: replaced when `content`, `wanted` or the result of `denies` changed.
-        rejected: the last resources that cannot be served, with reasons; limited.
+        rejected: the last unusable resources, with reasons; limited.
         unanswered: types without an answer when a connection's change was published.
     """
 
@@ -100,11 +100,11 @@ class Upstream:
 
     @property
     def rows(self) -> Mapping[TypeUrl, Rows]:
-        """All held resources by type, also unpublished ones."""
+        """Held resources by type, also unpublished ones."""
         return self._holdings.rows
 
     def restore(self, held: Held, now_s: float) -> None:
-        """Hold an earlier process's unexpired resources; must be the first call."""
+        """Hold an earlier process's unexpired resources, as the first call."""
         self._holdings.restore(held)
         self._answered |= self._holdings.rows.keys()
         times_s = [each.received_s for table in held.values() for each in table.values()]
@@ -115,12 +115,12 @@ class Upstream:
         self._publish(now_s, is_changed=bool(self._holdings.rows))
 
     def wanted(self) -> Names:
-        """Return the names to subscribe to; `*` for everything. Replaced when it changes."""
+        """Return names to subscribe to, `*` for a type. Replaced when changed."""
         return self._subscriptions.wanted
 
     @property
     def elsewhere(self) -> Names:
-        """Other upstreams' names that held resources reference. Replaced when it changes."""
+        """Other upstreams' referenced names. Replaced when changed."""
         return self._subscriptions.elsewhere
 
     def versions(self, server: str, type_url: TypeUrl) -> Mapping[str, str]:
@@ -128,7 +128,7 @@ class Upstream:
         return self._holdings.versions(server, type_url)
 
     def ask(self, asked: Names, now_s: float) -> None:
-        """Set the names that all clients ask for; `*` for a type."""
+        """Set the names that clients ask for, `*` for a type."""
         self._subscriptions.ask(asked, now_s)
         self._publish(now_s, is_changed=bool(self._drop_unwanted(now_s)))
 
@@ -142,7 +142,7 @@ class Upstream:
         return self._scope.covers(name)
 
     def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that this upstream is known not to have.
+        """Return the `names` that this upstream is known not to have.
 
         It said so, was silent for 15 s, or is never asked. `*` and collections are included if nothing exists beside
         held resources.
@@ -156,7 +156,7 @@ class Upstream:
         return frozenset(groups | (single - lookup.existing(single)))
 
     def connected(self, server: str, wire: str, now_s: float) -> None:
-        """Record the server that is asked from now on, and its protocol, such as `Delta ADS`."""
+        """Record the server asked from now on, by a protocol such as `Delta ADS`."""
         self._subscriptions.connect(now_s)
         published = self.content.rows.keys() & self.wanted().keys()
         self._gathering, self.unanswered = Gathering(published, now_s) if published else None, frozenset()
@@ -178,7 +178,7 @@ class Upstream:
         return self.take(self.read(update), server, now_s)
 
     def read(self, update: Update) -> ReadResponse:
-        """Parse a response, without changes: many resources take long, so a thread may do it."""
+        """Parse a response, maybe in a thread, without changes."""
         return self._reader.read(update, self._holdings.rows_of(update.type_url))
 
     def take(self, response: ReadResponse, server: str, now_s: float) -> Received:
@@ -204,12 +204,12 @@ class Upstream:
 
     @property
     def next_expiry_s(self) -> float | None:
-        """When `expire` has work, or earlier; None for never."""
+        """When `expire` has work, or earlier; None: never."""
         gathered_s = None if self._gathering is None else self._gathering.until_s
         return earliest(self._holdings.next_end_s, self._subscriptions.next_s, gathered_s)
 
     def expire(self, now_s: float) -> frozenset[Key]:
-        """Drop and return expired resources; also drop unwanted ones."""
+        """Drop unwanted resources, and expired ones, which are returned."""
         expired = self._holdings.expire(now_s)
         self._follow(expired, now_s)
         self._subscriptions.expire(now_s)
@@ -260,7 +260,6 @@ class Upstream:
         return (f"{len(taken.surplus)} resources are more than the {self._most} that are held, such as {examples}",)
 
     def _reject(self, response: ReadResponse) -> None:
-        """Forget problems of resources that are good or gone."""
         type_url = response.type_url
         kept = {
             (of_type, name): words
@@ -272,12 +271,12 @@ class Upstream:
             self.rejected = MappingProxyType(dict(tuple(kept.items())[-MOST_REJECTED:]))
 
     def _pending(self) -> frozenset[TypeUrl]:
-        """The types that may have unknown resources: unanswered, or received but bad."""
+        """Return the types that may have unknown resources: unanswered, or received but bad."""
         bad = {type_url for type_url, name in self.rejected if name not in self._holdings.rows_of(type_url)}
         return self._subscriptions.pending | bad
 
     def _let_go(self, keys: Iterable[Key]) -> None:
-        """Without a removal by the upstream, so that no approval is needed."""
+        """Remember drops without the upstream's removal, which need no approval."""
         gone = dict(self._gone)
         for type_url, name in keys:
             names = gone.get(type_url, NO_NAMES_GONE)
@@ -285,7 +284,6 @@ class Upstream:
         self._gone = MappingProxyType(gone)
 
     def _take_back(self, response: ReadResponse) -> None:
-        """The upstream mentions them again."""
         names = self._gone.get(response.type_url)
         if names is not None:
             for name in (*response.resources, *response.removed):
@@ -293,7 +291,7 @@ class Upstream:
             self._gone = MappingProxyType({**self._gone, response.type_url: names})
 
     def _publish(self, now_s: float, *, is_changed: bool = False) -> None:
-        """None of the changes while types are awaited."""
+        """Publish the content, but no change while types are awaited."""
         self._sequence += is_changed
         referred = self._subscriptions.referred
         if self._gathering is not None and self._gathering.is_over(referred, now_s):
@@ -324,7 +322,7 @@ LONGEST_S = 15.0
 class Gathering:
     """The types awaited on one connection.
 
-    `until_s`: when waiting ends, in seconds since 1970; None without a connection.
+    `until_s`: in seconds since 1970; None without a connection.
     """
 
     def __init__(self, types: Iterable[TypeUrl], now_s: float) -> None:
@@ -333,7 +331,7 @@ class Gathering:
         self._longest_s = now_s + LONGEST_S
 
     def answer(self, type_url: TypeUrl, referred: AbstractSet[TypeUrl], now_s: float) -> None:
-        """Record an answer; `referred` are unanswered types of references before it."""
+        """Record an answer; `referred` are types of references without one before it."""
         if type_url in self._awaited or type_url in referred:
             self._awaited.discard(type_url)
             self.until_s = min(now_s + QUIET_S, self._longest_s)
@@ -343,5 +341,5 @@ class Gathering:
         return frozenset(referred | self._awaited)
 
     def is_over(self, referred: AbstractSet[TypeUrl], now_s: float) -> bool:
-        """Whether to publish; `referred` are unanswered types of references."""
+        """Whether to publish; `referred` as in `answer`."""
         return self.until_s is not None and (now_s >= self.until_s or not self.unanswered(referred))

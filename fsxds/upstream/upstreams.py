@@ -75,10 +75,7 @@ async def _ask(upstream: Upstream, names: Names) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamContext:
-    """The shared context of all upstreams.
-
-    `check` judges resources as in files; `on_offered` is called when `offered` changes.
-    """
+    """The shared context of all upstreams; `on_offered` is called when `offered` changes."""
 
     settings: Callable[[], Settings]
     observer: Observer
@@ -89,13 +86,10 @@ class UpstreamContext:
 
 
 class Upstreams(RowSource):
-    """All upstreams of a relay, in order of precedence; `keep_connected` is a task.
-
-    `asked` are the names that clients ask for.
-    """
+    """A relay's upstreams, by precedence; `keep_connected` is a task."""
 
     def __init__(self, context: UpstreamContext) -> None:
-        """Make the upstreams, without resources.
+        """Make upstreams without resources.
 
         Raises:
             UsageError: as `rules_of`; or a credentials file cannot be used.
@@ -118,7 +112,7 @@ class Upstreams(RowSource):
         self._keeping: UpstreamKeeping | None = None
 
     def trust(self, anchors: TrustedSigners | None) -> None:
-        """Take only resources with a trusted signature; None: take everything."""
+        """Take only resources with a trusted signature; None: all."""
         for vouched in self.vouched.values():
             vouched.trust(anchors, time.time())
 
@@ -137,20 +131,20 @@ class Upstreams(RowSource):
 
     @property
     def answered_within_s(self) -> float:
-        """How long a start waits for answers: time to ask each server in vain."""
+        """How long a start waits for answers: until each server was asked in vain."""
         most = max((len(upstream.rule.servers) for upstream in self.upstreams), default=0)
         return most * self._settings().upstream_patience_s
 
     def elsewhere(self) -> Elsewhere:
-        """Return the resources that upstreams have, and may have."""
+        """Return the resources that upstreams have, or may have."""
         return self.tree_needs.elsewhere()
 
     def receive_loaded(self, views: LoadedViews) -> None:
-        """Ask for resources that the files need; report shadowed upstream resources."""
+        """Ask for resources that files need; report shadowed ones."""
         self.tree_needs.receive_loaded(views)
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """NACK versions that are held back from all nodes from now on."""
+        """NACK versions that are held back from all nodes."""
         self.late_nacks.receive_held(versions, nodes)
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
@@ -162,18 +156,18 @@ class Upstreams(RowSource):
         return tuple(upstream.status() for upstream in self.upstreams)
 
     def is_concerned_by(self, event: Event) -> bool:
-        """Whether an event may have changed an upstream's status."""
+        """Whether an event may change an upstream's status."""
         return isinstance(event, UpstreamEvent)
 
     def own_statuses(self) -> Iterator[OwnStatus]:
-        """Yield this process's state as a client of each upstream."""
+        """Yield this process's state as upstreams' client."""
         announced = self._settings().upstream_node
         return own_statuses(
             self.upstreams, self.late_nacks.rejected, lambda upstream: ServerAccess(upstream.rule, announced).node()
         )
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
-        """Keep a link to each upstream, as components, until cancelled."""
+        """Keep links to upstreams, as components."""
         async with asyncio.TaskGroup() as tasks:
             if self._keeping is not None:
                 tasks.create_task(self._keeping.keep_noted())
@@ -224,7 +218,7 @@ Rejected = Mapping[tuple[str, Key], str]
 def own_statuses(
     upstreams: Iterable[Upstream], rejected: Rejected, node: Callable[[Upstream], Node]
 ) -> Iterator[OwnStatus]:
-    """Yield this process's state as a client of each upstream; `node` returns its node."""
+    """Yield this process's state as upstreams' client, with its `node` for each."""
     for upstream in upstreams:
         status = upstream.status()
         by_clients = {key: words for (name, key), words in rejected.items() if name == status.name}
@@ -240,7 +234,7 @@ def _scope(status: UpstreamStatus) -> str:
 
 
 def _resources(upstream: Upstream, rejected: Mapping[Key, str]) -> Iterator[ResourceStatus]:
-    """Held ones, then rejected ones that were never good, then names without a resource."""
+    """Held ones, rejected ones that were never good, names without a resource."""
     held, wanted = upstream.held, upstream.wanted()
     for type_url, table in held.items():
         for name, each in table.items():

@@ -331,6 +331,67 @@ def test_what_is_held_back_is_named(browser: Browser, server: Server) -> None:
         assert "rejected by edge-88 for" in held.inner_text()
         assert "the port is taken" in held.inner_text()
         assert "1 resource held back or rejected" in page.locator("#summary").inner_text()
+        page.get_by_role("tab", name="Overview").click()
+        problem = page.locator(".problem", has_text="rejected-by-client")
+        assert problem.locator(".place").inner_text().startswith("nacked.cds.yaml:1")
+        assert "the port is taken" in problem.locator(".message").inner_text()
+
+
+def test_all_problems_are_counted_by_severity(browser: Browser, tmp_path: Path) -> None:
+    """Also those that are not sent to the page."""
+    for name, text in (FILES | {"many.cds.yaml": "".join(PLAIN % f"many-{number}" for number in range(1250))}).items():
+        write_file(tmp_path / "tree" / name, text)
+    with Server(tmp_path / "tree", tmp_path) as server, watched(browser, server.admin) as seen:
+        tile = seen.open().locator(".tile", has_text="Problems").inner_text().split()
+        counts = [int(word.replace(",", "")) for word in tile if word[0].isdigit()]
+        assert counts[0] == sum(counts[1:]) >= 1250, tile
+
+
+def test_the_address_has_what_is_chosen(browser: Browser, server: Server) -> None:
+    """Search, client and resource: another browser shows the same for it, and Back leads to what was shown before."""
+    poll(server, "edge-of-url")
+    with watched(browser, server.admin) as seen, watched(browser, server.admin) as other:
+        page = seen.open("clients")
+        page.get_by_role("searchbox").fill("of-url")
+        page.wait_for_url("**/#clients?search=of-url")
+        page.get_by_role("button", name="edge-of-url").click()
+        page.locator("#client-heading").wait_for()
+        assert urlsplit(page.url).fragment == "clients?search=of-url&client=edge-of-url"
+
+        other.page.goto(page.url)
+        other.page.get_by_role("region", name="edge-of-url").locator("tr", has_text="cds").wait_for()
+        assert other.page.get_by_role("searchbox").input_value() == "of-url"
+        page.go_back()
+        page.locator("#client-heading").wait_for(state="detached")
+        assert page.get_by_role("searchbox").input_value() == "of-url"
+
+        other.page.goto(f"http://{server.admin}/#graph?search=web&as=list&selected=cds%2Fweb")
+        other.page.get_by_role("region", name="cds web").wait_for()
+        assert other.page.get_by_label("Show as").input_value() == "list"
+
+
+def test_a_resource_has_its_content(browser: Browser, server: Server) -> None:
+    """As it is served, and how its file differs while that is held back."""
+    with watched(browser, server.admin) as seen:
+        page = seen.open("graph")
+        change(server, "shown.cds.yaml", PLAIN % "shown")
+        page.get_by_role("button", name="cds shown, served").press("Enter")
+        panel = page.get_by_role("region", name="cds shown")
+        panel.get_by_role("button", name="Show its content").click()
+        panel.get_by_text("Its file has the same.").wait_for()
+        assert "connect_timeout: 1s" in panel.locator("pre").inner_text()
+        change(server, "shown.cds.yaml", CLUSTER % "shown")
+        panel.locator(".plus", has_text="+type: EDS").wait_for()
+        assert "type: EDS" not in panel.locator("pre").last.inner_text()
+        assert (page.evaluate(FAINT_TEXTS), page.evaluate(NAMELESS), overflow(page)) == ([], [], 0)
+        change(server, "shown.cds.yaml", None)
+
+
+def test_there_is_no_history_without_a_state(browser: Browser, tmp_path: Path) -> None:
+    """The page says so, and does not ask for it: a browser logs each 409."""
+    write_file(tmp_path / "tree" / "cds.yaml", PLAIN % "web")
+    with Server(tmp_path / "tree", tmp_path) as server, watched(browser, server.admin) as seen:
+        seen.open("history").get_by_text("start fsxds with --state DIR").wait_for()
 
 
 def ask(server: Server, path: str, **words: object) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fsxds.model.values import Problem, Severity, SourceFile
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.loaded_views import LoadedViews, whole_tree
 from fsxds.status.loaded_files import LoadedFiles
-from fsxds.transports.admin.status_reports import FileCounts, FileList, ProblemReport, RowQuery
+from fsxds.transports.admin.status_reports import FileCounts, FileList, ProblemCounts, ProblemReport, RowQuery
 from tests.support.reachable import reachable
 from tests.support.snapshots import resource
 from tests.support.trees import tree_of
@@ -64,7 +64,7 @@ async def test_states_and_their_ages() -> None:
         ("a.yaml", "held", 10, 1, 1),
         ("b.yaml", "good", 100, 1, 0),
     ]
-    assert (counts, count) == (FileCounts(1, 1, 1), 2)
+    assert (counts, count) == (FileCounts(1, 1, 1), ProblemCounts(error=2))
     assert [(each.path, each.state, round(each.since_s)) for each in problems] == [
         ("a.yaml", "held", 10),
         ("c.yaml", "broken", 10),
@@ -128,7 +128,7 @@ async def test_what_clients_reject_is_a_problem_too() -> None:
         ("a.yaml", "broken", "error"),
         ("a.yaml", "rejected", "warning"),
     ]
-    assert count == 3
+    assert count == ProblemCounts(error=2, warning=1)
 
 
 async def test_what_is_held_back_for_another_reason_is_kept() -> None:

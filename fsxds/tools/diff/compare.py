@@ -25,7 +25,7 @@ from fsxds.tools.diff.lists import Matching, canonical, match_items
 
 
 class ChangeAction(Enum):
-    """The change of a field."""
+    """How a field changed."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -52,7 +52,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """Without `fields`, only the bytes differ."""
+    """A resource with changed content; without `fields`, only the bytes differ."""
 
     before: Resource
     after: Resource
@@ -135,7 +135,7 @@ class FieldComparer:
         self._masker = Masker(catalogue, self._mark)
 
     def compare(self, before: dict[str, PlainValue], after: dict[str, PlainValue]) -> tuple[FieldChange, ...]:
-        """Return the changes of a resource with `@type`, in the order of the fields.
+        """Return the changes between two resources with `@type`, in the order of the fields.
 
         An absent field counts as its default, if it has one.
         """
@@ -289,7 +289,7 @@ class Comparer:
         self._rows = tuple(row for row in RESOURCE_TYPES if row.rest_path or not over_rest)
 
     def compare(self, before: Snapshot, after: Snapshot, gaps: tuple[Gaps, Gaps] = ((), ())) -> Difference:
-        """Compare; `gaps` are the unreadable parts of each side."""
+        """Compare two snapshots; `gaps` are the unreadable parts of each side."""
         found = (_without_gaps(self._compare_type(row.type_url, before, after), gaps) for row in self._rows)
         return Difference(tuple(row for row in found if row.added or row.removed or row.changed or row.unknown))
 
@@ -338,7 +338,7 @@ class Comparer:
         return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
 
     def _aliases(self, resource: Resource) -> PlainValue:
-        """A virtual host's aliases for its domains are left out."""
+        """A virtual host's aliases for its domains are left out: the domains are compared."""
         if resource.type_url != _VIRTUAL_HOST:
             return [*resource.aliases] or None
         message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(

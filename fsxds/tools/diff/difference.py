@@ -34,7 +34,7 @@ class Side:
 
     Attributes:
         label: the user's name of it.
-        prefix: of its files' paths; None without files.
+        prefix: prepended to its files' paths; None without files.
     """
 
     label: str
@@ -58,7 +58,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class HeldInViews:
-    """A change that would be held; without `views`, in all of them."""
+    """A change that a server would hold; without `views`, in all of them."""
 
     change: HeldChange
     place: str
@@ -73,7 +73,7 @@ class HeldInViews:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A difference; with views, `groups` has it by views.
+    """Two compared sides; with views, `groups` has the difference by views.
 
     `held` are the changes that a server of the earlier side would hold.
     """
@@ -90,13 +90,13 @@ class Compared:
     def of_views(
         cls, sides: tuple[Side, Side], groups: tuple[ViewGroup, ...], unread: tuple[Unread, ...], count: int
     ) -> Self:
-        """Compare `count` views."""
+        """Return the comparison of `count` views."""
         types = tuple(row for group in groups for row in group.difference.types)
         return cls(*sides, Difference(types), unread, groups, count)
 
     @property
     def parts(self) -> tuple[tuple[str, Difference], ...]:
-        """A single view has no heading."""
+        """The parts with headings; a single view has no heading."""
         return tuple((group.heading, group.difference) for group in self.groups) or (("", self.difference),)
 
     @property
@@ -129,7 +129,7 @@ class DifferenceRow:
 
 
 def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[DifferenceRow]:
-    """Yield a type's differences, in the order of display."""
+    """Yield a type's differing resources, in the order of display."""
     yield from (DifferenceRow("+", resource, compared.after) for resource in difference.added)
     yield from (DifferenceRow("-", resource, compared.before) for resource in difference.removed)
     yield from (DifferenceRow("~", change.after, compared.after, change.fields) for change in difference.changed)
@@ -212,7 +212,7 @@ def _cut(text: str) -> str:
 
 
 def json_text(compared: Compared) -> str:
-    """Equal differences give equal JSON."""
+    """Return JSON; equal differences give equal text."""
     groups: list[PlainValue] = [
         {"views": [_view(view) for view in group.views], "types": _types(group.difference, compared)}
         for group in compared.groups

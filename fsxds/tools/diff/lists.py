@@ -24,8 +24,8 @@ class Matching:
     """The correspondence of two lists.
 
     Attributes:
-        pairs: sorted by the later index; content may differ.
-        labels_before: names of items, or empty.
+        pairs: indexes of items in both, sorted by the later one; content may differ.
+        labels_before: names of items, or empty; likewise `labels_after`.
         is_reordered: the order of `pairs` has changed.
     """
 
@@ -38,7 +38,7 @@ class Matching:
 
 
 def match_items(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Matching:
-    """Match the items."""
+    """Match the items of two lists."""
     for read_key, is_label in _KEYS:
         keys_before, keys_after = _unique_keys(before, read_key), _unique_keys(after, read_key)
         if keys_before is not None and keys_after is not None:
@@ -133,7 +133,6 @@ def _without_labels(matching: Matching) -> Matching:
 
 
 def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Matching:
-    """Match equal items, then similar ones between the same neighbours."""
     equals = _by_key(_numbered(before), _numbered(after))
     in_order = _longest_rise(equals.pairs)
     gaps_before, gaps_after = (

@@ -33,13 +33,13 @@ _OK, _NOTHING_NEW, _NO_VIEW, _UNAVAILABLE = 200, 304, 404, 503
 
 
 def is_running_address(text: str) -> bool:
-    """Return whether a text is a running fsxds, not a directory."""
+    """Return whether a text names a running fsxds, not a directory."""
     return text.startswith(("unix:", "http://", "https://"))
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One file per type; `unavailable` types have no good version yet."""
+    """A running fsxds, one file per type; `unavailable` types have no good version yet."""
 
     tree: SourceTree
     unavailable: tuple[ResourceType, ...]
@@ -140,9 +140,10 @@ class Repository:
         return Range(first or "HEAD", second)
 
     def tree_at(self, revision: str, scan: Callable[[Path], SourceTree]) -> SourceTree:
-        """Return the files at a revision; `scan` reads a directory, and follows links.
+        """Return the files below the directory at a revision; `scan` reads a directory, and follows links.
 
-        They are checked out into a temporary directory, to be read like the work tree. The repository is not touched.
+        They are checked out into a temporary directory, to be read like the work tree: names, links, line endings and
+        filters. The repository is not touched.
         """
         commit = self._commit(revision)
         with TemporaryDirectory(prefix="fsxds-diff-") as temporary:
@@ -215,7 +216,7 @@ _NUMBER = re.compile("@([1-9][0-9]{0,8})", re.ASCII)
 
 
 def is_kept(text: str) -> bool:
-    """Return whether a text is `@now`, or `@3` of the history."""
+    """Return whether a text names a kept snapshot, `@3` or `@now`."""
     return text == NOW or _NUMBER.fullmatch(text) is not None
 
 

@@ -44,7 +44,7 @@ class Written:
 def resource_problems(
     findings: Iterable[tuple[Resource, Fault]], catalogue: Catalogue, sources: Mapping[PurePosixPath, bytes]
 ) -> Iterator[Problem]:
-    """Yield problems of faults, whose paths have the API's names."""
+    """Yield the faults of resources as problems; paths have the API's names, from the resource on."""
     by_file: defaultdict[PurePosixPath, defaultdict[int, list[tuple[Resource, Fault]]]]
     by_file = defaultdict(lambda: defaultdict(list))
     for resource, fault in findings:
@@ -98,7 +98,7 @@ BOOTSTRAP = "envoy.config.bootstrap.v3.Bootstrap"
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFile:
-    """`message` is None if a mistake leaves none."""
+    """A read bootstrap; `message` is None if a mistake leaves none."""
 
     message: Message | None
     problems: tuple[Problem, ...]
@@ -110,7 +110,7 @@ class BootstrapFile:
 
 
 def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, rules: FieldRules) -> BootstrapFile:
-    """Read a bootstrap as strictly as Envoy; an unknown suffix means YAML."""
+    """Read a bootstrap as Envoy does, rejecting unknown fields; an unknown suffix means YAML."""
     file_format = format_of(path) or FORMATS[0]
     written = Written(catalogue, SourceFile.of(path, content), file_format.locate)
     faults: list[Fault]

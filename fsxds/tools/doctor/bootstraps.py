@@ -1,4 +1,4 @@
-"""Checks bootstraps, and messages that Envoy rejects at start."""
+"""Checks bootstraps, their static clusters, and messages that Envoy rejects at start."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TreeFacts:
 
 
 def bootstrap_faults(bootstrap: DynamicMessage, envoy: EnvoyFacts, tree: TreeFacts) -> Iterator[Fault]:
-    """Check everything but config sources."""
+    """Check a bootstrap except for its config sources."""
     yield from _check_node(bootstrap)
     yield from _check_admin(bootstrap)
     yield from _check_streams(bootstrap.dynamic_resources)
@@ -265,7 +265,7 @@ def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> DynamicMe
 
 
 def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
-    """Whether it is negotiated, HTTP/3, or the downstream's, and so may be HTTP/2."""
+    """Whether the protocol is negotiated, HTTP/3, or the downstream's, and so may be HTTP/2."""
     options = _protocol_options(cluster, catalogue)
     if options is None:
         return False
@@ -274,7 +274,7 @@ def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
 
 
 def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check a file that Envoy reads when it creates the resource."""
+    """Check a DataSource's file, which Envoy reads when it creates the resource."""
     if source.WhichOneof("specifier") == "filename" and not envoy.look_at(source.filename).exists:
         yield Fault(
             "missing-data-file",
@@ -287,7 +287,7 @@ def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: Envo
 
 
 class ScopedRoutes:
-    """Envoy takes one route table per file (ENVOY.md E28)."""
+    """Checks scoped routes: Envoy takes one route table per file (ENVOY.md E28)."""
 
     def __init__(self, names_of_tree: frozenset[str]) -> None:
         self._names_of_tree = names_of_tree
@@ -307,7 +307,7 @@ class ScopedRoutes:
 
 
 def check_route_table(table: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
-    """Find a table rejected while one of its clusters is missing (ENVOY.md E55)."""
+    """Find a route table that Envoy rejects while one of its clusters is missing (ENVOY.md E55)."""
     is_inline = field_path[-1:] == ("route_config",)
     is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
     if is_eager and _names_clusters(table):
@@ -338,7 +338,7 @@ _CONFIG_SOURCE = "envoy.config.core.v3.ConfigSource"
 
 
 def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str) -> tuple[Resource, Fault] | None:
-    """Return the first resource that needs a stream, and why."""
+    """Return the first resource that Envoy cannot get by REST from `xds_cluster`, and why."""
     for row in _STREAMS_ALONE:
         for resource in snapshot.resources(row.type_url).values():
             return resource, Fault(_RULE, f"is one of the {row.noun}, which have no REST form", "")

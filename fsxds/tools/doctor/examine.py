@@ -39,7 +39,8 @@ _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _A
 def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fault]:
     """Report a TTL without effect. Source: ENVOY.md E19.
 
-    Envoy ignores it by REST and from files. On streams only a client that announces the feature gets it.
+    Envoy ignores it by REST and from files. On streams only a client that announces the feature gets it, as Envoy does
+    if its bootstrap lists it.
     """
     if resource.ttl_s is None or bootstrap is None:
         return
@@ -84,7 +85,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFindings:
-    """Paths start at the top of each message."""
+    """Faults; paths start at the top of each message."""
 
     bootstrap: tuple[Fault, ...]
     resources: tuple[tuple[Resource, Fault], ...]
@@ -185,7 +186,7 @@ _OF_ENVOY = frozenset({"user_agent_name", "user_agent_version"})
 
 @dataclass(frozen=True, slots=True)
 class AskedCollection:
-    """A requested glob and its parameters; None for an unknown value."""
+    """A requested glob, and its parameters apart; None for an unknown value."""
 
     glob: ResourceName
     params: dict[str, str | None]

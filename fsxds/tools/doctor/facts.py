@@ -1,4 +1,4 @@
-"""The facts that checks need."""
+"""Facts for the checks: an Envoy, its subscriptions, and files."""
 
 # ruff: noqa: PTH110, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StaticCluster:
 
     @property
     def is_eds(self) -> bool:
-        """Whether its endpoints are discovered; such a cluster configures no Envoy."""
+        """Whether its endpoints are discovered; Envoy gets no configuration from such a cluster."""
         return bool(self.message.WhichOneof("cluster_discovery_type") == "type" and self.message.type == EDS)
 
 

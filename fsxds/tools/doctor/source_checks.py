@@ -17,7 +17,7 @@ _TEXT_HEADS = (b"{", b"#", b"---", b"resources", b"version_info", b"versionInfo"
 
 
 def path_faults(path: str, watched: str | None, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check a subscribed path, and its `watched_directory`, if any."""
+    """Check a subscribed path and its `watched_directory`; `field_path` is the path's or its holder's."""
     facts = envoy.look_at(path)
     if not facts.exists:
         yield _missing_file(path, field_path)

@@ -1,4 +1,4 @@
-"""Writes the files of an export."""
+"""Writes and removes the files of an export."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Manifest:
     unused: frozenset[PurePosixPath] = frozenset()
 
     def encode(self) -> bytes:
-        """Equal manifests make equal bytes."""
+        """Encode it; equal manifests make equal bytes."""
         document = {
             "format": _FORMAT,
             "exported_at_s": self.exported_at_s,
@@ -49,7 +49,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, content: bytes | None) -> Manifest:
-        """An unreadable manifest is empty: equal files are adopted, others reported."""
+        """Decode a manifest; an unreadable one is empty: equal files are adopted, others reported."""
         try:
             document = json.loads(content or b"")
             if document["format"] != _FORMAT:
@@ -63,7 +63,7 @@ class Manifest:
 
 
 def _inside(text: str) -> PurePosixPath:
-    """Files of a manifest may be overwritten and removed, but only inside."""
+    """Reject a path outside: a manifest's files may be overwritten and removed."""
     path = PurePosixPath(text)
     if path.is_absolute() or not path.parts or ".." in path.parts or path.parts[0] == OURS or "\0" in text:
         raise ValueError(f"fsxds exports no file {text!r}")
@@ -77,7 +77,7 @@ class FilesExported:
     Attributes:
         written: in order.
         blocked: foreign files in an exported one's place.
-        kept: removed from the export, but changed since.
+        kept: gone from the export, but changed since, so that they stay.
     """
 
     written: tuple[PurePosixPath, ...]
@@ -88,10 +88,11 @@ class FilesExported:
 
 
 def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExported:
-    """Update a directory; files of others are not touched.
+    """Update a directory; files that fsxds did not export are not touched.
 
     Files are replaced atomically, in the order of the mapping, so that a file comes before the index that names it.
-    Then files are removed; an object with the second change after its last use, for clients with the previous index.
+    Then files that are gone are removed; an object with the second change after its last use, for clients with the
+    previous index.
 
     Changed files get a modification time later, in whole seconds, than all before: web servers make ETags of it (nginx
     of it and the size).

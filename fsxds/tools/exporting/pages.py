@@ -216,7 +216,7 @@ def _listed(page: _Page, rules: ExportRules) -> PlainValue:
 
 
 def _lists(pages: Iterable[_Page]) -> dict[str, PurePosixPath]:
-    """Return `<type>/index.json`, and `<folder>/*` for resources directly in a folder, by URL."""
+    """Return files by URL: `<type>/index.json`, and `<folder>/*` for resources directly in a folder."""
     lists: dict[str, PurePosixPath] = {}
     for page in pages:
         if page.path is not None:

@@ -53,7 +53,7 @@ class XdsConnection:
 
     @property
     def source(self) -> PlainValue:
-        """The resources' config source; `--mirror-config-sources` makes it a path."""
+        """The resources' config source; with files, `--mirror-config-sources` makes it a path."""
         if self.transport == "files":
             return {"resource_api_version": "V3", "ads": {}}
         return self.dynamic["cds_config"]

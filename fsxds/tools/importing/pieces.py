@@ -32,12 +32,12 @@ _NOT_KEPT = "comments are not kept"
 
 
 class ImportLossError(Exception):
-    """A part would be lost; write no file."""
+    """A part of a bootstrap would be lost; no file is to be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """`field_path` leads to the field's owner, in the author's spelling."""
+    """An added field; `field_path` leads to its owner, in the author's spelling."""
 
     field_path: FieldPath
     key: str
@@ -64,7 +64,7 @@ class StaticResource:
 
     @property
     def row(self) -> ResourceType:
-        """The type."""
+        """The resource's type."""
         return FIELDS[self.field]
 
 
@@ -143,7 +143,7 @@ class PieceWriter:
 
 
 def printed(plain: PlainValue) -> Iterator[tuple[str, bytes, str]]:
-    """Yield suffix, text and losses; JSON has numbers that YAML cannot express."""
+    """Yield suffix, text and losses: YAML, then JSON for numbers that YAML cannot express."""
     yield ".yaml", encode_yaml([plain]), _NOT_KEPT
     yield ".json", encode_json(plain), _NOT_KEPT
 
@@ -168,12 +168,12 @@ def _with_field(value: PlainValue, field_path: Sequence[str | int], addition: Ad
 
 
 def are_equal(one: Message, other: Message) -> bool:
-    """Compare messages by their bytes."""
+    """Return whether two messages have the same bytes."""
     return bool(one.SerializeToString(deterministic=True) == other.SerializeToString(deterministic=True))
 
 
 def names_twice(resources: Iterable[StaticResource]) -> Iterator[StaticResource]:
-    """Yield resources with an earlier one's name."""
+    """Yield resources with the name of an earlier one of their type."""
     seen: set[tuple[str, str]] = set()
     for resource in resources:
         key = resource.field, resource.name

@@ -42,8 +42,8 @@ class Destination:
 def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
     """Write all files of an import, and return replaced ones' new paths.
 
-    Files with secrets are readable by their owner only. Files are moved to their destination, the bootstrap last; a
-    failure undoes all moves.
+    Files with secrets are readable by their owner only. Files are written beside their destination and moved there, the
+    bootstrap last; a failure undoes all moves.
 
     Raises:
         UsageError: a file could not be written; the previous state is restored.
@@ -102,7 +102,6 @@ def _write(path: Path, content: bytes, *, is_secret: bool) -> None:
 
 
 def _move(path: Path, place: Path, moves: list[tuple[Path, Path]]) -> None:
-    """Move aside a present file or directory."""
     if place.exists() or place.is_symlink():
         names = (place.with_name(f"{_REPLACED}{number}-{place.name}") for number in count(1))
         aside = next(name for name in names if not name.exists() and not name.is_symlink())

@@ -47,7 +47,7 @@ resources: []
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A resource that stays in the bootstrap."""
+    """A static resource that stays in the bootstrap."""
 
     resource: StaticResource
     reason: str
@@ -236,7 +236,7 @@ class _Text:
 
 
 def plain_text(content: bytes) -> str:
-    """Return text without byte order mark, with line feeds alone."""
+    """Return a file's text without byte order mark, with line feeds alone."""
     return re.sub("\r\n?", "\n", content.decode("utf-8-sig"))
 
 

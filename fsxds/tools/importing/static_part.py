@@ -80,7 +80,7 @@ class _StaticSearch:
                 self._keep_cluster(reference.name, f"the {noun} {name} needs it in the bootstrap")
 
     def _keep_all_of(self, message: Message, reason: str) -> None:
-        """A superfluous one is harmless."""
+        """A superfluous cluster or secret is harmless."""
         for _, part in messages_in(message, self._catalogue):
             descriptor = part.DESCRIPTOR
             if descriptor.full_name == _NODE:

@@ -57,7 +57,7 @@ _RENAMED: Mapping[str, str] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`line` is the original one."""
+    """A rewritten spelling; `line` is the original one."""
 
     line: int
     before: str
@@ -66,7 +66,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class UpgradedText:
-    """`lines` are the original numbers of the text's lines, from 1."""
+    """A rewritten text; `lines` are the original numbers of its lines, from 1."""
 
     text: str
     changes: tuple[Change, ...]
@@ -82,7 +82,7 @@ class _Edit:
 
 
 def upgraded(text: str, catalogue: Catalogue) -> UpgradedText:
-    """Rewrite to v3 as far as possible; comments stay."""
+    """Rewrite a bootstrap to v3 as far as possible; comments stay."""
     changes: list[Change] = []
     lines = list(range(1, text.count("\n") + 2))
     for _ in range(_MOST_ROUNDS):

@@ -60,7 +60,7 @@ class YamlBootstrap:
         return Cutter(self._text, insertions).cut(_target_of(part), {}).encode()
 
     def left_over(self, left: LeftOver) -> bytes | None:
-        """Return None if the author's text cannot be kept."""
+        """Return the remaining bootstrap; None if the author's text cannot be kept."""
         if self._root is None or not self._parts:
             return None
         known: Known = {}
@@ -163,7 +163,7 @@ class YamlBootstrap:
 
 
 class MergeKeyError(Exception):
-    """The rest has a merge key, unknown to Envoy."""
+    """The remaining bootstrap has a merge key, which Envoy does not know."""
 
 
 def _target_of(part: TextPart) -> TextPart:

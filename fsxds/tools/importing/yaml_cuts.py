@@ -70,7 +70,7 @@ class Cutter:
             yield TextPart(member, lead, start, following, is_list)
 
     def part_of(self, node: YamlNode) -> TextPart:
-        """Return a node without its surroundings."""
+        """Return a node as a part, without its surroundings."""
         return TextPart(node, node.start, node.start, node.end, is_member=False)
 
     def cut(self, part: TextPart, known: Known) -> str:
@@ -145,12 +145,12 @@ def _edited(text: str, start: int, stop: int, edits: Iterable[tuple[int, int, st
 
 
 def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Replace ranges, which must not overlap."""
+    """Replace ranges of a text, which must not overlap."""
     return _edited(text, 0, len(text), edits)
 
 
 def reindented(text: str, indent: int) -> str:
-    """Replace the least indentation; comments further left move to it."""
+    """Replace the least indentation of lines; comments further left move to it."""
     lines = text.split("\n")
     written = [line for line in lines if line.strip()]
     contents = [line for line in written if not line.lstrip().startswith("#")]
@@ -168,7 +168,7 @@ def _indentation(line: str) -> int:
 
 
 def in_flow(node: YamlNode) -> str:
-    """Write one line, with the content of aliases."""
+    """Write a node on one line, with the content of its aliases."""
     if isinstance(node, AliasNode):
         return in_flow(node.target)
     if isinstance(node, MappingNode):

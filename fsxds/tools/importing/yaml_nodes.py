@@ -29,7 +29,7 @@ _BLOCK_SCALARS = frozenset({"|", ">"})
 
 @dataclass(slots=True, eq=False)
 class YamlNode:
-    """`text[start:end]`, with anchor and tag, without the rest of its last line.
+    """A value: `text[start:end]`, with anchor and tag, without the rest of its last line.
 
     `column` counts from 0. `is_block`: the end depends on indentation.
     """
@@ -44,7 +44,7 @@ class YamlNode:
 
 @dataclass(slots=True, eq=False)
 class TextNode(YamlNode):
-    """`is_plain`: without quotes; `keeps_breaks`: blank lines at the end belong to it."""
+    """A scalar; `is_plain`: without quotes; `keeps_breaks`: blank lines at its end belong to it."""
 
     text: str = ""
     is_plain: bool = False
@@ -58,20 +58,20 @@ class MappingNode(YamlNode):
     pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
 
     def value_of(self, *spellings: str) -> YamlNode | None:
-        """Return the first such key's value."""
+        """Return the value of the first key with one of the spellings."""
         return next((value for key, value in self.pairs if key_text(key) in spellings), None)
 
 
 @dataclass(slots=True, eq=False)
 class SequenceNode(YamlNode):
-    """A list."""
+    """The members of a list."""
 
     members: list[YamlNode] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
 class AliasNode(YamlNode):
-    """`*name`, and its target."""
+    """An alias `*name`."""
 
     name: str = ""
     target: YamlNode = field(default_factory=lambda: YamlNode(0, 0, 0))
@@ -186,7 +186,7 @@ class WrittenNode:
 
 
 def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> Iterator[WrittenNode]:
-    """Yield all written nodes in order, without targets of aliases."""
+    """Yield a node and all nodes written within it, in order, without targets of aliases."""
     yield WrittenNode(node, is_in_flow, indent)
     inside = is_in_flow or not node.is_block
     if isinstance(node, MappingNode):

@@ -41,10 +41,7 @@ Answer = Callable[[web.Request, Words], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class AdminPath:
-    """The handler of a path, and its `parameters`.
-
-    `is_open`: without authentication, as the answer says nothing about the configuration.
-    """
+    """The handler of a path. `is_open`: without authentication; the answer reveals no configuration."""
 
     answer: Answer
     parameters: frozenset[str] = frozenset()
@@ -58,7 +55,7 @@ AdminPaths = Mapping[tuple[str, str], AdminPath]
 class AdminApi:
     """Answers requests at the admin address. An error of fsxds ends only its request.
 
-    `address` is the configured one; `access` None allows all clients.
+    `address` is the configured one; without `access` all clients are allowed.
     """
 
     def __init__(
@@ -128,7 +125,6 @@ class AdminApi:
         return web.Response(body=_written(content), headers=JSON)
 
     def _path_and_word(self, request: web.Request) -> tuple[str, str]:
-        """Return the path, with `N` for a parameter segment, and that segment decoded; empty if none."""
         folder, _, last = request.rel_url.raw_path.rpartition("/")
         pattern = f"{folder}/{WORD}"
         if last and ("GET", pattern) in self._paths and ("GET", request.path) not in self._paths:
@@ -145,12 +141,11 @@ class AdminApi:
 
 
 def is_exposed(address: Address) -> bool:
-    """Whether other machines can reach a bound address."""
+    """Whether other machines can reach an address."""
     return isinstance(address, TcpAddress) and not ip_address(address.host.partition("%")[0]).is_loopback
 
 
 def _members(body: bytes) -> Words:
-    """Numbers become text."""
     try:
         content = strict_loads(body) if body else {}
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,4 @@
-"""Notifies pages of changes by server-sent events; the pages then request the facts.
-
-Nothing is queued: a slow reader gets the next event after reading the last one.
-"""
+"""Server-sent events: pages then request the facts. Slow readers skip events."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X
 
 
 class ChangeFeed:
-    """Counts events of fsxds, and notifies all readers."""
+    """Counts events, and notifies readers."""
 
     def __init__(self, generation: Callable[[], int]) -> None:
         self._generation = generation
@@ -38,7 +35,7 @@ class ChangeFeed:
         self._round = 0
 
     def receive(self, happened: Event) -> None:
-        """Record an event. Rejected requests change nothing that pages show."""
+        """Record an event, except rejected requests, which pages do not show."""
         if not isinstance(happened, RequestRejected):
             self._count.replace(self._count.current + 1)
 
@@ -51,7 +48,7 @@ class ChangeFeed:
         """Send events until the page disconnects.
 
         Raises:
-            ProtocolError: there are too many readers; with the code `UNAVAILABLE`.
+            ProtocolError: `UNAVAILABLE`: there are too many readers.
         """
         if self._readers >= MOST_READERS:
             raise ProtocolError(f"{MOST_READERS} pages listen to events already; close some", "UNAVAILABLE")

@@ -1,7 +1,6 @@
-"""The graph of references between resources, in part, for snapshots of any size.
+"""The graph of references between resources, for snapshots of any size.
 
-References of a chunk are computed once and kept with it, over snapshots; missing names once per snapshot. The graph has
-only names and places.
+References are computed once per chunk, which snapshots share; missing names once per snapshot. Only names and places.
 """
 
 from __future__ import annotations
@@ -38,13 +37,12 @@ IsStatic = Callable[[Key], bool]
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A resource, or a name that resources reference.
+    """A resource, or a referenced name.
 
     Attributes:
         id: type and name: `cds/web`.
         place: such as `cds.yaml:3`, and a redirect's target; empty if not served.
-        state: `served`; `missing`, so that its users do not work; or `outside`: of the bootstrap, or of an undeclared
-            type.
+        state: `served`; `missing`: users do not work; or `outside`: of the bootstrap, or of an undeclared type.
     """
 
     id: str
@@ -56,10 +54,9 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A part of the graph of a view.
+    """A part of a view's graph; the first of an edge uses the second.
 
-    In `edges` of ids, the first uses the second. `total` counts the view's nodes, or the matches; `missing` the view's
-    missing names.
+    `total` counts nodes of the view, or matches; `missing` names of the view.
     """
 
     nodes: tuple[GraphNode, ...]
@@ -71,7 +68,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class GraphRequest:
-    """The requested part: nodes connected to `around`, else with `search` in their names."""
+    """Requests nodes connected to `around`, else with `search` in their names."""
 
     search: str = ""
     around: Key | None = None
@@ -107,14 +104,13 @@ def _uses_of(chunk: Chunk[Resource]) -> _ChunkUses:
 
 
 def _is_drawn(reference: Reference) -> bool:
-    """Whether to draw a reference: "any cluster" is not an edge to each cluster."""
     if reference.is_static or reference.type_url not in BY_TYPE_URL:
         return False
     return reference.name != ANY or reference.severity is not Severity.NOTE
 
 
 class SnapshotUses:
-    """Answers which resources of a snapshot use which. For one thread at a time."""
+    """Knows which resources use which. For one thread at a time."""
 
     def __init__(self, snapshot: Snapshot, is_static: IsStatic) -> None:
         self.snapshot = snapshot
@@ -136,7 +132,7 @@ class SnapshotUses:
         ]
 
     def resource(self, key: Key) -> Resource | None:
-        """Return the served resource with a name or alias, or None."""
+        """Return a served resource by name or alias."""
         rows = self.snapshot.resources(key[0])
         found: Resource | None = rows.get(key[1])
         if found is None and (name := self._aliases.get(key[0], {}).get(key[1])) is not None:
@@ -151,7 +147,7 @@ class SnapshotUses:
 
     @cached_property
     def missing(self) -> list[Key]:
-        """The names that must exist and do not."""
+        """Names that must exist and do not."""
         needed: dict[TypeUrl, set[str]] = {}
         for uses in chain.from_iterable(self._by_type.values()):
             for type_url, names in uses.needed.items():
@@ -177,7 +173,7 @@ class SnapshotUses:
                 yield user
 
     def used(self, key: Key) -> tuple[Key, ...]:
-        """Return the used names, once each: served, or missing although they must exist."""
+        """Return the used names, once each, also missing ones."""
         found = self._used.get(key)
         if found is None:
             found = tuple(dict.fromkeys(self._find_used(key)))
@@ -202,7 +198,7 @@ class SnapshotUses:
             yield reference.type_url, name
 
     def names_with(self, text: str) -> Iterator[Key]:
-        """Yield resources and missing names that contain a text."""
+        """Yield resources and missing names with a text."""
         wanted = text.casefold()
         for key in self.missing:
             if wanted in key[1].casefold():
@@ -214,9 +210,9 @@ class SnapshotUses:
 
 
 def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
-    """Return the requested part of the graph of a snapshot.
+    """Return a part of a snapshot's graph.
 
-    By default: missing names with their users, then connected resources from the first listener on.
+    By default: missing names with users, then connected resources from the first listener on.
     """
     missing = uses.missing
     total = len(missing) + sum(map(len, uses.snapshot.by_type.values()))
@@ -237,7 +233,7 @@ def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
 
 
 def key_of_id(node_id: str) -> Key | None:
-    """Return the type and name in an id; None for unknown types."""
+    """Return the type and name in an id, or None."""
     short_name, _, name = node_id.partition("/")
     row = BY_SHORT_NAME.get(short_name)
     return None if row is None or not name else (row.type_url, name)
@@ -257,7 +253,6 @@ def _chosen(keys: Iterable[Key], limit: int) -> dict[Key, None]:
 
 
 def _walk(start: Key, following: Callable[[Key], Iterable[Key]], seen: set[Key]) -> Iterator[Key]:
-    """The nearest first."""
     ends = [start]
     while ends:
         found = []
@@ -271,7 +266,6 @@ def _walk(start: Key, following: Callable[[Key], Iterable[Key]], seen: set[Key])
 
 
 def _around(uses: SnapshotUses, key: Key) -> Iterator[Key]:
-    """A resource, its direct and indirect users, and all that it uses; nothing for an unknown name."""
     if uses.resource(key) is None and next(uses.used_by(key), None) is None:
         return
     yield key

@@ -13,11 +13,11 @@ from fsxds.transports.admin.status_paths import Outlined
 
 
 class AdminControl(RolloutControl, ShownSnapshots, Outlined, Protocol):
-    """Shows rollouts and snapshots, and carries out operators' decisions."""
+    """Shows and controls rollouts, and shows snapshots."""
 
 
 class OperatorControl(AdminControl, Protocol):
     """The control of one publisher."""
 
     def roll_back(self, snapshots: Mapping[Layers, Snapshot]) -> int:
-        """Serve these snapshots instead of the tree; return the number of affected channels."""
+        """Serve these snapshots; return the number of affected channels."""

@@ -1,6 +1,6 @@
-"""The status page: its files, and the events, graph and differences for it alone.
+"""The status page: its files, events, graph and differences.
 
-The page loads only these files, connects only to its own origin, cannot be embedded, and inserts data as text.
+The page loads only these files, connects only to its origin, cannot be embedded, and inserts data as text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker
 from fsxds.model.errors import ApiError, ProtocolError
 from fsxds.model.memo import Lru
-from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.model.values import NO_LAYERS, Layers
 from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, Words
@@ -61,16 +61,19 @@ _PAGE = "index.html"
 
 
 class ShownSnapshots(Protocol):
-    """The snapshots that the page shows; for the event loop."""
+    """The page's snapshots; for the event loop."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return the views by name with their layers."""
+        """Return names and layers of views."""
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return the snapshot that most nodes with these layers have; None before the first."""
+        """Return the snapshot of most nodes with these layers, or None."""
+
+    def wanted(self, layers: Layers) -> Snapshot | None:
+        """Return the snapshot that the tree asks for; None before the first."""
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot of the history and its layers. Raises ProtocolError for an unknown number."""
+        """Return a snapshot of the history. Raises ProtocolError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class PageFile:
 
 
 class PageApi:
-    """Answers the requests that only the page makes."""
+    """Answers requests of the page alone."""
 
     def __init__(self, shown: ShownSnapshots, catalogue: Catalogue, is_static: IsStatic) -> None:
         self._shown = shown
@@ -110,7 +113,7 @@ class PageApi:
         self._turn = asyncio.Lock()
 
     async def graph(self, _: web.Request, words: Words) -> Graph:
-        """Return a part of a view's graph; of the first view by default."""
+        """Return a part of a view's graph; default: the first view."""
         name, layers = self._view(words.get("view"))
         request = GraphRequest(words.get("search", ""), limit=_limit(words.get("limit")))
         if (around := words.get("around")) is not None:
@@ -130,7 +133,7 @@ class PageApi:
         return graph_of(uses, request)
 
     async def difference(self, _: web.Request, words: Words) -> object:
-        """Return the changes from a snapshot of the history to another, or to its nodes' present one."""
+        """Return the changes between two snapshots of the history, or to the present one."""
         first = snapshot_number(words.get("from", ""))
         layers, before = await self._shown.kept(first)
         if (last := words.get("to")) is not None:
@@ -144,6 +147,19 @@ class PageApi:
         async with self._turn:
             return await asyncio.to_thread(partial(diff_of, before, after, self._catalogue))
 
+    async def content(self, _: web.Request, words: Words) -> object:
+        """Return a resource as it is served, and how the one of the files differs."""
+        layers = self._view(words.get("view"))[1]
+        written = words.get("id", "")
+        if (key := key_of_id(written)) is None:
+            raise ProtocolError(f"id: {written[:80]!r} is no type and name; send one such as cds/web")
+        snapshots = self._shown.served(layers), self._shown.wanted(layers)
+        served, wanted = (None if one is None else one.resources(key[0]).get(key[1]) for one in snapshots)
+        if served is None and wanted is None:
+            raise ProtocolError(f"id: there is no {written[:80]!r} here; GET /api/graph lists names", "NOT_FOUND")
+        async with self._turn:
+            return await asyncio.to_thread(content_of, BY_TYPE_URL[key[0]], served, wanted, Masker(self._catalogue))
+
     def _view(self, wanted: str | None) -> tuple[str, Layers]:
         views = self._shown.views()
         for name, layers in views:
@@ -155,7 +171,7 @@ class PageApi:
 
 
 def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
-    """Return the handlers of the page's paths, with the files' content."""
+    """Return the handlers of the page's paths."""
 
     async def listen(request: web.Request, _: Words) -> web.StreamResponse:
         return await changes.answer(request)
@@ -166,6 +182,7 @@ def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
         **{("GET", f"/assets/{name}"): AdminPath(PageFile.read(name).answer, is_open=True) for name in sorted(names)},
         ("GET", "/api/events"): AdminPath(listen),
         ("GET", "/api/graph"): AdminPath(api.graph, frozenset({"view", "search", "around", "limit"})),
+        ("GET", "/api/resource"): AdminPath(api.content, frozenset({"view", "id"})),
         ("GET", "/api/diff"): AdminPath(api.difference, frozenset({"from", "to"})),
     }
 
@@ -192,12 +209,9 @@ LONGEST_BODY_BYTES = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ResourceDiff:
-    """One resource's difference between two snapshots.
+    """One resource's difference between snapshots.
 
-    Attributes:
-        action: `added`, `removed` or `changed`.
-        lines: of a unified diff, without the head.
-        omitted: why lines are missing; empty if none are.
+    `action` is `added`, `removed` or `changed`; `lines` are of a unified diff; `omitted`: why lines are missing.
     """
 
     type: str
@@ -210,14 +224,38 @@ class ResourceDiff:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDiff:
-    """The first changes between two snapshots, and their number."""
+    """The first changes between snapshots, and their number."""
 
     resources: tuple[ResourceDiff, ...]
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class ResourceContent:
+    """A resource as it is served.
+
+    Attributes:
+        lines: its masked YAML; empty if it is not served.
+        omitted: why lines are missing; empty if none are.
+        file: how the version of the files differs; None if that is served.
+    """
+
+    lines: tuple[str, ...]
+    omitted: str
+    file: ResourceDiff | None
+
+
+def content_of(row: ResourceType, served: Resource | None, wanted: Resource | None, masker: Masker) -> ResourceContent:
+    """Return a resource as it is served, and how the version of the files differs."""
+    is_same = served is not None and wanted is not None and served.version == wanted.version
+    # Compared with nothing, each line is added.
+    lines, omitted = ((), "it is not served") if served is None else _lines(None, served, masker)
+    change = None if is_same else _diff(row, served, wanted, masker)
+    return ResourceContent(tuple(line[1:] for line in lines if line[0] == "+"), omitted, change)
+
+
 def diff_of(before: Snapshot, after: Snapshot, catalogue: Catalogue) -> SnapshotDiff:
-    """Return the changes between snapshots, in push order and by name."""
+    """Return the changes, in push order and by name."""
     masker = Masker(catalogue)
     changes = list(_changes(before, after))
     return SnapshotDiff(
@@ -245,7 +283,7 @@ def _diff(row: ResourceType, before: Resource | None, after: Resource | None, ma
 
 def _lines(before: Resource | None, after: Resource | None, masker: Masker) -> tuple[tuple[str, ...], str]:
     if any(one is not None and len(one.body) > LONGEST_BODY_BYTES for one in (before, after)):
-        return (), "it is too large to be compared here; fsxds diff compares it"
+        return (), "it is too large for this page; fsxds show and fsxds diff have it"
     try:
         old, new = (_text(one, masker) for one in (before, after))
     except ApiError:
@@ -254,7 +292,9 @@ def _lines(before: Resource | None, after: Resource | None, masker: Masker) -> t
     found = [line[:LONGEST_TEXT] for line in islice(unified_diff(old, new, lineterm=""), 2, MOST_LINES + 3)]
     if not found:
         return (), "only what is hidden, its aliases or its time to live differ"
-    return tuple(found[:MOST_LINES]), "" if len(found) <= MOST_LINES else "more lines follow; fsxds diff shows all"
+    return tuple(found[:MOST_LINES]), "" if len(
+        found
+    ) <= MOST_LINES else "more lines follow; fsxds show and fsxds diff have all"
 
 
 def _text(resource: Resource | None, masker: Masker) -> list[str]:

@@ -43,7 +43,7 @@ def _read(form: Any, plain: Any) -> object:
 
 
 def written(content: object) -> bytes:
-    """Encode values as JSON, each as an object of its fields."""
+    """Encode values as JSON objects of their fields."""
     return json.dumps(content, default=_plain).encode()
 
 

@@ -1,6 +1,6 @@
 """The interface to rollouts for the admin address, and its values: names, no content.
 
-The fields of the values are those of the JSON. Ages are in seconds, since clocks of processes differ.
+The values' fields are those of the JSON. Ages are in seconds: processes' clocks differ.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NUMBER = re.compile("@?([1-9][0-9]{0,8})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class WaitingReport:
-    """A client that a step waits for: a node id, or a mirror's directory.
+    """A node id or a mirror's directory that a step waits for.
 
-    `transport` is `REST`, `gRPC` or `mirror`; `since_s` is the time waited.
+    `transport` is `REST`, `gRPC` or `mirror`.
     """
 
     client: str
@@ -35,9 +35,9 @@ class WaitingReport:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """The step of a channel, since its publication and until it times out.
+    """A channel's step: `whole`, `grow`, `switch` or `shrink`.
 
-    `name` is `whole`, `grow`, `switch` or `shrink`.
+    `since_s` is the time since its publication, `ends_within_s` until it times out.
     """
 
     name: str
@@ -48,9 +48,9 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class LingeringReport:
-    """A removed resource that connections of draining listeners may use.
+    """A removed resource that draining listeners may use.
 
-    `left_s` until it is dropped; None while clients have not taken its replacement.
+    `left_s` until it is dropped; None while clients have no replacement.
     """
 
     type: str
@@ -61,13 +61,13 @@ class LingeringReport:
 
 @dataclass(frozen=True, slots=True)
 class HeldReport:
-    """A resource with a held version, or with one that nodes reject.
+    """A resource with a held or rejected version.
 
     Attributes:
         reason: `rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource`, `names a held
             resource` or `claims what another one has`.
-        place: its file and line, or its last ones.
-        message: the fact, with a rejecting node's message.
+        place: its present or last file and line.
+        message: the fact, with a node's message.
         nodes: the first that reject it.
         since_s: None if unknown.
     """
@@ -98,21 +98,21 @@ class ChannelReport:
     """One channel: nodes with the same layers, of one cohort.
 
     Attributes:
-        views: the names for these layers; `("",)` without views.
+        views: `("",)` without views.
         layers: empty for the whole tree.
         cohort: `main`, `canary`, `rejecting` for nodes that reject a version, or `catching up` for slower nodes and
             those on their way to another view.
-        served: the served snapshot's id; None before the first, as the next two.
-        target: the id of the snapshot to reach.
-        asked: the id of the tree's snapshot.
-        is_done: the awaited clients have the tree's snapshot, except for held versions.
+        served: the snapshot's id; None before the first, as the next two.
+        target: the snapshot to reach.
+        asked: the tree's snapshot.
+        is_done: awaited clients have the tree's snapshot, except for held versions.
         step: None while no client is awaited.
         waits_for_canary: canaries have not taken the tree's snapshot, or do not exist.
-        baking_s: until this channel follows the canaries; None if nothing bakes.
-        lingering: resources kept for draining listeners.
+        baking_s: until it follows the canaries; None if nothing bakes.
+        lingering: for draining listeners.
         held: the first hundred.
         pinned: the number of rolled back resources.
-        pinned_for_s: since the rollback; None for none.
+        pinned_for_s: None without a rollback.
     """
 
     views: tuple[str, ...]
@@ -137,8 +137,7 @@ class ChannelReport:
 class FleetServerReport:
     """A server of a fleet.
 
-    `publication` is the publisher's number and the last publication that it serves: `3.17`; `is_behind`: there is a
-    newer one.
+    `publication`: the publisher's number and its last publication here: `3.17`.
     """
 
     name: str
@@ -150,7 +149,7 @@ class FleetServerReport:
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """The answer of `GET /rollout`; `state` is the history's directory, None without `--state`."""
+    """The answer of `GET /rollout`; `state` is None without `--state`."""
 
     channels: tuple[ChannelReport, ...]
     state: str | None
@@ -158,14 +157,14 @@ class StatusReport:
 
 @dataclass(frozen=True, slots=True)
 class DecisionReport:
-    """The answer to a decision: the number of changed channels."""
+    """The number of channels that a decision changed."""
 
     channels: int
 
 
 @dataclass(frozen=True, slots=True)
 class RetryReport:
-    """The answer to a retry: the number of versions that are offered again."""
+    """The number of versions offered again."""
 
     versions: int
 
@@ -199,12 +198,12 @@ def unix_time(written: str) -> float:
 
 
 def no_snapshot(number: int) -> ProtocolError:
-    """Return the error for a missing snapshot of the history."""
+    """Return the error for an unknown snapshot."""
     return ProtocolError(f"@{number}: the history has no such snapshot; fsxds history lists them", "NOT_FOUND")
 
 
 class KeptSnapshot(Protocol):
-    """A snapshot of the history: a dataclass, whose fields are shown."""
+    """A snapshot of the history, a dataclass."""
 
     @property
     def number(self) -> int:
@@ -216,7 +215,7 @@ class KeptSnapshot(Protocol):
 
     @property
     def time_s(self) -> float:
-        """When it was kept, in seconds since 1970."""
+        """When kept, in seconds since 1970."""
 
 
 class Action(StrEnum):
@@ -232,13 +231,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorDecision:
-    """A decision of an operator.
+    """An operator's decision.
 
-    Attributes:
-        name: an approval's id, or the resources to retry; None for all.
-        layers: of the views to abort or resume; None for all.
-        number: of the snapshot to roll back to.
-        time_s: to roll back to, in seconds since 1970.
+    `name`: an approval's id, or resources to retry, None for all; `layers` of views to abort or resume, None for all;
+    `number` or `time_s` (since 1970) to roll back to.
     """
 
     action: Action
@@ -269,16 +265,16 @@ class RolloutControl(Protocol):
         """Return all layers' snapshots, the newest first."""
 
     async def servers(self) -> Sequence[FleetServerReport]:
-        """Return the fleet's servers; none if it cannot be reached."""
+        """Return the fleet's servers; none if unreachable."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return each name of a view with its layers; nodes of one name may have several.
+        """Return the views' names and layers, several layers for some names.
 
         Without views, the one name is empty.
         """
 
     def layers_of_node(self, node_id: str) -> Layers | None:
-        """Return the layers of a connected client; None for an unknown node id."""
+        """Return a connected node's layers, or None."""
 
 
 class Deciding(Protocol):
@@ -297,7 +293,7 @@ class Deciding(Protocol):
         """Take back current rollouts; None for all."""
 
     async def rollback(self, number: int) -> int:
-        """Serve a snapshot of the history instead of the tree."""
+        """Serve a snapshot of the history."""
 
     async def rollback_all(self, time_s: float) -> int:
         """Serve each view's snapshot of a time, in seconds since 1970."""

@@ -100,7 +100,6 @@ class RolloutPaths:
         )
 
     def _scope(self, words: Words) -> tuple[Layers, ...] | None:
-        """None for all."""
         if (node := words.get("node")) is not None:
             layers = self._control.layers_of_node(node)
             if layers is None:
@@ -118,7 +117,7 @@ class RolloutPaths:
 
 
 def is_called(name: str, view: str, layers: Layers) -> bool:
-    """Whether a name means a view: its name, or its layers as `common+edge`."""
+    """Whether a name, or layers such as `common+edge`, mean a view."""
     return name in (view, "+".join(layers))
 
 
@@ -127,6 +126,7 @@ def _some_of(names: list[str]) -> str:
 
 
 def _done(count: int, otherwise: str) -> object:
+    """Raises ProtocolError for 0."""
     if not count:
         raise ProtocolError(f"{otherwise}; fsxds rollout status shows what there is", "FAILED_PRECONDITION")
     return DecisionReport(count)

@@ -51,7 +51,7 @@ class StatusPaths:
 
 
 def query_of(words: Words, states: tuple[str, ...]) -> RowQuery:
-    """Parse the query of a request. Raises ProtocolError."""
+    """Parse a query. Raises ProtocolError."""
     state = words.get("state") or None
     if state is not None and state not in states:
         raise ProtocolError(f"state: {state[:80]!r} is none; there is {', '.join(states)}")
@@ -69,7 +69,7 @@ def _number(words: Words, name: str, default: int) -> int:
 
 
 def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
-    """Return the handler of `/metrics`: text or OpenMetrics, compressed or not, as accepted."""
+    """Return the handler of `/metrics`: text or OpenMetrics."""
     scrape = make_aiohttp_handler(registry)
 
     async def answer(request: web.Request, _: Words) -> object:
@@ -79,7 +79,7 @@ def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
 
 
 def health_paths(unready: Callable[[], str]) -> AdminPaths:
-    """Return the health handlers; `unready` returns why clients are not served, or ""."""
+    """Return the health handlers; `unready` returns "" if clients are served."""
 
     async def live(_: web.Request, __: Words) -> object:
         return web.Response(text="ok\n")
@@ -98,7 +98,7 @@ class Outlined(Protocol):
     """Has outlines of the served snapshots."""
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return each view's outline, and the rules by which its changes are held."""
+        """Return the views' outlines, and the rules for holding changes."""
 
 
 def outline_paths(outlined: Outlined) -> AdminPaths:

@@ -1,6 +1,6 @@
 """The server's status at the admin address: names and versions, no content.
 
-The fields of the values are the JSON's. Ages are in seconds, since clocks of processes differ.
+The values' fields are the JSON's. Ages are in seconds: processes' clocks differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class ListenerReport:
-    """A listening address; `name` is `REST`, `gRPC` or `admin`."""
+    """A listening address of `REST`, `gRPC` or `admin`."""
 
     name: str
     address: str
@@ -31,7 +31,7 @@ class ListenerReport:
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """Files served as they are, as they were (`held`), or not at all (`broken`)."""
+    """Files served as they are, as they were (`held`), or not (`broken`)."""
 
     good: int
     held: int
@@ -40,7 +40,7 @@ class FileCounts:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of a file, without secrets and names that are not of the API."""
+    """A line without secrets and names beyond the API."""
 
     line: int
     text: str
@@ -51,12 +51,11 @@ class ProblemReport:
     """A problem.
 
     Attributes:
-        path: from the top of the tree; `upstream NAME` for an upstream's resource.
+        path: in the tree; `upstream NAME` for an upstream's resource.
         severity: `error`, `warning` or `note`.
-        remedy: may be empty.
-        state: of the file: `good`, `held`, `broken`, or `ignored` if it is not read; `upstream` without a file;
-            `rejected` if nodes reject a resource in it; `kept` if an older version of one is served for another reason.
-        source: lines around the place; none of files with secrets.
+        state: of the file: `good`, `held`, `broken`, or `ignored`; `upstream` without a file; `rejected` if nodes
+            reject a resource in it; `kept` if an older version of one is served for another reason.
+        source: lines around the place, not of files with secrets.
     """
 
     path: str
@@ -72,8 +71,17 @@ class ProblemReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ProblemCounts:
+    """The number of all problems by severity, whether or not they are in an answer."""
+
+    error: int = 0
+    warning: int = 0
+    note: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ServedType:
-    """A type's served version and number of resources."""
+    """A type's version and number of resources."""
 
     type: str
     version: str
@@ -82,7 +90,7 @@ class ServedType:
 
 @dataclass(frozen=True, slots=True)
 class ViewReport:
-    """A view with its clients and served types; empty until requested.
+    """A view; empty until requested.
 
     `name` is empty for the whole tree. `types` do not describe a canary.
     """
@@ -95,7 +103,7 @@ class ViewReport:
 
 @dataclass(frozen=True, slots=True)
 class ClientCount:
-    """The clients of a transport (`REST`, `gRPC`, `mirror`) in a state."""
+    """Clients of a transport (`REST`, `gRPC`, `mirror`) in a state."""
 
     transport: str
     state: str
@@ -104,7 +112,7 @@ class ClientCount:
 
 @dataclass(frozen=True, slots=True)
 class HeldType:
-    """The number of resources that an upstream has."""
+    """An upstream's number of resources."""
 
     type: str
     resources: int
@@ -112,17 +120,17 @@ class HeldType:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamReport:
-    """The state of an upstream, whose resources are served even while it is away.
+    """The state of an upstream; its resources are served even without connection.
 
     Attributes:
-        servers: addresses, in order.
+        servers: in order.
         server: the connected one; empty for none.
         wire: the protocol; empty for none.
         state: `connected`, `connecting`, `away`, or `refused` if another attempt would end the same way.
-        trouble: why it is not connected; may be empty.
-        pending: the types with an awaited answer.
-        age_s: since its last message, also to an earlier process; None for none.
-        rejected: texts for rejected resources of its last message, bounded.
+        trouble: why it is not connected.
+        pending: types with an awaited answer.
+        age_s: since its last message, also to an earlier process.
+        rejected: texts for resources of its last message, bounded.
     """
 
     name: str
@@ -143,16 +151,15 @@ class ServerReport:
     """The answer of `GET /api/status`.
 
     Attributes:
-        version: of fsxds.
         directory: the tree; empty for upstreams alone.
         state: the history's directory; None without `--state`.
         generation: rises with each publication.
-        waits_for: what the start waits for; empty when it is over.
+        waits_for: what the start waits for; empty afterwards.
         degraded: failed components that have not run well since.
         problems: the first, errors first.
-        rollouts: the first, beginning with active ones and awaited decisions.
+        rollouts: the first, active ones and awaited decisions first.
         upstreams: in order of precedence.
-        fleet: empty without one, or if it cannot be reached.
+        fleet: empty without one, or if unreachable.
     """
 
     version: str
@@ -175,6 +182,7 @@ class ServerReport:
     rollout_count: int
     upstreams: tuple[UpstreamReport, ...]
     fleet: tuple[FleetServerReport, ...] = ()
+    problem_counts: ProblemCounts = ProblemCounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +191,10 @@ class TypeReport:
 
     Attributes:
         state: `SYNCED`, `STALE`, `NACK` or `NOT SENT`.
-        subscriptions: a polling node has one per list of names; the other fields are of the worst.
+        subscriptions: one per list of names of a polling node; other fields are of the worst.
         sent: the last version.
-        nacked: None for none.
         current: the version that it should have.
-        reason: the client's message for the rejection.
+        reason: for the rejection.
     """
 
     type: str
@@ -207,12 +214,12 @@ class ClientReport:
     """A client: a stream, a polling node, or a mirror's directory.
 
     Attributes:
-        node: the node id; a stream's address without one; a mirror's directory.
+        node: the node id; a stream's address without one; a directory.
         transport: `REST`, `gRPC` or `mirror`.
-        service: the stream's method, such as `StreamAggregatedResources`, or the transport.
+        service: a stream's method, such as `StreamAggregatedResources`, or the transport.
         peer: the IP address; empty on a unix socket.
         view: empty for the whole tree.
-        since_s: the age of the connection.
+        since_s: of the connection.
         state: the worst of its types.
         types: in push order.
     """
@@ -246,13 +253,13 @@ class ListedNames:
 
 @dataclass(frozen=True, slots=True)
 class TypeDetail(TypeReport):
-    """A client's state for one type, with differences from the current resources.
+    """A client's differences from a type's current resources.
 
     Attributes:
-        lacks: names that it never confirmed.
-        outdated: names that it may have in an older version.
+        lacks: names never confirmed.
+        outdated: names that may be old.
         surplus: gone names that it may have.
-        missing: subscribed names that no file has.
+        missing: subscribed names without a file.
     """
 
     lacks: ListedNames
@@ -279,8 +286,8 @@ class NodeReport:
 class FileReport:
     """A file of the tree.
 
-    `path` is from its top. `state` is `good`; `held`: an older content is served; `broken`: it was never good.
-    `since_s` is the age of state and content; `resources` counts the served ones.
+    `state` is `good`; `held`: an older content is served; `broken`: it was never good. `since_s` is of state and
+    content.
     """
 
     path: str
@@ -300,7 +307,7 @@ class FileList:
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
-    """Selects rows by state and text, from `offset` on."""
+    """Selects rows by state and text."""
 
     state: str | None = None
     search: str = ""
@@ -310,7 +317,7 @@ class RowQuery:
 
 
 class StatusFacts(Protocol):
-    """Has these facts. For the event loop, which it never blocks for long."""
+    """Has these facts. For the event loop, never blocking it long."""
 
     async def report(self) -> ServerReport:
         """Return the answer of `GET /api/status`."""
@@ -319,7 +326,7 @@ class StatusFacts(Protocol):
         """Return some clients."""
 
     async def node(self, name: str) -> NodeReport:
-        """Return all clients with this name or node id. Raises ProtocolError for none."""
+        """Return a node's clients. Raises ProtocolError for none."""
 
     async def files(self, query: RowQuery) -> FileList:
         """Return some files."""

@@ -1,7 +1,6 @@
 """The content of a client status: states of resources, and content without secrets.
 
-Rows are written one by one, and joined, because an answer may be large.
-Source: envoy/service/status/v3/csds.proto.
+Large answers are written row by row, and joined. Source: envoy/service/status/v3/csds.proto.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ REJECTED = ConfigStatus.ERROR, ClientResourceStatus.NACKED
 
 
 def resource_statuses(status: ClientStatus) -> Iterator[ResourceStatus]:
-    """Yield all resources that a client was sent or asked for, by watch.
+    """Yield a client's sent and requested resources, by watch.
 
     A wildcard client that was sent nothing has asked for `*`.
     """
@@ -66,7 +65,6 @@ def _held(watch: WatchStatus, *, is_delta: bool) -> Iterator[ResourceStatus]:
 
 
 def _not_held(watch: WatchStatus) -> Iterator[ResourceStatus]:
-    """Rejected removals, names that do not exist, and names without an answer."""
     removed = sorted(watch.rejected - {resource.name for resource in watch.resources}) if watch.rejected else ()
     reason = _reason(watch) if removed else None
     for name in removed:
@@ -108,7 +106,7 @@ _HIDDEN_BYTES = base64.b64encode(HIDDEN.encode()).decode()
 class Contents:
     """Shows resources with `<hidden>` in place of secrets.
 
-    Secrets, and types that the catalogue lacks, are not shown at all. Content is cached by version; see `turn`.
+    Secrets and types beyond the catalogue are not shown. Content is cached; see `turn`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -121,23 +119,23 @@ class Contents:
         self._nodes: _Recent[bytes, bytes] = _Recent()
 
     def turn(self, *, with_contents: bool = True) -> None:
-        """Begin a report; content not used in this one or the one before will be dropped."""
+        """Begin a report; drop content unused since the one before."""
         self._nodes.turn()
         if with_contents:
             self._bodies.turn()
             self._jsons.turn()
 
     def body_of(self, resource: Resource) -> bytes | None:
-        """Return the serialized resource without secrets; None if it is not shown."""
+        """Return a resource without secrets, serialized; None if not shown."""
         key = resource.type_url, resource.version
         return self._bodies.get(key, lambda: self._body(resource.type_url, resource.body))
 
     def json_of(self, resource: Resource) -> bytes | None:
-        """Return the resource without secrets as proto JSON with its `@type`; None if it is not shown."""
+        """Return a resource without secrets as proto JSON with its `@type`; None if not shown."""
         return self._jsons.get((resource.type_url, resource.version), lambda: self._json(resource))
 
     def node_json(self, node: Message) -> bytes:
-        """Return a Node without secrets as proto JSON."""
+        """Return a Node without secrets as JSON."""
         return self._nodes.get(node.SerializeToString(), lambda: dump(self.plain_node(node)))
 
     def plain_node(self, node: Message) -> dict[str, PlainValue]:
@@ -167,8 +165,6 @@ class Contents:
 
 
 class _Recent(Generic[_Key, _Value]):
-    """Keeps values used in this turn and the one before."""
-
     def __init__(self) -> None:
         self._now: dict[_Key, _Value] = {}
         self._before: dict[_Key, _Value] = {}
@@ -186,17 +182,17 @@ class _Recent(Generic[_Key, _Value]):
 
 
 class WireForm:
-    """Protobuf's wire format, in which concatenated fields are a message."""
+    """Protobuf's wire format: concatenated fields are a message."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
 
     def content(self, resource: Resource) -> bytes | None:
-        """Return the shown content; None if it is not shown."""
+        """Return the shown content, or None."""
         return self._contents.body_of(resource)
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
-        """Write a resource's state, as a GenericXdsConfig in its field."""
+        """Write a resource's state, as a GenericXdsConfig field."""
         client = csds_pb2.ClientConfig()
         row = client.generic_xds_configs.add(
             type_url=status.type_url,
@@ -216,13 +212,13 @@ class WireForm:
         return bytes(client.SerializeToString())
 
     def client(self, status: ClientStatus | OwnStatus, rows: list[bytes], *, is_first: bool) -> bytes:
-        """Write a client, as a ClientConfig in its field."""
+        """Write a client, as a ClientConfig field."""
         head = csds_pb2.ClientConfig(node=node_message(status.node), client_scope=status.service).SerializeToString()
         # In a ClientStatusResponse, bytes in field 1.
         return BytesValue(value=b"".join((head, *rows))).SerializeToString()
 
     async def payload(self, clients: list[bytes]) -> Payload:
-        """Return the answer in one piece, as gRPC needs it."""
+        """Return the answer in one piece."""
         return Payload(await asyncio.to_thread(b"".join, clients) if len(clients) > 1 else b"".join(clients))
 
 
@@ -233,7 +229,7 @@ class JsonForm:
         self._contents = contents
 
     def content(self, resource: Resource) -> bytes | None:
-        """Return the shown content; None if it is not shown."""
+        """Return the shown content, or None."""
         return self._contents.json_of(resource)
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
@@ -255,7 +251,7 @@ class JsonForm:
         return row if content is None else b'%b,"xds_config":%b}' % (row[:-1], content)
 
     def client(self, status: ClientStatus | OwnStatus, rows: list[bytes], *, is_first: bool) -> bytes:
-        """Write a ClientConfig with its GenericXdsConfig `rows`, after a comma unless `is_first`."""
+        """Write a ClientConfig with its `rows`, after a comma unless `is_first`."""
         begin = b'%b{"node":%b' % (b"" if is_first else b",", self._contents.node_json(node_message(status.node)))
         end = b',"client_scope":%b}' % dump(status.service)
         if not rows:

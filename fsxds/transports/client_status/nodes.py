@@ -23,7 +23,7 @@ LONGEST_REGEX = 4096
 
 
 def node_message(node: Node) -> base_pb2.Node:
-    """Return a node as sent, or with its known fields if that was not kept."""
+    """Return a node as sent, or its known fields."""
     if node.serialized:
         # Serializable messages may be nested too deeply to be parsed.
         with suppress(DecodeError):
@@ -35,7 +35,7 @@ def node_filter(matchers: Iterable[node_pb2.NodeMatcher]) -> Callable[[Node], bo
     """Return a predicate: any matcher matches, or there are none.
 
     Raises:
-        ProtocolError: one is malformed; the message names the field and the remedy.
+        ProtocolError: one is malformed; with field and remedy.
     """
     alternatives = [_node(matcher, f"node_matchers[{index}]") for index, matcher in enumerate(matchers)]
     if not alternatives:
@@ -44,7 +44,6 @@ def node_filter(matchers: Iterable[node_pb2.NodeMatcher]) -> Callable[[Node], bo
 
 
 def _node(matcher: node_pb2.NodeMatcher, place: str) -> Callable[[Node], bool]:
-    """All parts must match."""
     matches_id = _text(matcher.node_id, f"{place}.node_id") if matcher.HasField("node_id") else None
     metadatas = [_struct(each, f"{place}.node_metadatas[{index}]") for index, each in enumerate(matcher.node_metadatas)]
 

@@ -52,10 +52,8 @@ _NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
 class _Request:
     """A request that one or more clients wait for.
 
-    Attributes:
-        waiting: clients without an answer yet.
-        made_for: requests received before the answer was begun; all may have it.
-        answer: None if it would be too large.
+    `made_for`: requests received before the answer was begun; all may have it. `answer` is None if it would be too
+    large.
     """
 
     waiting: int = 0
@@ -66,12 +64,12 @@ class _Request:
 class ClientReports:
     """Answers requests for the status of clients.
 
-    Large answers are made one after another, in time slices. Equal waiting requests share an answer; abandoned ones get
-    none. `made` counts begun answers.
+    One large answer at a time, in time slices. Equal waiting requests share an answer; abandoned ones get none. `made`
+    counts begun answers.
     """
 
     def __init__(self, clients: Clients, catalogue: Catalogue, own: Callable[[], Iterable[OwnStatus]] = tuple) -> None:
-        """Report `clients`, and this process as an upstream client by `own`."""
+        """Report `clients`, and by `own` this process as an upstream client."""
         self.made = 0
         self._own = own
         self._clients = clients
@@ -82,7 +80,7 @@ class ClientReports:
         self._requests: dict[tuple[Form, bytes], _Request] = {}
 
     async def answer(self, request: bytes) -> bytes:
-        """Answer a serialized ClientStatusRequest with a serialized ClientStatusResponse.
+        """Answer a serialized ClientStatusRequest.
 
         Raises:
             ProtocolError: the request is malformed, or it or the answer is too large: then with the code
@@ -96,7 +94,7 @@ class ClientReports:
         return (await self._answer(message, self._wire)).body
 
     async def answer_json(self, request: bytes) -> Payload:
-        """Answer a request in proto JSON, with snake_case names.
+        """Answer in proto JSON with snake_case names.
 
         Raises:
             ProtocolError: as in `answer`.
@@ -128,7 +126,6 @@ class ClientReports:
         return answer
 
     async def _make(self, wants: Callable[[Node], bool], form: Form, *, with_contents: bool) -> Payload | None:
-        """None if the answer would be too large."""
         self.made += 1
         self._contents.turn(with_contents=with_contents)
         answer = _Answer(form, with_contents=with_contents)
@@ -239,14 +236,14 @@ def _too_much() -> ProtocolError:
 
 
 def services(context: ServiceContext) -> ExtraServices:
-    """Return the handlers for REST and gRPC: a row of `app.SERVICES`."""
+    """Return the handlers: a row of `app.SERVICES`."""
     reports = ClientReports(context.clients, context.catalogue, context.own)
     posts = client_status_paths(reports, context.access)
     return ExtraServices(posts, calls=client_status_handlers(reports, context.access))
 
 
 def client_status_paths(reports: ClientReports, access: AccessInUse | None = None) -> Mapping[str, Handler]:
-    """Return the REST handler: POST a ClientStatusRequest in JSON."""
+    """Return the REST handler."""
     in_use = access or AccessInUse()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -260,7 +257,7 @@ def client_status_paths(reports: ClientReports, access: AccessInUse | None = Non
 def client_status_handlers(
     reports: ClientReports, access: AccessInUse | None = None
 ) -> tuple[grpc.GenericRpcHandler, ...]:
-    """Return the gRPC handlers; each request on a stream is answered separately.
+    """Return the gRPC handlers; a stream's requests are answered separately.
 
     They raise ProtocolError for peers that may not ask for all nodes.
     """

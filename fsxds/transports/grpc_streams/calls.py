@@ -25,7 +25,7 @@ INTERNAL = "an internal error of fsxds; the server's log has its traceback"
 
 
 def where(method: str) -> str:
-    """Name a call for error reports, such as `gRPC StreamClusters`."""
+    """Name a call in reports, such as `gRPC StreamClusters`."""
     return f"gRPC {method.rpartition('/')[2]}"
 
 
@@ -37,8 +37,8 @@ def guarded(
 ) -> Callable[..., Awaitable[object]]:
     """Wrap a method: report its end, and answer unexpected exceptions with INTERNAL.
 
-    A streaming method writes by its context. `admit` is called first; a ProtocolError of either ends the call with its
-    code.
+    `admit` comes first; a ProtocolError of either ends the call with its code. A streaming method writes by its
+    context.
     """
 
     async def answer(request: object, context: Context) -> object:
@@ -69,10 +69,7 @@ def guarded(
 
 
 class LastingCalls:
-    """Knows and ends the long-lived calls. For the event loop.
-
-    `admit` is called first for each call, as in `guarded`; except for health.
-    """
+    """Knows and ends long-lived calls, admitted as in `guarded` except for health. For the event loop."""
 
     def __init__(
         self,
@@ -86,11 +83,11 @@ class LastingCalls:
         self._calls: dict[_TrackedContext, asyncio.Task[object] | None] = {}
 
     def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
-        """Return a handler with guarded methods, of which `end` can end streaming calls."""
+        """Guard a handler's methods; `end` can end its streams."""
         return _AdaptedHandler(handler, self._adapted)
 
     async def end(self) -> None:
-        """End all calls with UNAVAILABLE, each after its present response."""
+        """End all calls with UNAVAILABLE after present responses."""
         async with asyncio.TaskGroup() as ending:
             for context, task in tuple(self._calls.items()):
                 ending.create_task(_end(context, task))
@@ -138,7 +135,6 @@ class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has
 
     @property
     def _method_handlers(self) -> dict[str, grpc.RpcMethodHandler]:
-        """As in gRPC's handlers."""
         methods = self._handler._method_handlers  # noqa: SLF001 - nothing else tells
         return {name: self._adapt(method, name) for name, method in methods.items()}
 

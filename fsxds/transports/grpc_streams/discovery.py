@@ -1,6 +1,6 @@
 """The services of a gRPC server: streams, unary discovery, health, reflection, and extra ones.
 
-Health is SERVING while clients are served. Reflection, for tools such as grpcurl, is loaded by its first call.
+Health is SERVING while clients are served. Reflection is loaded by its first call.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LEAST_LEFT_S = 0.2
 
 
 class Health:
-    """Reports the health of the server, equal for all services."""
+    """Reports the server's health, equal for all services."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self._services = (OVERALL, *services)
@@ -125,7 +125,7 @@ class Reflection:
 
 
 def import_descriptors(services: Iterable[str]) -> None:
-    """Import the generated modules of services and types into protobuf's default pool."""
+    """Import the services' and types' modules into protobuf's default pool."""
     names = (*services, *(row.message_type for row in RESOURCE_TYPES))
     for package in sorted({name.rpartition(".")[0] for name in names if name.startswith("envoy.")}):
         paths = importlib.import_module(package).__path__
@@ -135,10 +135,9 @@ def import_descriptors(services: Iterable[str]) -> None:
 
 
 class GrpcServices:
-    """All services of a gRPC server, for `grpc_server.listening_grpc`.
+    """All services of a gRPC server, for `listening_grpc`.
 
-    `handlers` take and return bytes. `shared` is the context of all streams; `unready` is why clients are not served,
-    empty while they are.
+    `handlers` take and return bytes; `unready` is empty while clients are served.
     """
 
     def __init__(
@@ -167,7 +166,7 @@ class GrpcServices:
 
     @asynccontextmanager
     async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
-        """Wake streams and report health while the context lasts."""
+        """Wake streams and report health within the context."""
         await self._health.report(is_serving=False)
         with self._access_checked(), self._exchange.woken():
             async with asyncio.TaskGroup() as tasks:
@@ -185,7 +184,6 @@ class GrpcServices:
 
     @contextmanager
     def _access_checked(self) -> Iterator[None]:
-        """End streams that a change of access no longer allows."""
 
         def check() -> None:
             for stream in tuple(self._streams):
@@ -199,7 +197,7 @@ class GrpcServices:
             del listeners[self]
 
     async def drain(self) -> None:
-        """End every stream with UNAVAILABLE, after its present response, and accept no more."""
+        """End all streams with UNAVAILABLE after present responses, and accept no more."""
         await self._health.report(is_serving=False)
         await self._lasting.end()
         self._is_draining = True

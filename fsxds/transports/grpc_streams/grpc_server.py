@@ -1,8 +1,8 @@
 """Runs a gRPC server until its context ends, then stops it gracefully.
 
-grpcio decodes each call's path in the one task that accepts calls, and a path that is not UTF-8 ends the whole server
-for good: one request of a stranger would do it (seen in grpcio 1.85; `tests/fuzzing` found it). So every method is
-registered here: gRPC then compares paths as bytes, and rejects other calls undecoded.
+grpcio decodes all calls' paths in one task, and a path that is not UTF-8 ends the whole server for good (seen in grpcio
+1.85; `tests/fuzzing` found it). So every method is registered here: gRPC then compares paths as bytes, and rejects
+other calls undecoded.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ OPTIONS = (
 
 
 def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
-    """Return the channel arguments of a server with these limits.
+    """Return the server's channel arguments.
 
-    gRPC itself limits floods of pings and settings: it stops reading from a connection that does not take answers, and
-    takes few new streams at each read. `tests/end_to_end/attacks.py` measures them.
+    gRPC itself limits floods of pings and settings: it stops reading from a connection that takes no answers, and takes
+    few new streams per read. `tests/end_to_end/attacks.py` measures them.
     """
     streams = min(settings.max_streams, settings.max_streams_per_peer or settings.max_streams)
     return (
@@ -104,12 +104,12 @@ class Services(Protocol):
         """Return the number of open long-lived calls."""
 
     async def drain(self) -> None:
-        """End all long-lived calls, and accept no more."""
+        """End all long-lived calls, and accept none."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcSecurity:
-    """TLS of a listener, None for plain text; the socket's permissions; gRPC's limits."""
+    """TLS of a listener or None, its socket's permissions, and gRPC's limits."""
 
     credentials: grpc.ServerCredentials | None = None
     access: SocketAccess = OWN_ALONE
@@ -120,10 +120,10 @@ PLAIN = GrpcSecurity()
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep some freed memory: 64 MB, twice the largest freed buffer.
+    """Let the C library keep 64 MB of freed memory, twice the largest freed buffer.
 
-    The whole state takes megabytes, copied once per client, and a copy to new pages takes up to ten times as long as to
-    reused ones. Only glibc learns this, unless `rest.http_server.keep_large_buffers_apart` was called.
+    The whole state takes megabytes, copied per client; to new pages up to ten times as long as to reused ones. Only
+    glibc learns this, unless `rest.http_server.keep_large_buffers_apart` was called.
     """
     bytes(_LARGEST_LEARNED_BYTES)
 
@@ -137,7 +137,7 @@ async def listening_grpc(
     grace_s: float,
     security: GrpcSecurity = PLAIN,
 ) -> AsyncIterator[Address]:
-    """Serve `services` at `address` while the context lasts; yield the bound address.
+    """Serve `services` at `address` within the context; yield the bound address.
 
     At the end no connection is accepted, streams are ended, and calls end, within `grace_s` seconds and while they make
     progress.
@@ -161,7 +161,6 @@ async def listening_grpc(
 
 
 def _is_no_departure(record: logging.LogRecord) -> bool:
-    """Clients may disconnect during a write."""
     return not (record.exc_info and isinstance(record.exc_info[1], grpc.aio.BaseError))
 
 
@@ -197,10 +196,9 @@ async def _bind_tcp(server: grpc.aio.Server, address: TcpAddress, security: Grpc
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, security: GrpcSecurity) -> None:
-    """Bind a unix socket, in place of a stale one.
+    """Bind a temporary path: gRPC removes any socket at its path, before and after it listens.
 
-    gRPC removes any socket at its path, before and after it listens. So it gets a temporary path, and the socket is
-    renamed after it got its mode.
+    The socket is renamed after it got its mode.
     """
     make_way(path, is_shared=security.settings.reuse_port)
     temporary = beside(path)
@@ -225,10 +223,7 @@ _UNKNOWN = "/unknown"
 
 
 class KnownMethodsServer(_server.Server):  # type: ignore[misc]  # grpc has no types
-    """A server of `grpc.aio` with a fixed set of methods.
-
-    `handlers` need `_method_handlers`, as `grpc.method_handlers_generic_handler` makes them.
-    """
+    """A `grpc.aio` server of `handlers`, which need `_method_handlers`."""
 
     # The base class would make a server that never ends.
     def __init__(self, handlers: Iterable[grpc.GenericRpcHandler], options: Sequence[tuple[str, Any]]) -> None:

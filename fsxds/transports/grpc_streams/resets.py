@@ -51,7 +51,7 @@ Endpoint = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CallCounts:
-    """A TCP connection, and the number of its reset calls beyond the number of messages sent on it."""
+    """A TCP connection; `unanswered`: resets beyond sent messages."""
 
     local: Endpoint
     remote: Endpoint
@@ -59,11 +59,11 @@ class CallCounts:
 
 
 def offenders(before: Mapping[int, CallCounts], now: Mapping[int, CallCounts]) -> dict[int, CallCounts]:
-    """Return the connections that reset too many calls between two checks, by gRPC's ascending numbers."""
+    """Return the connections that reset too many calls, by gRPC's ascending numbers."""
     newest = max(before, default=0)
     found: dict[int, CallCounts] = {}
     for number, connection in now.items():
-        # Streams that were answered long ago may end together.
+        # Streams answered long ago may end together.
         was = max(before[number].unanswered, 0) if number in before else 0
         # An older connection that was not seen before has no count for this period.
         if connection.unanswered - was > MOST_RESETS and (number in before or number > newest):
@@ -72,7 +72,7 @@ def offenders(before: Mapping[int, CallCounts], now: Mapping[int, CallCounts]) -
 
 
 async def watch_resets(observer: Observer) -> Never:
-    """Close connections that flood the process with resets, and report each once by LimitReached."""
+    """Close connections that flood with resets; report each once by LimitReached."""
     loop = asyncio.get_running_loop()
     before: dict[int, CallCounts] | None = None
     closing: set[int] = set()
@@ -97,7 +97,7 @@ async def watch_resets(observer: Observer) -> Never:
 
 
 async def _connections() -> AsyncIterator[tuple[int, CallCounts]]:
-    """Yield gRPC's number of each TCP connection of all gRPC servers of this process, and its counts."""
+    """Yield all TCP connections of this process's gRPC servers, by gRPC's number."""
     servers = _asked(cygrpc.channelz_get_servers, 0)["server"]
     listed = [_asked(cygrpc.channelz_get_server_sockets, int(each["ref"]["serverId"]), 0, _ALL) for each in servers]
     numbers = [int(reference["socketId"]) for each in listed for reference in each.get("socketRef", ())]
@@ -112,7 +112,6 @@ async def _connections() -> AsyncIterator[tuple[int, CallCounts]]:
 
 
 def _asked(ask: Callable[..., bytes], *arguments: int) -> dict[str, Any]:
-    """Return channelz's answer; empty for a connection that is gone."""
     try:
         answer: dict[str, Any] = json.loads(ask(*arguments))
     except ValueError:
@@ -126,7 +125,7 @@ def _endpoint(address: dict[str, Any] | None) -> Endpoint | None:
 
 
 def _written(address: bytes | str) -> str:
-    """Normalize an IP address: IPv4 also from an IPv6 socket, and without the interface."""
+    """Normalize an IP address: IPv4 also from an IPv6 socket; no interface."""
     ip = ip_address(address.partition("%")[0] if isinstance(address, str) else address)
     return str(getattr(ip, "ipv4_mapped", None) or ip)
 
@@ -145,7 +144,7 @@ def _end(name: Any) -> Endpoint:
 
 
 def _socket_of(descriptor: int) -> socket.socket:
-    """Return another handle of a socket. Raises OSError for any other file."""
+    """Raises OSError for other files."""
     handle = os.dup(descriptor)
     try:
         return socket.socket(fileno=handle)

@@ -70,14 +70,14 @@ class StreamRegistry(Protocol):
     """Knows all streams."""
 
     def opened(self, status: Callable[[], ClientStatus]) -> object:
-        """Add a stream; return the token for `closed`."""
+        """Add a stream; return its token for `closed`."""
 
     def closed(self, token: object) -> None:
         """Remove a stream."""
 
 
 class StreamCore(Protocol):
-    """The interface of `SotwStream` and `DeltaStream`. Times are event loop times."""
+    """The common interface of `SotwStream` and `DeltaStream`; event loop times."""
 
     @property
     def node(self) -> Node | None:
@@ -93,11 +93,11 @@ class StreamCore(Protocol):
 
     @property
     def has_members(self) -> bool:
-        """Whether the client gets members of a collection without reporting which it has."""
+        """Whether the client gets collection members without reporting which it has."""
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether upstreams' answers about missing names may cause responses."""
+        """Whether upstreams' answers may cause responses."""
 
     def receive_request(self, request: Any, snapshot: Snapshot | None, now_s: float) -> Reaction[Any]:
         """Process a request."""
@@ -118,7 +118,7 @@ class StreamCore(Protocol):
         """Return the subscription to a type."""
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield each type's state, relative to a generation."""
+        """Yield each type's state at a generation."""
 
     def statistics(self) -> tuple[WatchStatus, ...]:
         """Return each type's state."""
@@ -158,12 +158,12 @@ class StreamContext:
         self._tasks: asyncio.TaskGroup | None = None
 
     def admit(self, context: Context) -> None:
-        """Count a call. Raises ProtocolError for a peer that asks too fast, or a web page, as behind gRPC-Web."""
+        """Count a call. Raises ProtocolError for a too fast peer, or a web page, as behind gRPC-Web."""
         self.limiter.admit_request(peer_of(context.peer()))
         check_page(dict(context.invocation_metadata() or ()), origins=self.limiter.settings.cors_origin or ())
 
     def write_in(self, tasks: asyncio.TaskGroup) -> None:
-        """Use `tasks` for responses outside of requests, before the first stream."""
+        """Use `tasks` for responses outside of requests; before the first stream."""
         self._tasks = tasks
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
@@ -234,7 +234,7 @@ class StreamCall:
         self._announced: Node | None = None
 
     async def converse(self) -> None:
-        """Serve the stream until the client ends it."""
+        """Serve until the client ends the stream."""
         try:
             # Strangers must not make the server read their requests.
             self._shared.access.current.check_peer(self._sender)
@@ -274,12 +274,12 @@ class StreamCall:
 
     @property
     def has_returned(self) -> bool:
-        """Whether the client has shown that it stays: its stream is open."""
+        """Whether the client stays: the stream is open."""
         return True
 
     @property
     def is_away(self) -> bool:
-        """Whether the client cannot be reached: its stream is open."""
+        """Whether the client is unreachable: the stream is open."""
         return False
 
     def standing(self, step: Step) -> Standing:
@@ -306,7 +306,7 @@ class StreamCall:
         self.wake()
 
     def wake(self) -> None:
-        """Process the current snapshot and time; a separate task writes the responses."""
+        """Process snapshot and time; responses are written in a separate task."""
         self._is_due = True
         if self._is_writing or self._is_closed:
             return
@@ -330,7 +330,7 @@ class StreamCall:
         self.wake()
 
     def check_access(self) -> None:
-        """End the stream if access no longer allows its node or types."""
+        """End the stream if its node or types are no longer allowed."""
         if self._channel is None or self._is_closed:
             return
         try:
@@ -467,7 +467,6 @@ class StreamCall:
             self._channel.progressed(self)
 
     def _look(self) -> Responses:
-        """Ask the core for responses to the snapshot, or to the time."""
         self._is_due = False
         snapshot = None if self._channel is None else self._channel.streams.current
         now_s = self._loop.time()
@@ -537,7 +536,7 @@ class StreamCall:
             await self._context.abort(grpc.StatusCode[error.code], str(error))
 
     async def _fail(self, error: Exception) -> None:
-        """End the stream because of an error of fsxds that its handler does not see.
+        """End the stream after an error that its handler does not see.
 
         gRPC would reject a status during a write, and the client would wait for ever.
         """
@@ -545,7 +544,6 @@ class StreamCall:
         await self._end_with("INTERNAL", INTERNAL)
 
     async def _end_with(self, code: str, reason: str) -> None:
-        """End the stream after the present response."""
         self._is_closed = True
         self._set_timer()
         await self._wait_for_turn()

@@ -36,7 +36,7 @@ AGGREGATED = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
 
 class Variant(Enum):
-    """The variant of a method: the first word of its name."""
+    """A variant: the first word of a method's name."""
 
     SOTW = "Stream"
     DELTA = "Delta"
@@ -45,7 +45,7 @@ class Variant(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryMethod:
-    """One method of one service. `row` is None for all types (ADS)."""
+    """One method of one service. `row` None: all types (ADS)."""
 
     service: str
     name: str
@@ -93,7 +93,7 @@ Context: TypeAlias = Any
 
 
 def peer_of(transport_peer: str) -> str:
-    """Return the IP address in gRPC's `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`; empty for a unix socket."""
+    """Return the IP address in gRPC's `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`, or ""."""
     scheme, _, rest = transport_peer.partition(":")
     if scheme not in {"ipv4", "ipv6"}:
         return ""
@@ -101,7 +101,7 @@ def peer_of(transport_peer: str) -> str:
 
 
 async def parse_or_abort(message_class: type[Message], content: bytes, context: Context) -> DynamicMessage:
-    """Parse a message; if malformed, end the call with INVALID_ARGUMENT."""
+    """Parse a message, or end the call with INVALID_ARGUMENT."""
     try:
         return _parsed(message_class, content)
     except ProtocolError as error:
@@ -109,7 +109,7 @@ async def parse_or_abort(message_class: type[Message], content: bytes, context: 
 
 
 def _shared(names: Iterable[str]) -> tuple[str, ...]:
-    """Equal subscriptions of streams share the strings."""
+    """Equal subscriptions share the strings."""
     return tuple(map(intern, names))
 
 
@@ -177,7 +177,6 @@ class GrpcRequestReader:
         )
 
     def _structured(self, content: bytes, names: Iterable[str], type_url: TypeUrl) -> RequestedNames:
-        """Parse the structured names, if there are any."""
         if not any(scheme in content for scheme in _SCHEMES):
             return NO_STRUCTURED_NAMES
         return read_names(names, type_url, self._authority())
@@ -254,9 +253,9 @@ DELTA_NAMES = (b"\x1a", b"\x22", b"\x2a")
 
 
 def _check_names(content: bytes, fields: tuple[bytes, ...], most: int) -> None:
-    """Raise LimitError for too many names, before parsing.
+    """Raise LimitError before parsing.
 
-    Tag bytes may also occur within names, so the count may be a little too high.
+    Tag bytes may occur within names, so the count may be a little too high.
     """
     if len(content) > most and max(map(content.count, fields)) > most:
         raise LimitError("max-names", f"the message has more than {most} names")

@@ -82,7 +82,6 @@ class ResponseWriter:
         return b"".join((memoryview(kept.message)[: len(kept.message) - len(kept.own)], own))
 
     def _shared_parts(self, response: Response) -> Iterable[bytes]:
-        """Version, type, server name, and resources."""
         if isinstance(response, DeltaResponse):
             return (self._delta_part(response),)
         message = discovery_pb2.DiscoveryResponse(
@@ -104,10 +103,7 @@ class ResponseWriter:
         return bytes(message.SerializeToString())
 
     def _make_room(self, form: _Form) -> None:
-        """Drop the form's old large messages before the next is written.
-
-        The new one gets their memory: touching new pages takes longer.
-        """
+        """Drop old large messages first: touching new pages takes longer than reusing theirs."""
         large = self._large.setdefault(form, [])
         while len(large) >= MOST_LARGE_EACH:
             self._kept.pop(large.pop(0))
@@ -238,14 +234,14 @@ WAKE_SLICE_S = 0.005
 
 
 class Awaiting(Protocol):
-    """A stream that waits for upstreams' answers about missing names."""
+    """A stream that waits for upstreams' answers."""
 
     def wake_for_answers(self) -> None:
         """Process new answers of upstreams."""
 
 
 class Waking:
-    """Wakes clients of followed channels, and `awaiting` streams when upstreams answer."""
+    """Wakes clients of followed channels, and `awaiting` streams at upstreams' answers."""
 
     def __init__(self, on_demand: OnDemand) -> None:
         self.awaiting: dict[Awaiting, None] = {}
@@ -255,7 +251,7 @@ class Waking:
         self._on_demand = on_demand
 
     def follow(self, channel: Channel) -> None:
-        """Wake a channel's clients for each newer snapshot."""
+        """Wake a channel's clients for newer snapshots."""
         if self not in channel.streams.listeners:
             channel.streams.listeners[self] = partial(self._due.put_nowait, channel)
 
@@ -265,7 +261,7 @@ class Waking:
             self._due.put_nowait(None)
 
     async def keep_waking(self) -> Never:
-        """Wake clients until cancelled; after a failure, the next call does the rest."""
+        """Wake clients until cancelled; the next call continues after a failure."""
         self._on_demand.listeners[self] = self._receive_answers
         self._receive_answers()
         try:

@@ -40,7 +40,7 @@ FAILED_PRECONDITION = ErrorResponse(
 
 
 def join(context: RestContext, application: web.Application) -> None:
-    """Add GET to the polls of a server: a row of `app.REST_PARTS`."""
+    """Add GET to a server: a row of `app.REST_PARTS`."""
     limiter = context.exchange.limiter
     get = HttpGet(context.exchange, context.catalogue, context.observer, lambda: GetRules.of(limiter.settings))
     get.documents.update({**documents(), **context.documents})
@@ -48,7 +48,7 @@ def join(context: RestContext, application: web.Application) -> None:
 
 
 class HttpGet:
-    """Answers GET, HEAD and OPTIONS. `documents` handle paths that name no resource."""
+    """Answers GET, HEAD and OPTIONS; `documents` name no resource."""
 
     def __init__(
         self, exchange: Exchange, catalogue: Catalogue, observer: Observer, rules: Callable[[], GetRules] = GetRules
@@ -60,7 +60,7 @@ class HttpGet:
         self._rules = rules
 
     def join(self, application: web.Application) -> None:
-        """Answer requests other than POST in the application of polls."""
+        """Answer other requests than POST."""
         application[REST].elsewhere = self.answer
         application.on_response_prepare.append(Cors(lambda: self._rules().cors_origins).add_headers)
 
@@ -70,7 +70,7 @@ class HttpGet:
         application.on_cleanup.append(close)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request outside of the paths of polls. Raises ProtocolError."""
+        """Answer a request beside polls. Raises ProtocolError."""
         if request.method == "OPTIONS":
             return web.Response(status=204, headers={"Allow": METHODS})
         peer = peer_of_request(request)
@@ -106,7 +106,7 @@ class HttpGet:
         return response
 
     def _select(self, get: GetRequest, reader: Reader) -> Selected:
-        """Return the current answer. Raises ProtocolError if the sender may not have it or accepts no format."""
+        """Raises ProtocolError if the sender may not have it or accepts no format."""
         rules = self._rules()
         unanswered = self._exchange.channels.on_demand.unanswered
         found = find(get.target, self._exchange.snapshot_of(reader.channel), rules.elsewhere, unanswered)
@@ -118,7 +118,7 @@ class HttpGet:
         return selected
 
     async def _hold(self, asker: Asker, get: GetRequest, reader: Reader, selected: Selected) -> Selected:
-        """Wait until the answer changes, or time is up.
+        """Wait for another answer.
 
         Raises:
             ProtocolError: the sender may no longer ask, or too many requests are held.
@@ -154,9 +154,9 @@ class HttpGet:
 
 
 def _patience_s(get: GetRequest, selected: Selected) -> float:
-    """Return how long, from its arrival, a request may wait for another answer; 0.0 for none.
+    """From its arrival, in seconds; 0.0: not at all.
 
-    It waits if the client has this content, if nothing is found and the client has nothing, or if an upstream may have
+    A request waits if the client has this content, if nothing is found and it has nothing, or if an upstream may have
     the resource.
     """
     if selected.found is NOT_ANSWERED:
@@ -177,13 +177,13 @@ _MAX_AGE_S = "7200"
 
 
 class Cors:
-    """Adds CORS headers to responses to reads; `origins` returns the allowed ones."""
+    """Adds CORS headers to reads; `origins` returns the allowed ones."""
 
     def __init__(self, origins: Callable[[], tuple[str, ...]]) -> None:
         self._origins = origins
 
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Let pages of allowed origins read the response, before it is sent."""
+        """Let allowed pages read the response, before it is sent."""
         headers = response.headers
         if request.method not in READING or headers.get("Cache-Control") == NO_STORE:
             return

@@ -48,7 +48,7 @@ class Preconditions:
     if_match: frozenset[str] | None = None
 
     def has(self, tag: str | None) -> bool:
-        """Whether the client has the content with this tag; None: no content."""
+        """Whether the client has this content; None: there is none."""
         return tag is not None and self.if_none_match is not None and bool(self.if_none_match & {tag, _ANY})
 
     def fails(self, tag: str | None) -> bool:
@@ -82,7 +82,7 @@ class GetRequest:
 
 
 def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequest:
-    """Parse a GET or HEAD to a server with this authority and operator's hold limit.
+    """Parse a GET or HEAD, by the server's authority and hold limit.
 
     Raises:
         ProtocolError: it is malformed, or, with the code `NOT_FOUND`, its path has no type.
@@ -125,7 +125,6 @@ def _host_of(request: web.Request) -> str:
 
 
 def _path_of(target: str) -> str:
-    """A request to a proxy has a whole URL as its target."""
     if target.startswith("/"):
         return target
     scheme, mark, rest = target.partition("://")
@@ -137,7 +136,7 @@ def _listed(request: web.Request, name: str) -> str:
 
 
 def tags_of(request: web.Request, name: str, *, is_weak: bool = False) -> frozenset[str] | None:
-    """Return the tags in a header, quoted; None without it. Weak ones only with `is_weak`."""
+    """Return a header's tags, quoted; None without it. Weak ones only with `is_weak`."""
     if name not in request.headers:
         return None
     found = _TAG.findall(_listed(request, name))

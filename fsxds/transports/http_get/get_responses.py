@@ -100,7 +100,7 @@ class GetRules:
 class Selected:
     """The answer to a request, in the accepted representation.
 
-    `representation` is None without content; `version` is the basis of the tag.
+    Without content, `representation` is None; `version` is the tag's basis.
     """
 
     found: Found
@@ -115,7 +115,7 @@ class Selected:
 
 
 def select_representation(found: Found, get: GetRequest, rules: GetRules) -> Selected:
-    """Select the accepted representation. Raises HttpRejection if there is none."""
+    """Select the accepted representation. Raises HttpRejection."""
     urls = Urls(get.base_url, rules.authority, rules.authorities, get.target.node)
     match found:
         case Absent() | Unavailable() | FoundRedirect():
@@ -149,7 +149,7 @@ def _version_with(version: str, urls: Urls) -> str:
 
 
 class GetResponses:
-    """Makes responses; `is_private` returns whether they are only for the client that asked."""
+    """Makes responses; `is_private`: only for the client that asked."""
 
     def __init__(self, catalogue: Catalogue, is_private: Callable[[], bool]) -> None:
         self.contents = KeptContent()
@@ -157,7 +157,7 @@ class GetResponses:
         self._printer = Printer(catalogue)
 
     async def send(self, request: web.Request, get: GetRequest, selected: Selected) -> web.StreamResponse:
-        """Answer with content. Raises ConnectionError if the client goes away."""
+        """Answer with content. Raises ConnectionError when the client goes."""
         representation = selected.representation
         if representation is None:
             raise ValueError("there is no content")
@@ -181,7 +181,7 @@ class GetResponses:
         return web.Response(status=302, headers=headers)
 
     def headers(self, get: GetRequest, selected: Selected) -> dict[str, str]:
-        """Return the headers of content, or of a 304 in its place."""
+        """Return the headers of content or of its 304."""
         headers = {"Cache-Control": self._cache_control(selected.found), "Vary": _VARY}
         headers["X-Content-Type-Options"] = "nosniff"
         if selected.tag is not None:
@@ -263,10 +263,7 @@ class _Making:
 
 
 class KeptContent:
-    """Caches content. For the event loop, except that functions given to `find` may run in a thread.
-
-    `made` counts cache misses.
-    """
+    """Caches content. For the event loop; functions for `find` may run in a thread. `made` counts misses."""
 
     def __init__(self, most_bytes: int = MOST_KEPT_BYTES) -> None:
         self.made = 0
@@ -282,9 +279,9 @@ class KeptContent:
         """Return cached content, or make it. Safe to cancel.
 
         Args:
-            key: identifies the content to the last byte.
-            make: returns it.
-            takes_long: call `make` in the thread.
+            key: identifies all bytes.
+            make: returns the content.
+            takes_long: use the thread.
 
         Raises:
             Exception: of `make`, for all waiting requests.

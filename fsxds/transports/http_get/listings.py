@@ -41,7 +41,7 @@ class Urls:
     node: Parameters = ()
 
     def of(self, message_type: str, name: str) -> str:
-        """Return a resource's absolute URL, at its authority's URL if that is known."""
+        """Return a resource's absolute URL, at its authority's if known."""
         structured = parse_or_none(name)
         if structured is not None and structured.authority != self.authority:
             known = self.authorities.get(structured.authority)
@@ -54,19 +54,18 @@ class Urls:
         return self.own + self._for_node(f"/{message_type}/")
 
     def _for_node(self, url: str, name: ResourceName | None = None) -> str:
-        """Add the node's parameters, unless the name has them."""
         own = {key for key, _ in name.context} if name is not None else set()
         query = query_of(tuple(pair for pair in self.node if pair[0] not in own))
         return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
 
     @property
     def own(self) -> str:
-        """The base of this server's URLs, from the settings if given."""
+        """The base of this server's URLs, preferably of the settings."""
         known = self.authorities.get(self.authority) if self.authority else None
         return known.url if known is not None and known.url else self.base_url
 
     def of_locator(self, locator: Mapping[str, PlainValue]) -> str:
-        """Return the URL of a locator in proto JSON; an unknown authority is taken as the host."""
+        """Return a locator's URL; an unknown authority is taken as host."""
         path, authority = str(locator.get("id", "")), str(locator.get("authority", ""))
         if locator.get("scheme") == "FILE":
             return str(FileName(f"/{path.lstrip('/')}"))
@@ -84,7 +83,7 @@ class Urls:
         )
 
     def location_of(self, redirect: FoundRedirect, node: Parameters) -> str:
-        """Return the URL of a redirect for a node; relative if this server has the target."""
+        """Return a redirect's URL for a node; relative if it leads here."""
         name = redirect.name
         entry = f"#entry={redirect.entry}" if redirect.entry else ""
         known = self.authorities.get(name.authority)
@@ -94,7 +93,7 @@ class Urls:
 
 
 def collection_content(collection: Mapping[str, PlainValue], urls: Urls) -> list[PlainValue]:
-    """Return the entries of a list collection: URLs, or inline content (xRFC TP1, "HTTP transport")."""
+    """Return a list collection's entries: URLs, or inline content (xRFC TP1, "HTTP transport")."""
     entries = cast("list[dict[str, dict[str, PlainValue]]]", collection.get("entries", []))
     return [
         {"name": urls.of_locator(each["locator"])} if "locator" in each else {"value": _inlined(each["inline_entry"])}
@@ -110,7 +109,7 @@ def _inlined(entry: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
 
 
 def list_content(row: ResourceType, resources: Iterable[Resource], urls: Urls) -> list[PlainValue]:
-    """Return the members of a list: URLs, and versions except of secrets."""
+    """Return a list's URLs, with versions except of secrets."""
     return [_entry(row, resource, urls) for resource in resources]
 
 
@@ -120,7 +119,7 @@ def _entry(row: ResourceType, resource: Resource, urls: Urls) -> dict[str, Plain
 
 
 def index_content(snapshot: Snapshot, urls: Urls) -> dict[str, PlainValue]:
-    """Return the types that have resources, with versions and first names."""
+    """Return types with resources, with versions and first names."""
     types = [_type_content(row, snapshot.resources(row.type_url), urls) for row in RESOURCE_TYPES]
     return {"authority": urls.authority, "types": [each for each in types if each["count"]]}
 

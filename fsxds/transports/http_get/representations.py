@@ -35,7 +35,7 @@ _GZIP_FORMAT = zlib.MAX_WBITS | 16
 
 @dataclass(frozen=True, slots=True)
 class ContentFormat:
-    """A format, with the `suffix` of its tags and file names; the first media type is sent."""
+    """A format, with the `suffix` of tags and file names; the first type is sent."""
 
     media_types: tuple[str, ...]
     suffix: str
@@ -59,13 +59,13 @@ OF_INDEX = (JSON_CONTENT, YAML_CONTENT, HTML_CONTENT)
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """A format and a coding; empty for none."""
+    """A format and a coding or ""."""
 
     content_format: ContentFormat
     coding: str = ""
 
     def tag_of(self, version: str) -> str:
-        """Return the quoted strong entity tag of a version."""
+        """Return a version's strong entity tag, quoted."""
         suffix = "" if self.content_format is JSON_CONTENT else self.content_format.suffix
         return f'"{version}{suffix}{"." if self.coding else ""}{self.coding}"'
 
@@ -97,14 +97,14 @@ CODINGS: Mapping[str, Callable[[bytes], bytes]] = MappingProxyType(_CODERS)
 
 
 def compressed(content: bytes, coding: str) -> bytes:
-    """Compress content; an empty coding does not. Equal content gives equal bytes."""
+    """Compress content (not for an empty coding); equal content, equal bytes."""
     return CODINGS[coding](content) if coding else content
 
 
 # Clients of one kind send equal headers.
 @lru_cache(maxsize=256)
 def chosen_format(accept: str, offered: tuple[ContentFormat, ...]) -> ContentFormat | None:
-    """Return the format that an `Accept` prefers (empty: all), or None if it accepts none."""
+    """Return the format that an `Accept` prefers (empty: all), or None."""
     if not accept.strip():
         return offered[0]
     ranges = tuple(_choices(accept))
@@ -114,7 +114,7 @@ def chosen_format(accept: str, offered: tuple[ContentFormat, ...]) -> ContentFor
 
 @lru_cache(maxsize=256)
 def chosen_coding(accept_encoding: str) -> str:
-    """Return the coding that an `Accept-Encoding` prefers; empty for none."""
+    """Return the coding that an `Accept-Encoding` prefers, or ""."""
     qualities = dict(_choices(accept_encoding))
     if "x-gzip" in qualities:
         qualities.setdefault("gzip", qualities["x-gzip"])
@@ -127,7 +127,6 @@ def chosen_coding(accept_encoding: str) -> str:
 
 
 def _choices(header: str) -> Iterator[tuple[str, float]]:
-    """In lower case without parameters, and with qualities."""
     for choice in header.lower().split(",", MOST_CHOICES)[:MOST_CHOICES]:
         name, *parameters = (part.strip() for part in choice.split(";"))
         quality = 1.0
@@ -140,7 +139,6 @@ def _choices(header: str) -> Iterator[tuple[str, float]]:
 
 
 def _rank(offered: ContentFormat, ranges: tuple[tuple[str, float], ...]) -> tuple[float, int]:
-    """Return a format's quality, and how specifically the client gives it."""
     best: tuple[int, float] = (0, 0.0)
     for name, quality in ranges:
         if name in {media_type.partition(";")[0] for media_type in offered.media_types}:
@@ -153,7 +151,7 @@ def _rank(offered: ContentFormat, ranges: tuple[tuple[str, float], ...]) -> tupl
 
 
 def content_of(resource: Resource, content_format: ContentFormat, printer: Printer) -> bytes:
-    """Return a resource as proto JSON without `@type`, the same as YAML, or serialized.
+    """Return a resource as JSON without `@type`, the same as YAML, or serialized.
 
     Raises:
         ApiError: JSON cannot express it; impossible for resources loaded with the printer's catalogue.

@@ -26,11 +26,11 @@ Signature = tuple[int, int, int, int]
 
 
 class MirrorDirectory:
-    """One output directory, with relative paths; the caller handles every OSError.
+    """One output directory, with relative paths; callers handle OSError.
 
     Args:
         durable: files must survive a power failure: an empty or torn `.pb` makes Envoy delete everything.
-        use: of this process, for the error in another process.
+        use: of this process, for another one's error.
     """
 
     def __init__(self, root: Path, *, durable: bool, use: str = "mirrors into this directory") -> None:
@@ -55,7 +55,7 @@ class MirrorDirectory:
         self._lock.release()
 
     def signature(self, path: PurePosixPath) -> Signature | None:
-        """Return a file's signature; None if the path does not exist."""
+        """Return a file's signature, or None."""
         try:
             found = (self.root / path).lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -63,12 +63,12 @@ class MirrorDirectory:
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
     def read(self, path: PurePosixPath) -> bytes | None:
-        """Return a file's content; None unless it is a regular file."""
+        """Return a regular file's content, or None."""
         signature = self.signature(path)
         return (self.root / path).read_bytes() if signature and stat.S_ISREG(signature[3]) else None
 
     def obstacle(self, path: PurePosixPath) -> PurePosixPath | None:
-        """Return the first entry of another kind on the path, or None."""
+        """Return the first part of a path that is of another kind, or None."""
         for folder in _folders_of(path):
             signature = self.signature(folder)
             if signature is not None and not stat.S_ISDIR(signature[3]):
@@ -81,8 +81,8 @@ class MirrorDirectory:
     ) -> Signature | None:
         """Replace a file atomically; return the new signature.
 
-        Envoy reloads a file only when another is renamed over it (ENVOY.md E23). `is_private` restricts the file and
-        new folders to our user. `changed_at_s` is the modification time; None for now.
+        Envoy reloads a file only when another is renamed over it (ENVOY.md E23). `is_private` restricts file and new
+        folders to our user. `changed_at_s` is the modification time; None: now.
         """
         target, temporary = self.root / path, self.root / _TEMPORARY
         self.make_folders(path, is_private=is_private)
@@ -105,7 +105,7 @@ class MirrorDirectory:
         return self.signature(path)
 
     def make_folders(self, path: PurePosixPath, *, is_private: bool = False) -> None:
-        """Make the missing parent folders; private ones for our user alone."""
+        """Make missing parent folders; private ones for our user alone."""
         if (self.root / path).parent.exists():
             return
         mode = 0o700 if is_private else 0o755
@@ -120,7 +120,7 @@ class MirrorDirectory:
         self._unsynced.add((self.root / path).parent)
 
     def remove_empty_folders(self, path: PurePosixPath) -> None:
-        """Remove the empty parent folders, the innermost first."""
+        """Remove empty parent folders, innermost first."""
         for folder in reversed(_folders_of(path)):
             try:
                 (self.root / folder).rmdir()
@@ -134,7 +134,7 @@ class MirrorDirectory:
             self._unsynced.add((self.root / folder).parent)
 
     def sync(self) -> None:
-        """Make renames and removals durable, with one sync per folder."""
+        """Make renames and removals durable, one sync per folder."""
         while self._unsynced:
             folder = self._unsynced.pop()
             if self.durable:

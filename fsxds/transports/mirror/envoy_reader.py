@@ -43,7 +43,7 @@ _FILTER = "|".join((
 
 @dataclass(frozen=True, slots=True)
 class ListVersions:
-    """Versions of the list collections in the files, now and before the last write."""
+    """Versions of list collections in the files, now and before the last write."""
 
     now: frozenset[Version] = frozenset()
     before: frozenset[Version] = frozenset()
@@ -58,21 +58,21 @@ NO_LISTS = ListVersions()
 
 @dataclass(frozen=True, slots=True)
 class FileRejection:
-    """A rejection of a type: `names` that may be the cause, Envoy's message or None."""
+    """A rejection: `names` that may be the cause, Envoy's message or None."""
 
     type_url: TypeUrl
     names: frozenset[str]
     reason: str | None = None
 
     def nack(self, written: Snapshot) -> Nack:
-        """Return the NACK of the versions that may be meant."""
+        """NACK the versions that may be meant."""
         return nack_of(written.resources(self.type_url).everything, self.names, self.reason)
 
 
 class EnvoyReader:
-    """Follows one Envoy: `mark` before files are written, `look` afterwards, then read `standing`.
+    """Follows one Envoy: `mark` before writing files, `look` afterwards, then `standing`.
 
-    `lists` are the versions of list collections that the Envoy may read.
+    `lists` are the list collections that the Envoy may read.
     """
 
     def __init__(self, page: EnvoyPage) -> None:
@@ -83,9 +83,9 @@ class EnvoyReader:
         self._listener_errors: str | None = None
 
     async def mark(self, changes: Mapping[TypeUrl, RowsChange] | None = None) -> None:
-        """Record Envoy's statistics on `changes` before their files are written; None: all types.
+        """Record statistics on `changes` before their files are written; None: all types.
 
-        Others stay as recorded: an earlier write may still be awaited.
+        Others stay: an earlier write may be awaited.
         """
         self._now = now = await self._page.statistics(_FILTER)
         if changes is None or not now:
@@ -104,7 +104,7 @@ class EnvoyReader:
         return True
 
     def standing(self, step: Step, written: Snapshot) -> Standing | FileRejection:
-        """Return the standing with a step that is in the files since `written` was written."""
+        """Return the standing with a step in the files since `written` was written."""
         return standing_of(step, written, (self._before, self._now), self._listener_errors, lists=self.lists)
 
 
@@ -237,18 +237,18 @@ _OK = 200
 
 
 class EnvoyPage:
-    """Queries an admin page. The answer is empty while the Envoy starts, ends or is busy."""
+    """Queries an admin page; answers are empty while the Envoy starts, ends or is busy."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
 
     async def statistics(self, pattern: str) -> Statistics:
-        """Return the matching statistics, all of one moment."""
+        """Return matching statistics of one moment."""
         text = await self._get("/stats", {"filter": pattern})
         return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
     async def listener_errors(self) -> str | None:
-        """Return Envoy's last rejection of listeners, worded like its NACK and without secrets, or None."""
+        """Return Envoy's last rejection of listeners, worded like its NACK, without secrets, or None."""
         content = await self._get("/config_dump", {"resource": "dynamic_listeners", "mask": "name,error_state.details"})
         errors = "\n".join(_errors(content))
         return mask_reason(f"Error adding/updating listener(s) {errors}") if errors else None
@@ -272,7 +272,6 @@ class EnvoyPage:
 
 
 def _errors(content: str) -> Iterator[str]:
-    """Yield `name: details` for each listener with an error."""
     try:
         listeners = json.loads(content)["configs"]
     except (ValueError, KeyError, TypeError):
@@ -283,7 +282,7 @@ def _errors(content: str) -> Iterator[str]:
 
 
 class Audience(NamedTuple):
-    """The readers of a directory: its node, and a reader of its Envoy or None."""
+    """A directory's node, and its Envoy's reader or None."""
 
     node: Node = Node("")
     reader: EnvoyReader | None = None

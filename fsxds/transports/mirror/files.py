@@ -38,9 +38,9 @@ _SPARE_PATHS = 1000
 def file_name_of(name: str) -> str:
     """Return a file name, without suffix, unique to a resource name.
 
-    Letters, digits, `_`, `-` and dots stay; every other character, and a leading dot, becomes `%XX` per byte of UTF-8.
-    Beyond 200 bytes it ends in `%~` and a digest of the name; only the manifest leads back. Names that differ in case
-    alone need a case-sensitive file system.
+    Letters, digits, `_`, `-` and dots stay; other characters, and a leading dot, become `%XX` per byte of UTF-8. Beyond
+    200 bytes it ends in `%~` and a digest; only the manifest leads back. Names that differ in case alone need a
+    case-sensitive file system.
     """
     if not name:
         return EMPTY
@@ -72,8 +72,8 @@ FORMS = ("pb", "json", "yaml", "pb_text")
 class MirrorFile:
     """A file as it should be: a DiscoveryResponse, or one `Resource` if `is_wrapped`.
 
-    `is_stand_in`: the resource is not in the tree. The file has an empty ClusterLoadAssignment for a cluster that
-    references one, or no resource for a listener that references an extension.
+    `is_stand_in`: the resource is not in the tree: an empty ClusterLoadAssignment for a referencing cluster, or no
+    resource for a listener's referenced extension.
     """
 
     path: PurePosixPath
@@ -91,7 +91,7 @@ class MirrorFile:
 
 @dataclass(frozen=True, slots=True)
 class FileOnDisk:
-    """One of our files on disk. `content` is None if unknown."""
+    """Our file on disk; `content` None: unknown."""
 
     type_url: TypeUrl
     names: tuple[str, ...]
@@ -104,9 +104,9 @@ Held = Mapping[PurePosixPath, FileOnDisk]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The files that should exist (`files`), and our files that stay (`kept`).
+    """The `files` that should exist, and our files that are `kept`.
 
-    `kept_resources` stay although the snapshot lacks them; `left_sources` could not be pointed at a file.
+    `kept_resources` are not in the snapshot; `left_sources` could not be pointed at a file.
     """
 
     files: Mapping[PurePosixPath, MirrorFile]
@@ -116,9 +116,9 @@ class Layout:
 
 
 def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
-    """Return the relative path of a resource's file, or of the type's bundle if `name` is None.
+    """Return the path of a resource's file, or of the type's bundle (`name` None).
 
-    A list collection is at `lcds/<authority>/<path>`, without the folder if it has no authority.
+    A list collection is at `lcds/<authority>/<path>`, without an authority at `lcds/<path>`.
     """
     short_name = BY_TYPE_URL[type_url].short_name
     structured = parse_or_none(name or "") if type_url in COLLECTIONS else None
@@ -131,7 +131,7 @@ def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
 
 
 class MirrorPaths:
-    """A cache of paths: making ten thousand takes longer than all other work on an unchanged snapshot.
+    """A cache of paths: ten thousand cost more than all else on an unchanged snapshot.
 
     Call `keep_only` after every layout.
     """
@@ -160,7 +160,7 @@ class MirrorPaths:
             return path
 
     def keep_only(self, files: Mapping[PurePosixPath, MirrorFile]) -> None:
-        """Forget other paths once there are twice as many: a check per layout would cost more."""
+        """Forget other paths, once they are half: a check per layout would cost more."""
         if len(self._relative) <= 2 * len(files) + _SPARE_PATHS:
             return
         keys = {(file.type_url, name) for file in files.values() for name in (*file.names, None)}
@@ -169,9 +169,9 @@ class MirrorPaths:
 
 
 def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:
-    """Return a bundle with the wanted resources and those that were there before.
+    """Return a bundle of wanted resources and those before.
 
-    With additions its version is a digest, to differ from the wanted one.
+    With additions its version is a digest, to differ.
     """
     names = set(wanted.names)
     others = tuple(resource for resource in before.resources if resource.name not in names) if before else ()
@@ -204,7 +204,7 @@ class MirrorEncoding:
         self._any: DynamicMessage = catalogue.message_class("google.protobuf.Any")
 
     def encode(self, file: MirrorFile) -> bytes:
-        """Encode a file, without TTL, a response without `Resource` wrappers (ENVOY.md E18, E19)."""
+        """Encode without TTL, responses without `Resource` wrappers (ENVOY.md E18, E19)."""
         packed = [self._any(type_url=resource.type_url, value=resource.body) for resource in file.resources]
         if file.is_wrapped:
             wrapper: Message = self._wrapper(name=file.names[0], version=file.version, resource=packed[0])
@@ -213,7 +213,7 @@ class MirrorEncoding:
         return self._format.encode(response, self._printer)
 
     def decode(self, content: bytes, path: PurePosixPath, type_url: TypeUrl) -> MirrorFile | None:
-        """Decode one of our files, of any form; None if unreadable."""
+        """Decode our file, of any form; None if unreadable."""
         found = format_of(path)
         response = self._response_in(content, found, BY_TYPE_URL[type_url].message_type) if found else None
         if response is None:
@@ -249,7 +249,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Give Envoy time to read the files so far: two files renamed at once race.
+    """Lets Envoy read the files so far: two files renamed at once race.
 
     Envoy then rejects up to a fifth of the listeners, without a retry (ENVOY.md E26).
     """
@@ -266,7 +266,7 @@ FileStep = Write | Pause | Remove
 
 
 class Phase(IntEnum):
-    """Phases of a change, with pauses: clusters change before their users, unused files go last."""
+    """Phases with pauses: clusters before their users, unused files last."""
 
     CLUSTERS = 0
     LISTENERS = 1
@@ -278,7 +278,7 @@ CLUSTERS = BY_SHORT_NAME["cds"]
 
 
 def steps_to(layout: Layout, held: Held) -> tuple[FileStep, ...]:
-    """Return the steps from the held files to a layout."""
+    """Return the steps from held files to a layout."""
     changed = [file for path, file in layout.files.items() if path not in held or held[path].content != file]
     phases: dict[Phase, list[FileStep]] = {phase: [] for phase in Phase}
     for file in sorted(changed, key=lambda file: (_rank(file, held), file.path)):

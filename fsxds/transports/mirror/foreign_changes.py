@@ -20,10 +20,9 @@ LOOK_EVERY_S = 0.05
 
 
 class ForeignChanges:
-    """Decides when to look at the mirrored files before the next rescan.
+    """Decides when to look at mirrored files before the next rescan, by calling `hurry`.
 
-    Runs from `start` to `stop`, in the event loop; `hurry` is called when to look. Without inotify, and for changes by
-    other machines, it detects nothing.
+    In the event loop. Without inotify, and for other machines' changes, it detects nothing.
     """
 
     def __init__(self, hurry: Callable[[], None]) -> None:
@@ -59,7 +58,7 @@ class ForeignChanges:
                 notifications.stop()
 
     async def watch(self, find_folders: Callable[[], Collection[Path]]) -> None:
-        """Watch these folders, and schedule a look if any is new; `find_folders` runs in a thread."""
+        """Watch these folders, and look if any is new; `find_folders` runs in a thread."""
         if await asyncio.to_thread(self._arm, find_folders):
             self._note()
 
@@ -73,7 +72,7 @@ class ForeignChanges:
             return self._notifications is not None and self._notifications.arm(identities).is_new
 
     def due_s(self, latest_s: float) -> float:
-        """Return when to look, at `latest_s` at the latest; times of the event loop."""
+        """Return when to look, at most `latest_s`; event loop times."""
         return min(latest_s, self._next_look_s) if self._is_noted else latest_s
 
     def begin_look(self) -> None:
@@ -82,7 +81,7 @@ class ForeignChanges:
         self._next_look_s = max(self._next_look_s, asyncio.get_running_loop().time() + LOOK_EVERY_S)
 
     def restored(self) -> float:
-        """Record a restoration; return for how many seconds further changes are left."""
+        """Record a restoration; return for how long further changes are left."""
         now_s = asyncio.get_running_loop().time()
         self._restorations = 1 if now_s >= self._is_calm_at_s else self._restorations + 1
         surplus = self._restorations - AT_ONCE

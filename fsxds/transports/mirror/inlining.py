@@ -1,7 +1,7 @@
 """List collections as Envoy reads them from files: with all listeners inline.
 
-Envoy silently skips locators, and a collection of only these removes every listener (ENVOY.md E80). So the resource of
-a locator is written in its place, and a collection that ends up empty is not written.
+Envoy silently skips locators; a collection of only these removes every listener (ENVOY.md E80). So a locator's resource
+is written in its place, and no collection that ends up empty.
 """
 
 from __future__ import annotations
@@ -28,12 +28,9 @@ ListenerFinder = Callable[[Snapshot], FindListeners]
 
 @dataclass(frozen=True, slots=True)
 class InlinedCollection:
-    """A list collection without locators.
+    """A list collection without locators, with the version of its inlined content.
 
-    Attributes:
-        resource: its version is that of the inlined content.
-        left_out: the listeners left out, with reasons.
-        is_void: all of the author's entries were left out: Envoy would remove all listeners.
+    `left_out` has reasons; `is_void`: no entry of the author is left: Envoy would remove all listeners.
     """
 
     resource: Resource
@@ -53,7 +50,7 @@ def by_name(snapshot: Snapshot) -> FindListeners:
 
 
 def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> InlinedCollection:
-    """Replace a collection's locators by listeners, the first for each name or address.
+    """Replace a collection's locators by listeners, the first per name and address.
 
     Two with the same make Envoy reject the collection, and still remove all further ones (ENVOY.md E56, E80).
     """

@@ -34,14 +34,14 @@ Find = Callable[[RequestedResources], PurePosixPath | None]
 
 @dataclass(frozen=True, slots=True)
 class RewrittenResource:
-    """A resource with config sources that point at `paths`; None for one that stays as written."""
+    """A resource whose config sources point at `paths`; None: left as written."""
 
     resource: Resource
     paths: Mapping[RequestedResources, PurePosixPath | None]
 
 
 class MirrorConfigSources:
-    """Reads and rewrites config sources, once per version. Call `keep_only` after every snapshot."""
+    """Rewrites config sources, once per version. Call `keep_only` after every snapshot."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -61,15 +61,15 @@ class MirrorConfigSources:
         return self._eds_names[key]
 
     def routes_of_scopes(self, scopes: Iterable[Resource]) -> tuple[str, ...]:
-        """Return the sorted route configuration names in scopes."""
+        """Return route configuration names in scopes, sorted."""
         messages: Iterable[DynamicMessage] = map(self._finder.parse, scopes)
         names = {message.route_configuration_name for message in messages}
         return tuple(sorted(names - {""}))
 
     def rewrite(self, resource: Resource, find: Find) -> RewrittenResource:
-        """Return the resource with `path_config_source` instead of ADS, REST, gRPC and `self`.
+        """Return a resource with `path_config_source` instead of ADS, REST, gRPC and `self`.
 
-        `initial_fetch_timeout`, path sources and the author's version stay.
+        `initial_fetch_timeout`, path sources and the version stay.
         """
         key = resource.type_url, resource.version
         known = self._rewritten.get(key)
@@ -107,9 +107,9 @@ class MirrorConfigSources:
 
 
 class LayoutMaker:
-    """Makes the layout of one snapshot after another.
+    """Makes layouts of successive snapshots.
 
-    `directory` is the absolute path for config sources; None leaves these as they are.
+    `directory` is absolute, for config sources; None leaves them.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class LayoutMaker:
         self.paths = MirrorPaths(suffix, directory or PurePosixPath())
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
-        """Return the layout for a snapshot, given our files on disk."""
+        """Return a snapshot's layout, given our files on disk."""
         layout = _LayoutBuilder(snapshot, held, self).build()
         self.paths.keep_only(layout.files)
         return layout
@@ -208,7 +208,7 @@ class _LayoutBuilder:
     # -- list collections
 
     def _inlined(self, collections: Iterable[Resource]) -> Iterator[Resource]:
-        """The collections to write; others stay as on disk."""
+        """Yield the collections to write; others stay as on disk."""
         for collection in collections:
             made = inlined(self._sources.catalogue, collection, self._find_listeners)
             path = self._paths.relative(collection.type_url, collection.name)
@@ -219,7 +219,7 @@ class _LayoutBuilder:
             yield made.resource
 
     def _keep_collection(self, path: PurePosixPath, left_out: tuple[str, ...]) -> None:
-        """Without unknown listeners in it, Envoy would remove them."""
+        """Leave a collection as it is: without unknown listeners in it, Envoy would remove them."""
         if path in self._held:
             self._kept.add(path)
         what = "kept as it was" if path in self._held else "not written"
@@ -289,7 +289,6 @@ class _LayoutBuilder:
         self._left.append(Remark(subject, reason))
 
     def _will_be(self, type_url: TypeUrl, name: str) -> bool:
-        """Not counting stand-ins."""
         if type_url not in self._snapshot.withheld and name in self._snapshot.resources(type_url):
             return True
         return bool(self._kept) and self._paths.relative(type_url, name) in self._kept

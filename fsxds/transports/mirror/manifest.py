@@ -25,9 +25,9 @@ _OF_AUTHORITY = 3
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """One of our files; see `MirrorFile` for stand-ins.
+    """One of our files, maybe a stand-in (see `MirrorFile`).
 
-    `digest` is the SHA-256 of its bytes; None while it is about to be written: ours with any content.
+    `digest` is a SHA-256; None while it is about to be written: ours with any content.
     """
 
     type_url: TypeUrl
@@ -40,7 +40,7 @@ ManifestRows = Mapping[PurePosixPath, ManifestRow]
 
 
 def encode_manifest(rows: ManifestRows) -> bytes:
-    """Encode the manifest; equal rows yield equal bytes."""
+    """Encode the manifest; equal rows, equal bytes."""
     files = [_fields(path, row) for path, row in sorted(rows.items())]
     return json.dumps({"layout": LAYOUT, "files": files}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
@@ -73,7 +73,7 @@ def _row(fields: Mapping[str, object]) -> ManifestRow:
 
 
 def _checked(path: PurePosixPath) -> PurePosixPath:
-    """The files may be overwritten and removed, so none may be outside."""
+    """Reject paths outside of the directory: rows' files may be overwritten and removed."""
     stem, _, form = path.name.rpartition(".")
     if form in FORMS and is_path_of_resource(path):
         return path
@@ -90,7 +90,7 @@ def _checked(path: PurePosixPath) -> PurePosixPath:
 class MirrorRecords:
     """The files of one directory that fsxds wrote, across restarts.
 
-    `load` first, `announce` before any file changes and `save` after, so that a crash leaves no unrecorded file.
+    `load` first, `announce` before changes and `save` after: a crash leaves no unrecorded file.
     """
 
     def __init__(self, directory: MirrorDirectory, encoding: MirrorEncoding) -> None:
@@ -105,11 +105,11 @@ class MirrorRecords:
         self._known: dict[PurePosixPath, tuple[Signature | None, MirrorFile]] = {}
 
     def forget(self) -> None:
-        """Make `load` read again: another process may have used the directory."""
+        """Have `load` read again: others may have used the directory."""
         self._is_loaded = False
 
     def load(self) -> None:
-        """Read the manifest once. If it is damaged, we own no file."""
+        """Read the manifest once; if damaged, we own no file."""
         if self._is_loaded:
             return
         self._known = {}
@@ -132,11 +132,11 @@ class MirrorRecords:
         return path in self._rows
 
     def owns_content(self, path: PurePosixPath, content: bytes | None) -> bool:
-        """Whether our file has the content that fsxds wrote; None: it is missing."""
+        """Whether our file has our content; None: missing."""
         return content is not None and self._rows[path].digest in {None, hashlib.sha256(content).hexdigest()}
 
     def changed_by_others(self) -> dict[PurePosixPath, Signature | None]:
-        """Return our files, and the manifest, that others changed or removed, with current signatures.
+        """Return our files, and the manifest, that others changed or removed, with signatures.
 
         The lock may have been removed with them.
         """
@@ -149,7 +149,7 @@ class MirrorRecords:
     def held(self, snapshot: Snapshot) -> dict[PurePosixPath, FileOnDisk]:
         """Return our existing files; forget missing ones.
 
-        A bundle that would lose resources is read, to keep these for a while.
+        A bundle that would lose resources is read, to keep them for a while.
         """
         held: dict[PurePosixPath, FileOnDisk] = {}
         for path, row in list(self._rows.items()):
@@ -171,7 +171,7 @@ class MirrorRecords:
         return content
 
     def announce(self, files: Iterable[MirrorFile]) -> None:
-        """Record in the manifest that these files will be ours."""
+        """Record that these files will be ours."""
         self._write(self._rows | {file.path: _row_of(file, None) for file in files})
 
     def record(self, file: MirrorFile, content: bytes, signature: Signature | None) -> None:
@@ -180,7 +180,7 @@ class MirrorRecords:
         self._known[file.path] = signature, file
 
     def drop(self, path: PurePosixPath) -> None:
-        """Forget a file that is no longer ours."""
+        """Forget a file."""
         del self._rows[path]
         self._known.pop(path, None)
 

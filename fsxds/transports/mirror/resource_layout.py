@@ -25,7 +25,7 @@ _ENDS = tuple(f".{form}" for form in FORMS)
 
 
 def path_of_resource(row: ResourceType, name: str, authority: str) -> PurePosixPath:
-    """Return a resource's path without suffix; `authority` is the tree's.
+    """Return a path without suffix; `authority` is the tree's.
 
     Unique among structured names; a plain name may share it.
     """
@@ -38,20 +38,19 @@ def path_of_resource(row: ResourceType, name: str, authority: str) -> PurePosixP
 
 
 def _folder_name_of(segment: str) -> str:
-    """Never the name of a file."""
     name = file_name_of(segment)
     stem, dot, end = name.rpartition(".")
     return f"{stem}%2E{end}" if dot and f".{end}" in _ENDS else name
 
 
 def is_path_of_resource(path: PurePosixPath) -> bool:
-    """Whether a file may be part of this layout."""
+    """Whether a file may be in this layout."""
     parts = path.parts[1:] if path.parts[:1] and path.parts[0].startswith(_OTHERS) else path.parts
     return len(parts) > 1 and parts[0] in BY_MESSAGE_TYPE and ".." not in parts
 
 
 class ResourceLayoutMaker:
-    """Makes the layout of one snapshot after another; `authority` is the tree's or empty."""
+    """Makes layouts of successive snapshots; `authority` is the tree's or empty."""
 
     def __init__(self, suffix: str, authority: str) -> None:
         self.suffix = suffix
@@ -60,7 +59,7 @@ class ResourceLayoutMaker:
         self._paths: dict[Key, PurePosixPath] = {}
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
-        """Return the layout for a snapshot, given our files on disk."""
+        """Return a snapshot's layout, given our files on disk."""
         files: dict[PurePosixPath, MirrorFile] = {}
         remarks: list[Remark] = []
         paths: dict[Key, PurePosixPath] = {}

@@ -65,17 +65,17 @@ class MirrorOptions:
 
     Attributes:
         form: `pb`, `json`, `yaml` or `pb_text`.
-        rewrite_config_sources: point config sources at the files.
+        rewrite_config_sources: point them at the files.
         durable: sync each file before it replaces the old one.
-        pause_s: for Envoy to read files before files that rely on them follow.
-        rescan_s: between checks for changes by others.
+        pause_s: for Envoy to read files before dependent ones.
+        rescan_s: between checks for others' changes.
         layout: `envoy`, or `resources`: one file per resource.
     """
 
     form: str = "pb"
     rewrite_config_sources: bool = False
     durable: bool = True
-    # ENVOY.md E26: with 20 ms between CDS and LDS none of 240 updates was rejected, with none up to 20 %.
+    # ENVOY.md E26: with 20 ms between CDS and LDS none of 240 updates was rejected, with none up to 20 %; this is more.
     pause_s: float = 0.05
     rescan_s: float = 30.0
     finder: ListenerFinder = by_name
@@ -84,7 +84,7 @@ class MirrorOptions:
 
     @classmethod
     def of(cls, settings: Settings, rule: MirrorRule, finder: ListenerFinder) -> MirrorOptions:
-        """Return a directory's options, from its rule, else from the settings.
+        """Return a directory's options from its rule, else the settings.
 
         Raises:
             UsageError: the layout is not for Envoy, but an option for Envoys is set.
@@ -111,9 +111,9 @@ def _first(of_rule: Value | None, of_settings: Value) -> Value:
 
 
 class Mirror:
-    """Keeps one directory's files equal to snapshots; a context manager that holds it.
+    """Holds one directory, as a context manager, and keeps its files equal to snapshots.
 
-    Blocking: not for the event loop. A lock serializes calls.
+    Blocking; a lock serializes calls.
     """
 
     def __init__(self, root: Path, catalogue: Catalogue, options: MirrorOptions | None = None) -> None:
@@ -138,7 +138,7 @@ class Mirror:
         self._left_changed: dict[PurePosixPath, Signature | None] = {}
 
     def change(self, options: MirrorOptions) -> None:
-        """Use other options; the form and the rewriting of config sources stay."""
+        """Change options other than form and rewriting."""
         self._options = options
         if isinstance(self._layouts, LayoutMaker):
             self._layouts.finder = options.finder
@@ -162,7 +162,7 @@ class Mirror:
         return self._options.pause_s
 
     def has_changed(self) -> bool:
-        """Whether others changed our files since the last write; OSError if unknown."""
+        """Whether others changed our files since the last write. Raises OSError."""
         with self._turn:
             return self._records.changed_by_others() != self._left_changed
 
@@ -172,9 +172,9 @@ class Mirror:
             return frozenset(self.root / folder for path in self._records.paths for folder in path.parents)
 
     def __enter__(self) -> Self:
-        """Lock the directory; UsageError if another process holds it.
+        """Lock the directory. Raises UsageError if another process holds it.
 
-        If it cannot be made or read yet, each `write` tries again.
+        If it cannot be made or read, each `write` tries again.
         """
         self._is_interrupted.clear()
         with self._turn, contextlib.suppress(OSError):
@@ -188,7 +188,7 @@ class Mirror:
             self._directory.release()
 
     def interrupt(self) -> None:
-        """End a write after its present file; later writes do nothing until entered again."""
+        """End a write after its present file, and allow none until entered again."""
         self._is_interrupted.set()
 
     def _take(self) -> None:
@@ -197,7 +197,7 @@ class Mirror:
         self._records.load()
 
     def write(self, snapshot: Snapshot) -> FilesWritten:
-        """Bring the files in step with a snapshot, from any state.
+        """Bring the files in step with a snapshot.
 
         Raises:
             OSError: some were not written; call again to continue.
@@ -234,7 +234,7 @@ class Mirror:
             )
 
     def _blocked(self, steps: Iterable[FileStep]) -> Iterator[Remark]:
-        """Others wrote the present files; equal ones are adopted."""
+        """Yield files not written over others' ones; equal files are adopted."""
         for file in {step.file.path: step.file for step in steps if isinstance(step, Write)}.values():
             if (obstacle := self._directory.obstacle(file.path)) is not None:
                 reason = f"{obstacle} is not what fsxds wrote, and stays; move it away to have this file written"
@@ -307,7 +307,7 @@ class _Work:
 
 
 def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
-    """Write one snapshot and release the directory; raises as `Mirror.write`."""
+    """Write once and release the directory; raises as `Mirror.write`."""
     with mirror:
         return mirror.write(snapshot)
 
@@ -315,15 +315,13 @@ def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
 class Mirroring:
     """Keeps a directory in step with its node's channel; skips overtaken snapshots.
 
-    Files that others change are written again at once, with a growing pause if they go on, or at the next rescan.
+    Files that others change are written again at once, after a growing pause, or at the next rescan.
 
-    A rollout step is taken when its files are written and `MirrorOptions.pause_s` has passed, for Envoys to read them.
-    If a reader follows the Envoy, its answer counts instead.
+    A rollout step is taken when its files are written and `MirrorOptions.pause_s` has passed for Envoys to read them;
+    or by its Envoy's answer, if a reader follows one.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, ... 30 seconds, and with
     each newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside.
-
-    `node` has the directory as its view; `has_written` is set with the first snapshot.
     """
 
     transport: Final = "mirror"
@@ -370,16 +368,16 @@ class Mirroring:
 
     @property
     def has_returned(self) -> bool:
-        """Always: it is a part of this process."""
+        """Always: it is in this process."""
         return True
 
     @property
     def is_away(self) -> bool:
-        """Never: files can be written at any time."""
+        """Never: files can be written any time."""
         return False
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the step's files are written and the Envoy, if known, has answered."""
+        """Return whether the files are written and the Envoy, if known, has answered."""
         return Standing.PENDING if self._generation < step.snapshot.generation else self._standing(step)
 
     def _standing(self, step: Step) -> Standing:
@@ -404,7 +402,7 @@ class Mirroring:
         return names
 
     def sync_state(self) -> SyncState:
-        """Return how the directory, and its Envoy, compare to the current snapshot."""
+        """Return how directory and Envoy compare to the current snapshot."""
         served = self._channel.store.current
         return combined_state(
             SyncState.STALE
@@ -414,7 +412,7 @@ class Mirroring:
         )
 
     def status(self) -> ClientStatus:
-        """Return the written types, with the Envoy's answer if known."""
+        """Return the written types, with the Envoy's answer."""
         return ClientStatus(self.node, self.transport, self._watches(), self._since_s)
 
     def _watches(self) -> Iterator[WatchStatus]:
@@ -438,7 +436,7 @@ class Mirroring:
         end_wait(self._limit, asyncio.get_running_loop().time())
 
     async def keep_mirrored(self) -> Never:
-        """Write each newer snapshot until cancelled, which ends a write after its present file.
+        """Write newer snapshots until cancelled, which ends a write after its present file.
 
         Raises:
             UsageError: another process holds the directory.
@@ -463,19 +461,18 @@ class Mirroring:
             await self._foreign.stop()
 
     def _ask_for_everything(self) -> None:
-        """Which files are read is unknown."""
         for row in LISTED:
             self._channels.on_demand.ask(self, row.type_url, EVERYTHING)
 
     def _with_unanswered(self, snapshot: Snapshot) -> Snapshot:
-        """Until other servers have answered, none of their resources is removed."""
+        """Mark types as incomplete until other servers have answered, so that none of theirs is removed."""
         unanswered = frozenset(
             row.type_url for row in LISTED if self._channels.on_demand.unanswered(row.type_url, EVERYTHING)
         )
         return replace(snapshot, incomplete=snapshot.incomplete | unanswered) if unanswered else snapshot
 
     async def keep_read(self, reader: EnvoyReader) -> Never:
-        """Poll the Envoy while a rollout waits for it, until cancelled."""
+        """Poll the Envoy while a rollout waits for it."""
         while True:
             await self._is_awaited.wait()
             self._is_awaited.clear()
@@ -488,7 +485,6 @@ class Mirroring:
             await asyncio.sleep(READ_EVERY_S)
 
     async def _next(self) -> Snapshot:
-        """Newer, or the same again after changes by others."""
         while True:
             until_s = asyncio.get_running_loop().time() + self._mirror.rescan_s
             with contextlib.suppress(TimeoutError):
@@ -502,7 +498,6 @@ class Mirroring:
                 return self._channel.store.current
 
     def _hurry(self) -> None:
-        """But not after a failure."""
         if not self._failures and self._limit is not None and (until_s := self._limit.when()) is not None:
             end_wait(self._limit, self._foreign.due_s(until_s))
 

@@ -51,17 +51,17 @@ class StatusRegistry(Protocol):
     """Knows the status of all clients."""
 
     def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
-        """Add clients, by the function that yields their statuses."""
+        """Add clients, by a function that yields their statuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestContext:
-    """The dependencies of the REST listener, to which capabilities add paths by `join(context, application)`.
+    """The dependencies of the REST listener; capabilities add paths by `join(context, application)`.
 
     Attributes:
         address: of the listener; None accepts any `Host`.
-        posts: handlers of more POST paths.
-        documents: handlers of paths that name no resource.
+        posts: more POST paths.
+        documents: paths that name no resource.
     """
 
     exchange: Exchange
@@ -76,7 +76,7 @@ class RestContext:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceivedPoll:
-    """A poll, its sender, and for how many seconds it may be held."""
+    """A poll, its sender, and its maximum hold time."""
 
     poll: PollRequest
     asker: Asker
@@ -84,9 +84,9 @@ class ReceivedPoll:
 
 
 def make_application(rest: RestJson) -> web.Application:
-    """Make the application that answers polls; its shutdown answers all held polls.
+    """Make the application that answers polls, for `http_server.listening`.
 
-    Run it with `http_server.listening`, because handlers must be cancelled when their client goes.
+    Handlers must be cancelled when their client goes. Its shutdown answers all held polls.
     """
     application = rest.edge.application(rest.handlers)
     application[REST] = rest
@@ -105,10 +105,9 @@ def make_application(rest: RestJson) -> web.Application:
 
 
 class RestJson:
-    """Answers REST requests; `protocol.poll` decides about polls.
+    """Answers REST requests, polls by `protocol.poll`.
 
-    `handlers` are for POST, by path. `elsewhere` handles other paths, except POST to paths that cannot name a resource;
-    None for none.
+    `handlers` are for POST; `elsewhere`, if any, for other paths, except POST to those that cannot name a resource.
     """
 
     def __init__(self, context: RestContext) -> None:
@@ -236,7 +235,7 @@ class RestJson:
         return last
 
     async def _read(self, request: web.Request, row: ResourceType) -> tuple[PollRequest, float]:
-        """Return the poll, and for how many seconds it may be held. Raises ProtocolError.
+        """Return the poll, and for how many seconds to hold it. Raises ProtocolError.
 
         A function, to free the body's 77 kB before the poll is held.
         """
@@ -264,7 +263,7 @@ class RestJson:
     async def _hold(
         self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
     ) -> tuple[Decision, Snapshot | None]:
-        """Hold the poll; return the decision and its snapshot. `Wait`: no update in time.
+        """Return the decision and its snapshot; `Wait`: no update in time.
 
         Raises:
             ProtocolError: the sender may no longer ask, or too many polls are held.
@@ -292,7 +291,6 @@ class RestJson:
     async def _send(
         self, request: web.Request, poll: PollRequest, selection: Selection, snapshot: Snapshot
     ) -> tuple[web.StreamResponse, bool]:
-        """Return also whether the client received the answer."""
         is_received = False
         try:
             payload = await self._bodies.payload_of(selection, snapshot, is_whole=poll.subscription.wildcard)
@@ -305,7 +303,6 @@ class RestJson:
 
 
 def _is_resource(path: str) -> bool:
-    """Whether a path is for GET: it begins with a resource type."""
     return path.removeprefix("/").partition("/")[0] in BY_MESSAGE_TYPE
 
 

@@ -39,12 +39,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def origin_of(request: web.Request) -> str:
-    """Return the origin of pages of the request's listener."""
+    """Return the origin of pages of a listener."""
     return f"{request.scheme}://{request.headers.get('Host')}"
 
 
 class HttpRejection(FsxdsError):  # noqa: N818 - it says what becomes of the request
-    """An HTTP error outside of the protocol, to answer with."""
+    """An HTTP error outside of the protocol."""
 
     def __init__(self, response: ErrorResponse) -> None:
         super().__init__(response.message)
@@ -55,8 +55,8 @@ class HttpEdge:
     """Passes requests to a handler, and turns its errors into responses.
 
     Args:
-        name: of the listener for the log, such as `REST`.
-        admit: is called first, with the peer's address; its LimitError rejects the request.
+        name: for the log, such as `REST`.
+        admit: gets each peer's address first; its LimitError rejects the request.
     """
 
     def __init__(
@@ -68,10 +68,7 @@ class HttpEdge:
         self._admit = admit
 
     def application(self, paths: Iterable[str] = ()) -> web.Application:
-        """Make the application, to run with `listening`, which cancels handlers of gone clients.
-
-        Frequent `paths` are routed first.
-        """
+        """Make the application, for `listening`; it routes frequent `paths` first."""
         application = web.Application(middlewares=(self._answer_elsewhere,))
         # A dot does not match a line feed, which a path may have.
         for path in (*paths, r"/{path:[\s\S]*}"):
@@ -124,7 +121,7 @@ class HttpEdge:
         return self.reject(request, ErrorResponse(status, code, str(error), _HEADERS.get(status, {})), error.subject)
 
     def reject(self, request: web.Request, error: ErrorResponse, subject: str = "") -> web.Response:
-        """Report a rejected request, with the event's `subject`; return its response."""
+        """Report and answer a rejected request."""
         self._observer(RequestRejected(request.remote or "", error.status, error.message, subject))
         response = error_response(error)
         if not request.content.is_eof():

@@ -85,8 +85,8 @@ class ListenerOptions:
     Attributes:
         option: names the address in errors.
         tls: None for plain text.
-        max_connections: returns the limit; connections beyond get 503.
-        is_shared: other processes may listen there too, so no connection may be lost at the end.
+        max_connections: returns the limit; more get 503.
+        is_shared: others may listen too, so no connection may be lost at the end.
         observer: receives clients that do not read, and malformed requests.
         name: in `RequestAnswered`.
     """
@@ -104,7 +104,7 @@ DEFAULT_OPTIONS = ListenerOptions()
 
 
 def raise_open_files_limit() -> int:
-    """Raise and return the limit of open files; each held poll takes one."""
+    """Raise and return the limit of open files, as each held poll takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Some systems report "unlimited" and reject it.
     with contextlib.suppress(ValueError, OSError):
@@ -116,9 +116,9 @@ def raise_open_files_limit() -> int:
 def keep_large_buffers_apart() -> None:
     """Map large buffers separately, so that freed ones return to the system.
 
-    Small objects of held polls settle between asyncio's buffers of Envoy's 77 kB requests, so that the heap never
-    shrinks: 41 kB per held poll against 14 kB, for 0.08 ms more of CPU per request. Fewer heaps save address space
-    (`ulimit -v`). For glibc only.
+    Small objects of held polls settle between buffers of Envoy's 77 kB requests, and the heap never shrinks: 41 kB per
+    held poll against 14 kB, for 0.08 ms more of CPU per request. Fewer heaps save address space (`ulimit -v`). For
+    glibc only.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -134,10 +134,10 @@ async def listening(
     grace_s: float,
     options: ListenerOptions = DEFAULT_OPTIONS,
 ) -> AsyncIterator[Address]:
-    """Serve `application` at `address` while the context lasts; yield the bound address.
+    """Serve `application` at `address` within the context; yield the bound address.
 
-    Cancels a handler when its client goes. At the end, takes only connections made already, runs `on_shutdown`, and
-    lets requests end, within `grace_s` seconds and while they make progress.
+    Handlers are cancelled when their client goes. At the end, takes only connections made already, runs `on_shutdown`,
+    and lets requests end, within `grace_s` seconds and while they make progress.
 
     Raises:
         UsageError: the address cannot be bound.
@@ -175,7 +175,6 @@ async def _bind(address: Address, options: ListenerOptions) -> list[socket.socke
 
 @asynccontextmanager
 async def _accepting(listeners: list[socket.socket], make_connection: MakeProtocol) -> AsyncIterator[None]:
-    """Accept connections, at the end those already made, and close the sockets."""
     for listener in listeners:
         listener.listen(BACKLOG)
         listener.setblocking(False)
@@ -195,7 +194,7 @@ async def _accepting(listeners: list[socket.socket], make_connection: MakeProtoc
 
 
 async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> None:
-    """Accept until cancelled, then the waiting connections, and close; the kernel resets any left.
+    """Accept until cancelled, then the waiting connections; the kernel resets any left.
 
     asyncio's server would log thousands of errors when descriptors run out.
     """
@@ -263,7 +262,7 @@ def _has_room(descriptor: int, share: float) -> bool:
 
 
 def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: asyncio.Event) -> MakeProtocol:
-    """Return the factory of connections, which are closed after an answer once `stopping` is set."""
+    """Return the factory of connections, closed after an answer once `stopping` is set."""
     loop, server = asyncio.get_running_loop(), runner.server
     if server is None:
         raise RuntimeError("the runner is set up before")
@@ -300,10 +299,7 @@ class _HttpRequest(web.Request):
 class Connection(web.RequestHandler):
     """A connection with limits that aiohttp lacks.
 
-    Attributes:
-        surplus: why its requests are rejected; empty if they are not.
-        layer: its TLS; None for plain text.
-        has_asked: the head of a request was received.
+    `surplus`: why requests are rejected, or ""; `layer`: its TLS or None; `has_asked`: a head was received.
     """
 
     __slots__ = (
@@ -335,7 +331,7 @@ class Connection(web.RequestHandler):
         self._read_after_answer = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Limit the time of the head; mark connections above the limits for a 503."""
+        """Limit the time of the head; mark surplus connections for a 503."""
         super().connection_made(transport)
         self._peer = _limit_sending(transport)
         server, most = self._manager, self._options.max_connections()
@@ -349,7 +345,7 @@ class Connection(web.RequestHandler):
         self._limit_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop the timers; report a client that the kernel gave up for not reading."""
+        """Stop the timers; report a client that did not read."""
         self._forget_limit()
         self._forget_unread()
         if isinstance(exc, TimeoutError):
@@ -357,7 +353,7 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request, or discard those after a rejection."""
+        """Take bytes of a request; discard them after a rejection."""
         if self._is_answered:
             self._read_after_answer += len(data)
             if self._read_after_answer > LINGER_BYTES:
@@ -368,7 +364,7 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def pause_writing(self) -> None:
-        """Limit the time for the client to read."""
+        """Limit the time to read."""
         super().pause_writing()
         self._limit_unread()
 
@@ -385,7 +381,7 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Write a response, and record whether the connection stays open."""
+        """Write a response; record whether the connection stays open."""
         finished = await super().finish_response(request, resp, start_time)
         self._is_busy = False
         self._is_answered = not resp.keep_alive
@@ -398,7 +394,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Log like aiohttp, and answer a malformed request in JSON."""
+        """Log like aiohttp; answer a malformed request in JSON."""
         super().handle_error(request, status, exc, message)
         fact = (message or "").partition("\n")[0][:MOST_WORDS]
         error = INTERNAL
@@ -445,7 +441,6 @@ class Connection(web.RequestHandler):
 
 
 def _limit_sending(transport: asyncio.BaseTransport) -> str:
-    """Have the kernel give up a connection that is not read; return the client's address."""
     connection = transport.get_extra_info("socket")
     peer = transport.get_extra_info("peername")
     if not isinstance(peer, tuple):
@@ -457,7 +452,6 @@ def _limit_sending(transport: asyncio.BaseTransport) -> str:
 
 
 async def _stop(runner: web.AppRunner, grace_s: float, *, last_request_s: float) -> None:
-    """Answer requests in progress, flush, and cut off clients that do not read."""
     connections = [] if runner.server is None else runner.server.connections
     sending = [
         Sending(each.transport, each.layer if isinstance(each, Connection) else None)
@@ -485,7 +479,6 @@ async def _stop(runner: web.AppRunner, grace_s: float, *, last_request_s: float)
 
 
 async def _until_asked(connections: list[web.RequestHandler], limit_s: float) -> None:
-    """Wait for each connection's first request, at most `limit_s` seconds."""
     loop = asyncio.get_running_loop()
     ends_at_s = loop.time() + limit_s
     new = [each for each in connections if isinstance(each, Connection) and not each.has_asked]
@@ -502,7 +495,7 @@ class Sending:
 
     @property
     def unsent(self) -> int:
-        """Return the number of unsent bytes, encrypted or not."""
+        """Return the unsent bytes, encrypted or not."""
         try:
             own = self.transport.get_write_buffer_size()
         except (RuntimeError, AttributeError):

@@ -53,7 +53,7 @@ NOT_JSON = "the body is not JSON; send a DiscoveryRequest in JSON"
 
 
 def is_json(content_type: str | None) -> bool:
-    """Whether a Content-Type is JSON, which no page can send without a preflight."""
+    """Whether a type is JSON, which no page sends without a preflight."""
     if content_type is None or content_type == "application/json":
         return content_type is not None
     return content_type.partition(";")[0].strip().lower().endswith(("/json", "+json"))
@@ -67,11 +67,11 @@ def is_continue_expected(request: web.Request) -> bool:
 def patience_of(
     deadline_text: str | None, timeout_text: str | None, max_hold_s: float, parameter: str = "timeout"
 ) -> float:
-    """Return for how many seconds a request may be held; 0.0: answer at once.
+    """Return for how many seconds to hold a request; 0.0: answer at once.
 
     Args:
         deadline_text: the header `x-envoy-expected-rq-timeout-ms`, in milliseconds.
-        timeout_text: the parameter `?timeout=`, in seconds, or as `30s` or `500ms`.
+        timeout_text: `?timeout=`, in seconds, or as `30s` or `500ms`.
         max_hold_s: the operator's limit.
         parameter: that parameter's name.
 
@@ -96,7 +96,7 @@ async def read_body(
 ) -> bytes:
     """Read a body, chunked or compressed or not; the request keeps no copy.
 
-    `most_bytes` limits the size as sent and as decompressed. `count` gets the size of each part, and may raise.
+    `most_bytes` limits it as sent and as decompressed. `count` gets each part's size, and may raise.
 
     Raises:
         ProtocolError: the body is broken, or, with their codes, too large, too slow, or of an unknown coding.
@@ -156,9 +156,9 @@ def _too_large(most_bytes: int) -> ProtocolError:
 
 
 class RestRequestReader:
-    """Parses requests, with a cache: an Envoy sends the same 77 kB with every poll (ENVOY.md E1).
+    """Parses requests, cached: an Envoy sends the same 77 kB with every poll (ENVOY.md E1).
 
-    `parsed` counts cache misses. `authority` returns that of structured names without one.
+    `parsed` counts cache misses; `authority` is for structured names without one.
     """
 
     def __init__(
@@ -177,9 +177,9 @@ class RestRequestReader:
         """Parse a body, or return the cached poll.
 
         Args:
-            body: a DiscoveryRequest in proto JSON, in either spelling; an Envoy's unknown fields are ignored.
-            row: the type of the request's path.
-            peer: the client's IP address, empty on a unix socket.
+            body: proto JSON in either spelling; an Envoy's unknown fields are ignored.
+            row: of the request's path.
+            peer: an IP address, empty on a unix socket.
             from_envoy: the request has Envoy's deadline header.
 
         Raises:
@@ -254,7 +254,6 @@ def _without_details(value: object) -> object:
 
 
 def _field(message: Mapping[str, object], name: str) -> object:
-    """Take either spelling; None if absent or null."""
     other = camel_case(name)
     if other == name or other not in message:
         return message.get(name)
@@ -328,7 +327,6 @@ def _node(node: Mapping[str, object], peer: str) -> Node:
 
 
 def _attributes(node: Mapping[str, object]) -> Attributes:
-    """Malformed attributes are left out."""
     version = _field(node, "user_agent_version")
     if not version:
         build = _members(_members(_field(node, "user_agent_build_version")).get("version"))
@@ -344,7 +342,7 @@ def _members(value: object) -> Mapping[str, object]:
 
 
 def serialized_node(node: Mapping[str, object]) -> bytes:
-    """Return a node as `Node.serialized`; empty if protobuf cannot read it or it is very large."""
+    """Return `Node.serialized`; empty if unreadable or very large."""
     try:
         text = json.dumps({name: value for name, value in node.items() if name != "extensions"}, ensure_ascii=False)
     except RecursionError:
@@ -363,7 +361,7 @@ def _serialized(text: str) -> bytes:
 
 
 def strict_loads(body: bytes) -> Any:
-    """Parse JSON like orjson: UTF-8 only, no NaN. Raises ValueError or RecursionError."""
+    """Parse like orjson: UTF-8 only, no NaN. Raises ValueError or RecursionError."""
 
     def reject_constant(name: str) -> NoReturn:
         raise ValueError(f"{name} is no JSON")

@@ -41,7 +41,7 @@ _ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 class Payload:
-    """The body of a response in pieces, plain and compressed."""
+    """A response's body, plain and compressed."""
 
     __slots__ = ("_gzipped", "pieces", "size")
 
@@ -56,7 +56,7 @@ class Payload:
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
     async def gzipped(self) -> Payload:
-        """Return the body compressed with gzip, cached; a large one in a thread."""
+        """Return the gzipped body, cached; large ones are made in a thread."""
         if self._gzipped is None:
             if self.size < SMALL_BODY_BYTES:
                 self._gzipped = Payload(_gzip(self.pieces))
@@ -74,10 +74,9 @@ def _gzip(pieces: Iterable[bytes]) -> bytes:
 
 @dataclass(slots=True)
 class _TypeBodies:
-    """`fragments` are JSON by resource version.
+    """The rendered resources of one type.
 
-    `rows` are the resources at the last sweep; `whole` is the last body with all resources, with its key; `rendering`
-    is set when the current rendering ends.
+    `whole`: the last body with all of them, with its key; `rendering`: set at the rendering's end.
     """
 
     fragments: dict[Version, bytes] = field(default_factory=dict)
@@ -91,14 +90,11 @@ class JsonPrinter(Protocol):
     """Writes resources as JSON."""
 
     def any_json(self, type_url: TypeUrl, body: bytes) -> bytes:
-        """Return a resource as proto JSON with its `@type`."""
+        """Return a resource as JSON with its `@type`."""
 
 
 class ResponseBodies:
-    """Makes response bodies; equal selections give equal bytes.
-
-    `rendered` counts the rendered resources.
-    """
+    """Makes bodies, equal ones of equal selections; `rendered` counts resources."""
 
     def __init__(self, printer: JsonPrinter) -> None:
         self.rendered = 0
@@ -106,10 +102,10 @@ class ResponseBodies:
         self._types: dict[TypeUrl, _TypeBodies] = {}
 
     async def payload_of(self, selection: Selection, snapshot: Snapshot, *, is_whole: bool) -> Payload:
-        """Return the body of a response with `selection` from `snapshot`.
+        """Return the body with `selection` from `snapshot`.
 
-        Waits for another rendering of this type. Safe to cancel: finished fragments are kept. `is_whole`: the selection
-        has all resources of its type, so other clients get the same bytes.
+        Waits for another rendering of this type. Safe to cancel: finished fragments stay. `is_whole`: all resources of
+        the type, so other clients get the same bytes.
         """
         bodies = self._types.setdefault(selection.type_url, _TypeBodies())
         # Different resources may have equal authored versions.
@@ -160,7 +156,6 @@ def _missing(bodies: _TypeBodies, resources: Collection[Resource]) -> bool:
 
 
 def _sweep(bodies: _TypeBodies, snapshot: Snapshot, type_url: TypeUrl) -> None:
-    """Drop fragments of changed or removed resources, once per generation."""
     if snapshot.generation <= bodies.swept_at:
         return
     before, rows = bodies.rows, snapshot.resources(type_url)
@@ -184,7 +179,7 @@ def _join(selection: Selection, fragments: dict[Version, bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An error as an answer: the gRPC status `code` of a gateway; fact and remedy as `message`."""
+    """An error as an answer: the gRPC `code` of a gateway; fact and remedy."""
 
     status: int
     code: int
@@ -210,10 +205,10 @@ def not_modified() -> web.Response:
 
 
 async def send(request: web.Request, payload: Payload) -> tuple[web.StreamResponse, bool]:
-    """Write a body, compressed if the request accepts that.
+    """Write a body, compressed if accepted.
 
     Returns:
-        The response, and whether the whole body was handed to a still connected client.
+        The response, and whether a still connected client got all of the body.
     """
     headers = JSON
     accepted = request.headers.get("Accept-Encoding")
@@ -228,7 +223,7 @@ async def send(request: web.Request, payload: Payload) -> tuple[web.StreamRespon
 
 
 async def write_response(request: web.Request, headers: Mapping[str, str], payload: Payload) -> web.StreamResponse:
-    """Write a whole response, for HEAD its headers. Raises ConnectionError when the client goes."""
+    """Write a response, for HEAD its headers. Raises ConnectionError when the client goes."""
     largest_write, slice_bytes = (
         (TLS_SLICE_BYTES, TLS_SLICE_BYTES) if request.secure else (LARGE_BODY_BYTES, SLICE_BYTES)
     )
@@ -249,7 +244,7 @@ async def write_response(request: web.Request, headers: Mapping[str, str], paylo
 
 
 def takes_gzip(accepted: str) -> bool:
-    """Whether an Accept-Encoding names gzip, with a quality above zero."""
+    """Whether an Accept-Encoding allows gzip."""
     for choice in accepted.lower().split(","):
         coding, _, quality = choice.partition(";")
         if coding.strip() in {"gzip", "x-gzip"}:

@@ -20,10 +20,7 @@ LOOK_EVERY_S = 30.0
 
 
 class RestClient:
-    """One polling node.
-
-    `identity` is the one that shares a vote, as of the last poll; `limits` are the timeouts of held polls.
-    """
+    """One polling node, with the `identity` of its last poll and the `limits` of held polls."""
 
     __slots__ = ("channel", "identity", "limits", "polls")
 
@@ -49,12 +46,12 @@ class RestClient:
 
     @property
     def has_returned(self) -> bool:
-        """Whether the client has polled after an answer."""
+        """Whether the client polled after an answer."""
         return self.polls.has_returned
 
     @property
     def is_away(self) -> bool:
-        """Whether the client cannot be reached: it has no open poll."""
+        """Whether the client is unreachable, without an open poll."""
         return not self.polls.has_open_polls
 
     def standing(self, step: Step) -> Standing:
@@ -62,7 +59,7 @@ class RestClient:
         return self.polls.standing(step)
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` that the client subscribes to."""
+        """Return the subscribed subset of `names`."""
         return self.polls.selected(type_url, names)
 
     def sync_state(self) -> SyncState:
@@ -75,10 +72,10 @@ class RestClient:
         return self.polls.status(self.channel.store.current)
 
     def wake(self) -> None:
-        """Do nothing: held polls wait for snapshots themselves."""
+        """Do nothing: held polls wait themselves."""
 
     def follow(self, channel: Channel) -> None:
-        """Wake all held polls to check another channel, already joined."""
+        """Wake held polls to check another channel, already joined."""
         self.channel = channel
         now_s = asyncio.get_running_loop().time()
         for limit in self.limits:
@@ -97,12 +94,12 @@ class RestClients:
         return len(self._clients)
 
     def statuses(self) -> Iterator[ClientStatus]:
-        """Yield each client's status, maybe also of clients that leave meanwhile."""
+        """Yield each client's status, maybe of gone ones."""
         for client in tuple(self._clients.values()):
             yield client.status()
 
     def channel_of(self, polls: PollingNode | None, channel: Channel) -> Channel:
-        """Return the channel that the node follows, if it has the same view as `channel`, else `channel`.
+        """Return the followed channel if it has the view of `channel`, else `channel`.
 
         The node belongs to `channel`; rollout steps move it there.
         """
@@ -114,7 +111,7 @@ class RestClients:
         return client.channel if is_same else channel
 
     def receive_poll(self, poll: PollRequest, polls: PollingNode | None, channel: Channel, identity: str) -> RestClient:
-        """Return the client of a poll, joined to `channel` if it is remembered."""
+        """Return a poll's client, joined to `channel` if remembered."""
         if polls is None:
             return RestClient(PollingNode(poll.node), channel)
         client = self._clients.get(polls)
@@ -134,20 +131,20 @@ class RestClients:
         return client
 
     def receive_recognized(self, polls: PollingNode) -> None:
-        """Record that a node holds the current version from another process."""
+        """Record that another process sent the current version."""
         client = self._clients.get(polls)
         if client is not None:
             client.channel.progressed(client)
 
     def receive_end(self, client: RestClient) -> None:
-        """Record a poll's end; a client that polls no more leaves its channel."""
+        """Record a poll's end, maybe the client's last."""
         if client.polls.is_polling:
             client.channel.progressed(client)
         else:
             self.forget(client.polls)
 
     def forget(self, polls: PollingNode) -> None:
-        """Remove the client of a node from its channel."""
+        """Remove a node's client from its channel."""
         client = self._clients.pop(polls, None)
         if client is not None:
             client.channel.leave(client)

@@ -33,14 +33,14 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class HttpTls:
-    """TLS of a listener; `context` returns that of the next handshake."""
+    """TLS of a listener; `context` is for the next handshake."""
 
     context: Callable[[], ssl.SSLContext]
     observer: Observer
 
 
 class TlsLayer(SSLProtocol):
-    """TLS of one connection; `make` makes the inner protocol after the handshake."""
+    """TLS of one connection; `make` makes the inner protocol."""
 
     max_size = RECORD_BYTES
 
@@ -70,14 +70,14 @@ class TlsLayer(SSLProtocol):
 
     @property
     def unsent(self) -> int:
-        """Return the number of encrypted bytes that the socket has not taken."""
+        """Return the encrypted bytes that the socket has not taken."""
         try:
             return 0 if self._below is None else self._below.get_write_buffer_size()
         except (RuntimeError, AttributeError):
             return 0  # It is closed.
 
     def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
-        """Send a rejected client the alert with the reason before the connection closes."""
+        """A rejected client gets the alert with the reason first."""
         if handshake_exc is not None:
             self._process_outgoing()  # type: ignore[attr-defined]  # typeshed does not list it
         super()._on_handshake_complete(handshake_exc)
@@ -92,7 +92,7 @@ MakeConnection = Callable[[TlsLayer], asyncio.Protocol]
 
 
 class _Unconnected(asyncio.Protocol):
-    """Stands in during the handshake, so that strangers use no memory beyond TLS."""
+    """During the handshake, strangers use no memory beyond TLS."""
 
     def __init__(self, make: MakeConnection, layer: TlsLayer) -> None:
         self._make = make

@@ -43,6 +43,10 @@ class KeptSnapshots:
         """Return what is served."""
         return self.by_layers.get(layers)
 
+    def wanted(self, layers: Layers) -> Snapshot | None:
+        """Return what the tree asks for: another version of the cluster `a`."""
+        return snapshot({"CDS": {"a": "2"}}) if layers == COMMON else self.served(layers)
+
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
         """Return one of three snapshots: of the last one, no node has the layers."""
         if number > 3:
@@ -191,6 +195,30 @@ async def test_diff_between_snapshots(page: Page) -> None:
     """Two of the same nodes; the later one is what is served where none is named."""
     assert await page.ask("/api/diff?from=1&to=1") == (200, {"resources": [], "total": 0})
     assert (await page.ask("/api/diff?from=1"))[1]["total"] == 1
+
+
+async def test_content_of_a_resource(page: Page) -> None:
+    """What is served, and the difference to the version of the files, if there is one."""
+    status, changed = await page.ask("/api/resource?id=cds%2Fa")
+    same = await page.ask("/api/resource?view=edge&id=cds%2Fb")
+
+    assert status == 200
+    assert changed["file"]["action"] == "changed"  # type: ignore[index]
+    assert (same[0], same[1]["file"]) == (200, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "reason"),
+    [
+        ("", 400, "id: '' is no type and name; send one such as cds/web"),
+        ("id=cds%2Fnope", 404, "id: there is no 'cds/nope' here; GET /api/graph lists names"),
+    ],
+)
+async def test_content_says_what_is_wrong(page: Page, words: str, status: int, reason: str) -> None:
+    """With the remedy."""
+    answered, content = await page.ask(f"/api/resource?{words}")
+
+    assert (answered, content["message"]) == (status, reason)
 
 
 async def read_event(response: aiohttp.ClientResponse) -> str:

@@ -6,9 +6,11 @@ import pytest
 
 import fsxds
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.secrets import Masker
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot
 from fsxds.transports.admin import page_paths
-from fsxds.transports.admin.page_paths import SnapshotDiff, diff_of
+from fsxds.transports.admin.page_paths import ResourceContent, SnapshotDiff, content_of, diff_of
 
 CANARY = "canary-in-a-secret"
 CLUSTERS = """\
@@ -43,6 +45,23 @@ def loaded(directory: Path, clusters: str, secret: str) -> Snapshot:
 def by_name(found: SnapshotDiff) -> dict[str, page_paths.ResourceDiff]:
     """Return the resources of a difference by their names."""
     return {each.name: each for each in found.resources}
+
+
+def test_content_is_masked_yaml(snapshots: tuple[Snapshot, Snapshot], catalogue: Catalogue) -> None:
+    """What is served has all lines, and the version of the files a difference to it, if it is another."""
+
+    def content(short_name: str, name: str) -> ResourceContent:
+        row = BY_SHORT_NAME[short_name]
+        served, wanted = (one.resources(row.type_url).get(name) for one in snapshots)
+        return content_of(row, served, wanted, Masker(catalogue))
+
+    changes, comes = content("cds", "changes"), content("cds", "comes")
+    assert changes.lines[1:] == ("name: changes", "connect_timeout: 1s")
+    assert changes.file is not None
+    assert changes.file.lines[-2:] == ("-connect_timeout: 1s", "+connect_timeout: 2s")
+    assert content("cds", "stays").file is None
+    assert (comes.lines, comes.omitted, comes.file and comes.file.action) == ((), "it is not served", "added")
+    assert CANARY not in repr(content("sds", "key"))
 
 
 def test_what_changed_is_shown_line_by_line(snapshots: tuple[Snapshot, Snapshot], catalogue: Catalogue) -> None:
@@ -81,7 +100,10 @@ def test_what_is_large_is_cut(
     found = diff_of(*snapshots, catalogue)
 
     assert (len(found.resources), found.total) == (2, 4)
-    assert (len(found.resources[1].lines), found.resources[1].omitted) == (2, "more lines follow; fsxds diff shows all")
+    assert (len(found.resources[1].lines), found.resources[1].omitted) == (
+        2,
+        "more lines follow; fsxds show and fsxds diff have all",
+    )
 
 
 def test_a_large_resource_is_not_compared(

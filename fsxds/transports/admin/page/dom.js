@@ -176,6 +176,12 @@ export function panel({ id, key, action, level = "h3" }, heading, ...children) {
     children);
 }
 
+// The lines of a difference, each with its sign.
+export function diffLines(lines) {
+  return h("pre", { class: "diff", tabindex: "0" }, lines.map((line) =>
+    h("span", { class: { "+": "plus", "-": "minus", "@": "place" }[line[0]] ?? "same" }, line)));
+}
+
 // A table with a caption. On a narrow screen its rows are cards, so each cell has its heading with it.
 export function table(caption, headings, rows) {
   return h("table", { role: "table" },

@@ -1,6 +1,6 @@
 // The graph of what uses what: drawn in layers from listeners to endpoints, and as a list that says the same.
 
-import { badge, count, empty, h, number, panel, short, sign, svg } from "/assets/dom.js";
+import { badge, count, diffLines, empty, h, number, panel, short, sign, svg } from "/assets/dom.js";
 
 const COLUMNS = ["lcds", "lds", "ecds", "srds", "rds", "vhds", "cds", "eds", "leds", "sds", "rtds"];
 const HEADINGS = {
@@ -17,7 +17,7 @@ const TOP = 34;
 const EDGE = 14;
 const SWEEPS = 4;
 
-export function graph({ graph: part, query, selected, graphError }) {
+export function graph({ graph: part, query, selected, content, graphError }) {
   if (graphError) return empty(graphError);
   if (!part) return empty("Loading …");
   const found = part.nodes.length;
@@ -30,7 +30,7 @@ export function graph({ graph: part, query, selected, graphError }) {
       `${what}. `,
       part.missing ? badge("missing", `${count(part.missing, "name is", "names are")} missing`) : badge("good", "nothing is missing"),
       around ? [" ", h("button", { "data-do": "graph-around", "data-value": "" }, "Show all")] : null),
-    found ? h("div", { class: "graph-layout", "data-key": "layout" }, picture(part, query.graph, selected), detail(part, selected)) : empty("Nothing is found."),
+    found ? h("div", { class: "graph-layout", "data-key": "layout" }, picture(part, query.graph, selected), detail(part, selected, content)) : empty("Nothing is found."),
     found ? legend() : null,
   ];
 }
@@ -71,7 +71,7 @@ function reachable(start, next) {
   return seen;
 }
 
-function detail(part, selected) {
+function detail(part, selected, content) {
   const node = part.nodes.find((each) => each.id === selected);
   if (!node) return null;
   const { uses, users } = neighbours(part);
@@ -81,7 +81,22 @@ function detail(part, selected) {
     links("Is used by", users.get(node.id)),
     links("Uses", uses.get(node.id)),
     h("div", { class: "actions" },
-      h("button", { "data-do": "graph-around", "data-value": node.id }, "Show only what hangs together with it")));
+      h("button", { "data-do": "graph-around", "data-value": node.id }, "Show only what hangs together with it"),
+      node.state === "served" && content?.id !== node.id ? h("button", { "data-do": "content", "data-value": node.id }, "Show its content") : null),
+    content?.id === node.id ? contentOf(content) : null);
+}
+
+// What is served of a resource, and how its file differs: held back, rejected or rolled back, or on its way.
+function contentOf({ shown, error }) {
+  if (error) return empty(error);
+  if (!shown) return empty("Loading …");
+  return h("div", { "data-key": "content" },
+    shown.file ? [h("h4", {}, "Its file, beside what is served"), diffLines(shown.file.lines), note(shown.file.omitted)] : note("Its file has the same."),
+    h("h4", {}, "What is served"), shown.lines.length ? h("pre", { class: "diff", tabindex: "0" }, shown.lines.join("\n")) : null, note(shown.omitted));
+}
+
+function note(words) {
+  return words ? h("p", { class: "note" }, words) : null;
 }
 
 function meaning(node) {

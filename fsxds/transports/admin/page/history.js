@@ -1,6 +1,6 @@
 // The snapshots of the past, and what changed between them.
 
-import { badge, count, empty, h, number, panel, short } from "/assets/dom.js";
+import { badge, count, diffLines, empty, h, number, panel, short } from "/assets/dom.js";
 
 const MOST = 50;
 const MOST_NAMES = 5;
@@ -59,12 +59,8 @@ function difference(diff) {
     error ? empty(error) : !content ? empty("Loading …") : !content.resources.length ? empty("Nothing differs.") : [
       content.resources.map((each) => h("details", { "data-key": `${from} ${to} ${each.type} ${each.name}`, open: content.resources.length < 6 },
         h("summary", {}, badge(each.action), " ", h("b", {}, each.type), " ", short(each.name), " ", h("span", { class: "note" }, short(each.place))),
-        each.lines.length ? h("pre", { class: "diff", tabindex: "0" }, each.lines.map((line) => h("span", { class: styleOf(line) }, line))) : null,
+        each.lines.length ? diffLines(each.lines) : null,
         each.omitted ? h("p", { class: "note" }, each.omitted) : null)),
       content.total > content.resources.length ? h("p", { class: "note" }, `and ${count(content.total - content.resources.length, "more resource")}: fsxds diff shows all`) : null,
     ]);
-}
-
-function styleOf(line) {
-  return { "+": "plus", "-": "minus", "@": "place" }[line[0]] ?? "same";
 }

@@ -101,7 +101,7 @@ export function summary(status, fetched_ms) {
       ]),
       tile("Views", "overview", status.view_count, []),
       tile("Problems", "overview", status.problem_count,
-        Object.entries(bySeverity(status.problems)).map(([severity, each]) => h("li", {}, badge(severity, count(each, severity)))))),
+        Object.entries(status.problem_counts).filter(([, each]) => each).map(([severity, each]) => h("li", {}, badge(severity, count(each, severity)))))),
   ];
 }
 
@@ -113,12 +113,6 @@ function allGood(status) {
     return clients ? `All good: ${sources} served to ${count(clients, "client")}` : `All good: ${sources}, and no client yet`;
   }
   return clients ? `All good: ${files} served to ${count(clients, "client")}` : `All good: ${files}, and no client yet`;
-}
-
-function bySeverity(problems) {
-  const counts = {};
-  for (const { severity } of problems) counts[severity] = (counts[severity] ?? 0) + 1;
-  return counts;
 }
 
 function tile(name, tab, value, facts) {

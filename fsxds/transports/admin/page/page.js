@@ -25,17 +25,20 @@ const state = {
   tab: "overview",
   status: null,
   fetched_ms: 0,
-  graph: null, graphError: "", selected: "",
+  graph: null, graphError: "", selected: "", content: null,
   clients: null, client: null,
   files: null, file: "",
   history: null, historyError: "", diff: null,
   showAll: new Set(),
-  query: {
-    graph: { search: "", view: "", around: "", as: NARROW.matches ? "list" : "drawing", width: 0 },
-    clients: { search: "", view: "", state: "", offset: 0 },
-    files: { search: "", state: "", offset: 0 },
-  },
+  query: { graph: { width: 0 }, clients: {}, files: {} },
 };
+// What the address of each tab says after its name, as in `#clients?search=edge&client=edge-7`; the rest is as here.
+const DEFAULTS = {
+  graph: { search: "", view: "", around: "", as: NARROW.matches ? "list" : "drawing" },
+  clients: { search: "", view: "", state: "", offset: 0 },
+  files: { search: "", state: "", offset: 0 },
+};
+for (const tab in DEFAULTS) Object.assign(state.query[tab], DEFAULTS[tab]);
 const element = (id) => document.getElementById(id);
 
 // What is asked for
@@ -92,7 +95,7 @@ const FETCH = {
   async graph() {
     const { search, view, around } = state.query.graph;
     try {
-      state.graph = await ask("/api/graph", { search, view, around, limit: MOST_NODES });
+      [state.graph] = await Promise.all([ask("/api/graph", { search, view, around, limit: MOST_NODES }), fetchContent()]);
       state.graphError = "";
     } catch (error) {
       if (error instanceof TokenNeeded) throw error;
@@ -107,6 +110,11 @@ const FETCH = {
     state.files = await ask("/api/files", { ...state.query.files, limit: fileList.LIMIT });
   },
   async history() {
+    const { state: kept, fleet } = state.status ?? await ask("/api/status");
+    if (!kept && !fleet.length) {
+      state.historyError = "There is no history: start fsxds with --state DIR.";
+      return;
+    }
     try {
       state.history = (await ask("/api/history")).snapshots;
       state.historyError = "";
@@ -131,6 +139,18 @@ async function fetchClient() {
   if (state.client?.node === node) state.client = { node, entries };
 }
 
+async function fetchContent() {
+  const wanted = state.content;
+  if (!wanted) return;
+  try {
+    wanted.shown = await ask("/api/resource", { view: state.query.graph.view, id: wanted.id });
+    wanted.error = "";
+  } catch (error) {
+    if (error instanceof TokenNeeded) throw error;
+    wanted.error = error.message;
+  }
+}
+
 // What is shown
 
 const VIEWS = { overview, graph, clients: clientList.clients, files: fileList.files, rollouts, history };
@@ -153,6 +173,7 @@ function show() {
   if (!body) {
     body = h("div", { class: "body" });
     panel.replaceChildren(...(FORMS[state.tab] ? [FORMS[state.tab]()] : []), body);
+    fillForm();
   }
   fillViews(panel);
   state.query.graph.width = panel.clientWidth - (state.selected && !NARROW.matches ? PANEL_PX : 2);
@@ -177,8 +198,8 @@ function showTabs() {
 
 // The forms stay as they are while what is below them changes.
 
-function select(name, label, options, value = "") {
-  const choices = options.map(([each, words]) => h("option", { value: each, selected: each === value }, words));
+function select(name, label, options) {
+  const choices = options.map(([each, words]) => h("option", { value: each }, words));
   return h("label", {}, h("span", {}, label), h("select", { name }, choices));
 }
 
@@ -189,12 +210,19 @@ function search(label) {
 
 FORMS.graph = () => h("form", { role: "search", "data-form": "graph", "aria-label": "Graph" },
   search("Search names"), select("view", "View", []),
-  select("as", "Show as", [["drawing", "drawing"], ["list", "list"]], state.query.graph.as));
+  select("as", "Show as", [["drawing", "drawing"], ["list", "list"]]));
 FORMS.clients = () => h("form", { role: "search", "data-form": "clients", "aria-label": "Clients" },
   search("Search nodes"), select("view", "View", [["", "all"]]),
   select("state", "State", [["", "all"], ["NACK"], ["STALE"], ["NOT SENT"], ["SYNCED"]].map(([each, words]) => [each, words ?? each])));
 FORMS.files = () => h("form", { role: "search", "data-form": "files", "aria-label": "Files" },
   search("Search paths"), select("state", "State", [["", "all"], ["broken", "broken"], ["held", "held"], ["good", "good"]]));
+
+// Let the form of this tab show what the address says.
+function fillForm() {
+  for (const field of document.querySelectorAll(`[data-form=${state.tab}] :is(input, select)`)) {
+    if (field.name !== "view") field.value = state.query[state.tab][field.name];
+  }
+}
 
 const MOST_VIEWS = 500;
 
@@ -206,7 +234,7 @@ function fillViews(panel) {
   const wanted = [...(isGraph ? [] : [["", "all"]]), ...new Map(labels)];
   chooser.closest("label").hidden = state.status.views.length < 2;
   if (wanted.length === chooser.options.length && wanted.every(([value], at) => chooser.options[at].value === value)) return;
-  const value = chooser.value || (isGraph ? state.graph?.view : "");
+  const value = state.query[state.tab].view || chooser.value || (isGraph ? state.graph?.view : "");
   chooser.replaceChildren(...wanted.map(([each, words]) => h("option", { value: each }, words)));
   chooser.value = wanted.some(([each]) => each === value) ? value : wanted[0][0];
 }
@@ -245,31 +273,43 @@ const ACTIONS = {
   },
   "clients-page"(offset) {
     state.query.clients.offset = Number(offset);
+    note();
     look();
   },
   "files-page"(offset) {
     state.query.files.offset = Number(offset);
+    note();
     look();
   },
   async client(node, button) {
     const close = button.closest(".panel") !== null;
     state.client = close ? null : { node, entries: [] };
+    note();
     await fetchClient();
     show();
     if (!close) element("client-heading")?.focus();
   },
   file(path) {
     state.file = path;
+    note();
     show();
     element("file-heading")?.focus();
   },
   "graph-select"(id) {
     state.selected = id;
+    note();
     show();
   },
   async "graph-around"(id) {
     state.query.graph.around = id;
+    note();
     await look();
+  },
+  async content(id) {
+    state.content = { id, shown: null, error: "" };
+    show();
+    await fetchContent();
+    show();
   },
   async diff(value) {
     const [of, from, to] = value.split(" ");
@@ -296,7 +336,7 @@ function act(target) {
 
 document.addEventListener("click", (event) => {
   const tab = event.target.closest("[role=tab]");
-  if (tab) location.hash = tab.id.replace("tab-", "");
+  if (tab) location.hash = address(tab.id.replace("tab-", ""));
   else act(event.target);
 });
 
@@ -311,7 +351,7 @@ function moveTab(event, at) {
   if (to === undefined) return;
   event.preventDefault();
   const name = TABS[(to + TABS.length) % TABS.length];
-  location.hash = name;
+  location.hash = address(name);
   element(`tab-${name}`).focus();
 }
 
@@ -338,6 +378,7 @@ document.addEventListener("input", (event) => {
   typing = setTimeout(() => {
     const query = state.query[form.dataset.form];
     Object.assign(query, Object.fromEntries(new FormData(form)), "offset" in query ? { offset: 0 } : { around: "" });
+    window.history.replaceState(null, "", address(state.tab));
     show();
     look();
   }, event.target.name === "search" ? TYPING_MS : 0);
@@ -359,10 +400,40 @@ window.addEventListener("resize", () => {
   resizing = setTimeout(show, TYPING_MS);
 });
 
+// What is chosen in a tab, and is no part of what is asked for its list.
+const CHOSEN = {
+  graph: { get: () => ({ selected: state.selected }), set({ selected }) { state.selected = selected ?? ""; } },
+  clients: {
+    get: () => ({ client: state.client?.node ?? "" }),
+    set({ client }) { if (client !== state.client?.node) state.client = client ? { node: client, entries: [] } : null; },
+  },
+  files: { get: () => ({ file: state.file }), set({ file }) { state.file = file ?? ""; } },
+};
+
+// The address of what a tab shows: it can be kept, and given to others.
+function address(tab) {
+  const defaults = DEFAULTS[tab] ?? {};
+  const query = Object.keys(defaults).map((name) => [name, state.query[tab][name]]).filter(([name, value]) => value !== defaults[name]);
+  const words = new URLSearchParams([...query, ...Object.entries(CHOSEN[tab]?.get() ?? {}).filter(([, value]) => value)]);
+  return `#${tab}${words.size ? `?${words}` : ""}`;
+}
+
+// Note in the address what was chosen, so that Back leads to what was shown before.
+function note() {
+  if (location.hash !== address(state.tab)) window.history.pushState(null, "", address(state.tab));
+}
+
 function route() {
-  const name = location.hash.slice(1);
-  if (!TABS.includes(name) || name === state.tab) return;
+  const [name, words = ""] = location.hash.slice(1).split("?");
+  if (!TABS.includes(name) || (name === state.tab && location.hash === address(name))) return;
   state.tab = name;
+  const given = Object.fromEntries(new URLSearchParams(words));
+  for (const [each, value] of Object.entries(DEFAULTS[name] ?? {})) {
+    const said = given[each] ?? value;
+    state.query[name][each] = each === "offset" ? Number(said) || 0 : said;
+  }
+  CHOSEN[name]?.set(given);
+  fillForm();
   show();
   look();
 }

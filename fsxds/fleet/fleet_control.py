@@ -139,10 +139,21 @@ class FleetControl:
         except (UnreachableError, RejectedRequestError, DamagedBytesError, TimeoutError):
             return ()
         return [
-            _server(name, one.value, last, is_publisher=publisher is not None and publisher.value == name)
+            self._server(key, one.value, last, is_publisher=publisher is not None and publisher.value == name)
             for key, one in sorted(found.values.items())
             if (name := key[len(keys.servers) :])
         ]
+
+    def _server(self, key: bytes, reported: bytes, last: Order, *, is_publisher: bool) -> FleetServerReport:
+        content = self._fleet.content
+        try:
+            report = MemberReport.decoded(content.sealing.opened(key, reported))
+        except DamagedBytesError:
+            # Another version of fsxds, or one with another key, wrote it.
+            report = MemberReport()
+        name, order = key[len(content.keys.servers) :].decode(errors="replace"), report.order
+        count = sum(one.count for one in report.clients.values())
+        return FleetServerReport(name, is_publisher, f"{order.epoch}.{order.serial}", order < last, count)
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
         """Return a snapshot of the history of the fleet, and of which nodes it is."""
@@ -210,17 +221,6 @@ class FleetControl:
             fact = "the history has nothing that was served then; fsxds history lists what it has"
             raise ProtocolError(fact, "NOT_FOUND")
         return {layers: await self._snapshot(row) for layers, row in rows.items()}
-
-
-def _server(name: bytes, reported: bytes, last: Order, *, is_publisher: bool) -> FleetServerReport:
-    try:
-        report = MemberReport.decoded(reported)
-    except DamagedBytesError:
-        # Another version of fsxds wrote it.
-        report = MemberReport()
-    order, count = report.order, sum(one.count for one in report.clients.values())
-    publication = f"{order.epoch}.{order.serial}"
-    return FleetServerReport(name.decode(errors="replace"), is_publisher, publication, order < last, count)
 
 
 async def _read(reading: Awaitable[Result]) -> Result:

@@ -163,7 +163,7 @@ class Member(Alone):
         self._commands = FleetCommands(self._content, self._lease, self.name)
         self._control: FleetControl | None = None
         key = self._keys.servers + self.name.encode()
-        self._reporter = MemberReporter(self._engine, key, self._lease, self._report)
+        self._reporter = MemberReporter(self._content, key, self._lease, self._report)
         self._rules: PublishRules | None = None
         self._clients: ClientsReporter | None = None
         self._loading: ViewLoading | None = None

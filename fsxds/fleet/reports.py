@@ -12,7 +12,7 @@ from typing import Never
 
 from fsxds.fleet.client_reports import ViewClients
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import KeyValues, LeaseLostError, Put, RejectedRequestError, UnreachableError, followed
+from fsxds.fleet.key_values import LeaseLostError, RejectedRequestError, UnreachableError, followed
 from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
@@ -62,14 +62,14 @@ class MemberReporter:
     """Reports how this server stands, whenever that changed. `keep_reported` is to be run.
 
     Args:
-        engine: where it reports.
+        content: where it reports, sealed.
         key: under which key.
         lease: that of the server.
         report: returns what is to be reported.
     """
 
-    def __init__(self, engine: KeyValues, key: bytes, lease: Lease, report: Callable[[], MemberReport]) -> None:
-        self._engine = engine
+    def __init__(self, content: FleetContent, key: bytes, lease: Lease, report: Callable[[], MemberReport]) -> None:
+        self._content = content
         self._key = key
         self._lease = lease
         self._report = report
@@ -88,7 +88,7 @@ class MemberReporter:
             made = lease, self._report().encoded()
             if lease and made != reported:
                 with suppress(UnreachableError, RejectedRequestError, LeaseLostError):
-                    await self._engine.write([Put(self._key, made[1], lease)])
+                    await self._content.engine.write([self._content.put(self._key, made[1])._replace(lease=lease)])
                     reported = made
                 await asyncio.sleep(LEAST_PAUSE_S)
             await self._until_due(lease, LOOK_EVERY_S if reported == made else RETRY_S)
@@ -114,14 +114,14 @@ class Servers:
     def __init__(self, content: FleetContent, on_changed: Callable[[], object]) -> None:
         """Follow the servers; `on_changed` is called when they were read, and whenever something else is reported."""
         self.reports: dict[str, MemberReport] = {}
-        self._engine = content.engine
+        self._content = content
         self._prefix = content.keys.servers
         self._on_changed = on_changed
 
     async def keep_current(self) -> Never:
         """Follow the reports until cancelled. UnreachableError, RejectedRequestError: they cannot be read."""
         while True:
-            async with aclosing(followed(self._engine, self._prefix)) as following:
+            async with aclosing(followed(self._content.engine, self._prefix)) as following:
                 async for values, is_all in following:
                     if is_all:
                         self.reports.clear()
@@ -133,8 +133,8 @@ class Servers:
             self.reports.pop(name, None)
             if value is not None:
                 try:
-                    self.reports[name] = MemberReport.decoded(value)
+                    self.reports[name] = MemberReport.decoded(self._content.sealing.opened(key, value))
                 except DamagedBytesError:
-                    # Another version of fsxds wrote it: it is there, and nobody waits for it.
+                    # Another version of fsxds, or one with another key, wrote it: no step waits for that server.
                     self.reports[name] = MemberReport()
         self._on_changed()

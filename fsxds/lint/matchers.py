@@ -133,6 +133,14 @@ class _MatcherChecks:
         for source, place, test in _inputs(matcher, path):
             self._check_input(_type_of(source), (place, "input"), walk)
             self._check_pair(_type_of(source), test, place, walk)
+        if matcher.matcher_tree.HasField("custom_match"):
+            self._check_tree(_type_of(matcher.matcher_tree.custom_match), (path, "matcher_tree"), walk)
+
+    def _check_tree(self, name: str, path: Path, walk: Walk) -> None:
+        category = f"{self._context.inputs.removesuffix('.input')}.custom_matchers"
+        if name and self._types.of(category) and not self._types.fits(name, (category,)):
+            remedy = f"write a type of {category}"
+            walk.error((path, "custom_match"), "wrong-extension", f"{name} is no tree of matchers", remedy)
 
     def _check_action(self, name: str, path: Path, walk: Walk) -> None:
         if name and self._actions and name not in self._actions and (name in ACTIONS or not self._types.fits(name, ())):

@@ -17,18 +17,25 @@ import yaml
 
 from fsxds.cli.main import fsxds, main
 from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.settings.option import IN_FILE_ONLY
 from tests.support.reference_pages import REFERENCE, reference_pages
 from tests.support.server import Server
 
 TOP = Path(__file__).parent.parent
 README_BYTES = 8_000
 PAGE_BYTES = 15_000
+FLAGS_OF_OTHERS = {
+    "--drain-time-s",  # Envoy
+    "--include_imports",  # protoc
+    "--auto-compaction-retention",  # etcd
+    "--alternate",  # a program of tests/
+}
 PAGES = sorted(
     path
     for pattern in (
         "*.md",
         "config/**/*.md",
-        "docker/*.md",
+        "docker/**/*.md",
         "fsxds/*.md",
         "fsxds/*/README.md",
         "tests/README.md",
@@ -36,6 +43,7 @@ PAGES = sorted(
     )
     for path in TOP.glob(pattern)
 )
+RULE_PAGES = sorted(TOP.glob("fsxds/lint/pages/*.md"))
 CONFIG_PAGES = [page for page in PAGES if page.is_relative_to(TOP / "config")]
 
 # The first line of a block that is a file: a file of a tree, or settings.
@@ -235,10 +243,43 @@ def _broken_links(page: Path) -> list[str]:
     return broken
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+@pytest.mark.parametrize("page", PAGES + RULE_PAGES, ids=lambda page: str(page.relative_to(TOP)))
 def test_links_lead_somewhere(page: Path) -> None:
     """Links lead to files of the checkout, and to headings that their pages have."""
     assert [] == _broken_links(page)
+
+
+def test_pages_that_other_files_name_exist() -> None:
+    """Comments in code and in samples name pages that exist, from the top of the checkout."""
+    named = {
+        page: path
+        for folder in ("config", "docker", "fsxds", "tests")
+        for path in (TOP / folder).rglob("*")
+        if path.suffix in {".py", ".yaml", ".conf"}
+        for page in re.findall(r"\b((?:config|docker|fsxds|tests)/[\w/-]+\.md)", path.read_text(encoding="utf-8"))
+    }
+
+    assert len(named) > 5
+    assert {} == {page: str(path) for page, path in named.items() if not (TOP / page).exists()}
+
+
+@pytest.mark.parametrize("page", CONFIG_PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_flags_that_pages_for_users_name_exist(page: Path) -> None:
+    """A flag in the text of a page is one of fsxds, or of the program that the page names."""
+    flags = {flag for name in fsxds.commands for row in fsxds.commands[name].params for flag in row.opts}
+
+    assert [] == sorted(set(re.findall(r"`(--[\w-]+)", page.read_text(encoding="utf-8"))) - flags - FLAGS_OF_OTHERS)
+
+
+def test_pages_name_their_subjects() -> None:
+    """In all pages, at most 3 of 1000 words are "what": a noun says more."""
+    texts = [
+        re.sub(r"^```.*?^```$|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for page in PAGES + RULE_PAGES
+    ]
+    words = re.findall(r"[\w-]+", " ".join(texts).lower())
+
+    assert 1000 * words.count("what") <= 3 * len(words)
 
 
 def test_every_page_can_be_reached() -> None:
@@ -285,6 +326,14 @@ def test_reference_is_generated(name: str) -> None:
 def test_pages_of_users_are_short(page: Path) -> None:
     """A page for users has at most 15 kB."""
     assert len(page.read_bytes()) <= PAGE_BYTES
+
+
+def test_pages_name_flags_that_exist() -> None:
+    """No page names a flag of an option that is a setting of the file only; `fsxds watch --ttl` and `aws … --exclude` are others."""
+    gone = "|".join(name.replace("_", "-") for name in IN_FILE_ONLY - {"ttl", "exclude"})
+    texts = ((page, page.read_text(encoding="utf-8")) for page in PAGES)
+
+    assert [] == [(page, flags) for page, text in texts if (flags := re.findall(rf"--(?:{gone})(?![\w-])", text))]
 
 
 def test_every_command_is_described() -> None:
@@ -389,7 +438,7 @@ def test_facts_about_envoy_are_cited() -> None:
 @pytest.mark.parametrize("names", [[], ["config/xds/routes.yaml", "config/xds/clusters.yaml"]])
 def test_hook_passes_on_the_sample_tree(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The pre-commit hook does what it says, with the names of changed files and without any."""
-    (block,) = [block for block in blocks("yaml") if block.text.startswith("repos:")]
+    (block,) = [block for block in blocks("yaml") if block.text.startswith("repos:\n- repo: local")]
     (hook,) = yaml.safe_load(block.text)["repos"][0]["hooks"]
     monkeypatch.chdir(TOP)
 

@@ -157,13 +157,16 @@ class FieldRules:
 
     def check(self, message: Message) -> Walk:
         """Return the findings of a walk over a message. Never raises."""
-        walk = _Walk(self._visit)
+        walk = _Walk(self._enter)
         with suppress(TooManyFaultsError):
             self._visit(message, None, walk)
         return walk
 
-    def _visit(self, message: Message, path: Path, walk: Walk) -> None:
-        visit = self._visit_of(descriptor_of(message), _Mode())
+    def _enter(self, message: Message, path: Path, walk: Walk) -> None:
+        self._visit(message, path, walk, is_ruled=descriptor_of(message).full_name not in _UNVALIDATED)
+
+    def _visit(self, message: Message, path: Path, walk: Walk, *, is_ruled: bool = True) -> None:
+        visit = self._visit_of(descriptor_of(message), _Mode(is_ruled=is_ruled))
         if visit is not None:
             visit(message, path, walk)
 

@@ -1,1 +1,1 @@
-"""The command line: `commands` declares every command, and imports its module when the command runs."""
+"""The command line, declared by `commands`."""

@@ -1,4 +1,4 @@
-"""`fsxds check --against ADMIN`: reports the changes that a running fsxds would hold as problems of files."""
+"""`fsxds check --against ADMIN`: reports changes that a server would hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fsxds.transports.admin.status_paths import OUTLINE
 
 @dataclass(frozen=True, slots=True)
 class AskedServer:
-    """A running fsxds: its served state, and its rules for holding changes."""
+    """A running fsxds: its served state and holding rules."""
 
     address: str
     rules: HoldingRules
@@ -33,7 +33,7 @@ class AskedServer:
     def problems(
         self, loaded: LoadedViews, settings: Settings, is_static: Callable[[Key], bool]
     ) -> tuple[Problem, ...]:
-        """Return the changes that would be held, each once, with its views unless it is in all."""
+        """Return each held change once, with its views unless in all."""
         views = {layers: tree for layers, tree in loaded.served.items() if layers in self.outlines}
         if self.outlines and not views:
             print(f"{escape(self.address)}: serves none of these views; nothing would be held", file=sys.stderr)
@@ -49,18 +49,14 @@ class AskedServer:
 
 
 def problem_of(change: HeldChange) -> Problem:
-    """Return a held change as a problem; for a removed resource, the text has its line in the served file."""
+    """Return a problem; a removed resource's line is only in its text."""
     fact = f"{change.fact} (it is served from line {change.line})" if change.is_removed else change.fact
     line = 1 if change.is_removed else change.line or 1
     return Problem(change.path, line, 1, "", change.rule, fact, change.remedy, Severity.ERROR)
 
 
 def read_server(address: str, settings: Settings) -> AskedServer:
-    """Ask a running fsxds at its admin address.
-
-    Raises:
-        UsageError: no fsxds answers there.
-    """
+    """Ask a running fsxds. Raises UsageError if none answers."""
     if address.startswith("https://") and settings.admin_ca is None:
         raise UsageError(f"{address}: nobody is known to be trusted there; give --admin-ca FILE")
     settings = replace(settings, admin=re.sub("^https?://", "", address).removesuffix("/"))

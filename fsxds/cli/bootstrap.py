@@ -1,4 +1,4 @@
-"""`fsxds bootstrap`: prints a bootstrap for Envoy that works with fsxds, with safe values."""
+"""`fsxds bootstrap`: prints a bootstrap."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ALL_TYPES = BootstrapRequest(clusters=True, listeners=True)
 
 
 class BootstrapFlags(TypedDict):
-    """The flags of the command."""
+    """The flags."""
 
     transport: str
     address: str | None
@@ -65,7 +65,7 @@ class BootstrapFlags(TypedDict):
 
 
 def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFlags) -> None:
-    """Print a bootstrap for the types of the tree; raises UsageError without a way to reach fsxds."""
+    """Print a bootstrap; raises UsageError without a way to reach fsxds."""
     address = None if flags["address"] is None else read_address(flags["address"])
     request = ALL_TYPES if directory is None else _request_of(directory, settings, _choice(flags))
     section = bootstrap_section(request, flags, address, settings)
@@ -80,7 +80,7 @@ def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFl
 
 
 def read_address(written: str) -> str:
-    """Return an address to connect to; raises UsageError if it is not one."""
+    """Return an address to connect to. Raises UsageError."""
     address = parse_address(written)
     if isinstance(address, TcpAddress) and address.port == 0:
         raise UsageError(f"{escape(written)}: port 0 is none to connect to; give the one that fsxds listens at")
@@ -88,7 +88,7 @@ def read_address(written: str) -> str:
 
 
 def _tls(flags: BootstrapFlags) -> EnvoyTls | None:
-    """Return the TLS files, or None; raises UsageError if one is missing."""
+    """Raise UsageError if a file is missing."""
     ca, cert, key = flags["ca"], flags["cert"], flags["key"]
     if (cert is None) != (key is None):
         raise UsageError("--cert and --key belong together; give both, or neither")
@@ -106,7 +106,7 @@ def _choice(flags: BootstrapFlags) -> Choice:
 
 
 def _request_of(directory: Path, settings: Settings, choice: Choice) -> BootstrapRequest:
-    """Return the types of a tree, and of its broken files; all types without any configuration."""
+    """Broken files count, too; without any configuration, all types do."""
     with spinner(f"loading {directory}"):
         loaded = load_chosen(directory, settings, loading_rules.find_catalogue(settings), choice)
     warn_if_empty(directory, loaded)
@@ -141,7 +141,7 @@ def bootstrap_section(
 
 
 def _with_collections(section: Section, flags: BootstrapFlags, settings: Settings) -> Section:
-    """Add subscriptions to collections; raises UsageError if Envoy does not support them."""
+    """Raise UsageError for collections that Envoy does not support."""
     names = [read_collection(text, settings.authority) for text in flags["collections"]]
     if flags["transport"] == "files":
         mirror, suffix = mirror_of(flags, settings).absolute(), f".{settings.mirror_format}"
@@ -158,7 +158,7 @@ def _listening(address: str, transport: str) -> str:
 
 
 def mirror_of(flags: BootstrapFlags, settings: Settings) -> Path:
-    """Return the directory of mirrored files; raises UsageError if none is given."""
+    """Return the mirror's directory, or raise UsageError."""
     mirror = flags["mirror"] or settings.mirror
     if mirror is None:
         raise UsageError("no directory is given for the files; add --mirror DIR, the same as for `fsxds serve`")

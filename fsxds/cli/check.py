@@ -1,4 +1,4 @@
-"""`fsxds check PATH...`: reports every problem of trees, or of some of their files, by the rules of serving."""
+"""`fsxds check PATH...`: reports problems, by the rules of serving."""
 
 from __future__ import annotations
 
@@ -67,11 +67,7 @@ def run_check(paths: tuple[str, ...], settings: Settings, choice: Choice, flags:
 
 
 def _against_server(subjects: Sequence[Subject], address: str, settings: Settings) -> tuple[Subject, ...]:
-    """Return the one tree to compare with a running fsxds.
-
-    Raises:
-        UsageError: there is not exactly one whole tree, or no fsxds answers at the address.
-    """
+    """Raise UsageError if there is not exactly one whole tree, or no fsxds answers."""
     if len(subjects) != 1 or subjects[0].is_partial:
         raise click.UsageError("--against takes one whole tree; name its directory, or files with --tree DIR")
     # It imports an HTTP client, which other checks do not need.
@@ -81,7 +77,7 @@ def _against_server(subjects: Sequence[Subject], address: str, settings: Setting
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
-    """Find the message types of the Envoy in use, and its features; an Envoy is asked for them once (`ApiCache`)."""
+    """Find the message types and features of the Envoy in use, asked once (`ApiCache`)."""
     return loading_rules.find_catalogue(settings, _read_features)
 
 
@@ -94,7 +90,7 @@ def _read_features(executable: Path) -> Features:
 def check_subject(
     subject: Subject, base: Path, settings: Settings, catalogue: Catalogue, choice: Choice = ()
 ) -> Report:
-    """Return the report on one tree, with paths relative to `base`, for all views or the one of `choice`."""
+    """Report on a tree, with paths relative to `base`, for all views or the one of `choice`."""
     settings = subject.settings(settings)
 
     def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
@@ -125,7 +121,7 @@ def check_subject(
 
 
 def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
-    """Return the problem of a directory without configuration, which is mostly the wrong directory."""
+    """An empty directory is mostly the wrong one."""
     tree = subject.tree
     if tree.files or tree.problems or subject.is_partial or settings.check_allow_empty:
         return ()
@@ -174,9 +170,9 @@ def _together(reports: Sequence[Report]) -> Report:
 
 
 def _as_envoy_says(loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue) -> LoadedViews:
-    """Return a tree with the rejections of a real Envoy as errors, and as notes the errors of resources that it accepts.
+    """Add the rejections of a real Envoy; errors of resources that it accepts become notes.
 
-    It checks all good resources, also in files that are held.
+    It checks all good resources, also in held files.
 
     Raises:
         UsageError: the settings require an Envoy, and there is none, or the given file is not one.
@@ -214,11 +210,11 @@ def _rejected_by_envoy(
 
 
 Doubts: TypeAlias = Mapping[Resource, Collection[Problem]]
-"""Resources with their errors, all of which say what Envoy rejects."""
+"""Resources with their errors, all of which predict Envoy's rejection."""
 
 
 def _doubts(loaded: LoadedViews, levels: RuleLevels) -> Doubts:
-    """Return the resources whose errors are all of rules that predict Envoy, and that the settings leave as they are."""
+    """A rule that the settings change does not count as predicting Envoy."""
     predicting = {rule.name for rule in rules().values() if rule.predicts_envoy} - levels.changed.keys()
     found: dict[Resource, set[Problem]] = {}
     for view in loaded.by_layers.values():
@@ -229,7 +225,6 @@ def _doubts(loaded: LoadedViews, levels: RuleLevels) -> Doubts:
 
 
 def _without_overruled(loaded: LoadedViews, doubts: Doubts, asked: tuple[Path, Catalogue]) -> tuple[Problem, ...]:
-    """Return the problems of a tree; those of resources that Envoy accepts are notes that say so."""
     if not doubts:
         return loaded.problems
     from fsxds.envoy.validate import ValidationOptions, accepted_of
@@ -251,7 +246,7 @@ def _as_note(problem: Problem) -> Problem:
 
 
 def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:
-    """Return the views for an Envoy to check, with their resources; each has a resource that earlier ones lack."""
+    """Each view has a resource that earlier ones lack."""
     snapshots = loaded.served
     held = {layers: sound_of_held(loaded.by_layers[layers].records) for layers in snapshots}
     largest_first = sorted(snapshots, key=lambda one: -sum(map(len, snapshots[one].by_type.values())))
@@ -285,13 +280,13 @@ def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Re
 
 
 def sound_of_held(records: Records) -> dict[Key, Resource]:
-    """Return the valid resources in files held for an error: they may be served once it is corrected."""
+    """Return held files' valid resources, which may be served after a correction."""
     return {key_of(one): one for record in records.values() if record.is_held for one in record.sound}
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The question whether an Envoy accepts the resources of a view."""
+    """Whether Envoy accepts a view's resources."""
 
     executable: Path
     layers: Layers
@@ -299,7 +294,7 @@ class Question:
 
 
 def _ask_envoy(question: Question, subject: Subject, catalogue: Catalogue, cache: ApiCache) -> tuple[Problem, ...]:
-    """Return Envoy's rejections; an accepted view is cached until it or the Envoy changes."""
+    """An accepted view is cached until it or the Envoy changes."""
     resources = question.resources
     tree = "\0".join(("accepted by Envoy", str(subject.directory.absolute()), *question.layers))
     digest = _digest(question.executable, resources, catalogue)

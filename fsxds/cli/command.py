@@ -1,4 +1,4 @@
-"""Makes flags of the table of options, and groups them in the help of commands."""
+"""Makes flags from the table of options, and groups them in help."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEMANDS: Demands = {"rules": _require_rules}
 
 
 def value_reader(row: Option) -> Callable[[str], object]:
-    """Return a reader of a flag's value, which raises the row's complaint."""
+    """Return a reader that raises the row's complaint."""
 
     def read(written: str) -> object:
         try:
@@ -47,7 +47,7 @@ def value_reader(row: Option) -> Callable[[str], object]:
 
 
 def existing_directory(written: str) -> Path:
-    """Return the path; raises UsageError if there is no such directory."""
+    """Return the path. Raises UsageError if there is no such directory."""
     path = Path(written)
     if path.is_dir():
         return path
@@ -59,7 +59,7 @@ def existing_directory(written: str) -> Path:
 
 
 class CommandOption(click.Option):
-    """A flag of one command, without a setting."""
+    """A flag without a setting."""
 
     def __init__(self, *declarations: Any, group: str, **attributes: Any) -> None:
         super().__init__(*declarations, **attributes)
@@ -67,7 +67,7 @@ class CommandOption(click.Option):
 
 
 class TableOption(click.Option):
-    """A flag made from a row of the table."""
+    """A flag from the table."""
 
     def __init__(self, row: Option) -> None:
         facts = f"[{f'default {row.default}; ' if row.default else ''}{row.variable}]"
@@ -87,12 +87,12 @@ class TableOption(click.Option):
         self.row = row
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the flag with its value, and its text; a switch is one word: `--[no-]NAME`."""
+        """Return a switch as one word: `--[no-]NAME`."""
         record = super().get_help_record(ctx)
         return (f"--[no-]{self.opts[0][2:]}", record[1]) if record and self.secondary_opts else record
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Return the completions of the value from the table."""
+        """Return completions from the table."""
         return values_of(self.row, incomplete)
 
 
@@ -103,7 +103,7 @@ def _options(row: Option) -> Iterator[TableOption]:
 
 
 class Negation(TableOption):
-    """A flag that sets the value of a row to false."""
+    """A flag that sets a row to false."""
 
     def __init__(self, row: Option) -> None:
         click.Option.__init__(
@@ -133,10 +133,10 @@ _HELP_ALL = click.Option(
 
 
 class TableCommand(click.Command):
-    """A command whose help shows its flags in groups: `--help` the common ones, `--help-all` each under its topic."""
+    """Groups flags: `--help` shows the common ones, `--help-all` each under its topic."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return its parameters, `--help` and `--help-all`."""
+        """Add `--help-all`."""
         return [*super().get_params(ctx), _HELP_ALL]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -158,9 +158,9 @@ class TableCommand(click.Command):
 
 
 def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], TableCommand]:
-    """Turn a function with a `settings` parameter into a command with its flags of the table.
+    """Make a command, with its flags of the table, from a function of `settings`.
 
-    The function of a lasting command also has a `reader`, which rereads the settings. `examples` end the help verbatim.
+    A lasting command's function also has a `reader`. `examples` end the help verbatim.
     """
     rows = [row for row in OPTIONS if name in row.commands and row.has_flag]
 
@@ -191,7 +191,7 @@ def _is_given(name: str) -> bool:
 
 
 def _value(row: Option, given: Any) -> Any:
-    """Return the value of a flag, or all values of a repeatable one; None if not given."""
+    """Return a repeatable flag's values; None if not given."""
     return tuple(chain.from_iterable(given)) or None if row.form.is_repeatable else given
 
 
@@ -205,7 +205,7 @@ _FILE = click.Path(path_type=Path)
 
 
 def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the flags `--ca`, `--cert` and `--key`; its function gets them as `tls`, None without them."""
+    """Add `--ca`, `--cert` and `--key`; the function gets `tls`, None without them."""
     flag = functools.partial(click.option, cls=CommandOption, group=group, metavar="FILE", type=_FILE)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -228,11 +228,11 @@ def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 
 Choice: TypeAlias = tuple[tuple[str, str], ...]
-"""The node's attributes, and the name of the view under `view`, as given by flags; empty if none was given."""
+"""The node's attributes from flags, and the view's name under `view`; empty without flags."""
 
 
 class NodeFlags(TypedDict):
-    """The flags that describe the node of `fsxds dev`."""
+    """The node of `fsxds dev`."""
 
     node_id: str
     node_cluster: str
@@ -243,7 +243,7 @@ _viewed = functools.partial(click.option, cls=CommandOption, group="View")
 
 
 def read_metadata(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    """Return the values of `KEY=VALUE` by key; a key with dots addresses nested objects."""
+    """Return `KEY=VALUE` pairs; a key with dots addresses nested objects."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -264,7 +264,7 @@ node_metadata_option = functools.partial(
 
 
 def with_view_flags(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the flags that choose a view; its function gets them as `choice`."""
+    """Add flags that choose a view; the function gets them as `choice`."""
 
     @functools.wraps(function)
     def call(view: str | None, **given: Any) -> None:

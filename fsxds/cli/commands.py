@@ -1,7 +1,6 @@
-"""Declares the commands with arguments, flags and help; more are in `admin_commands` and `writing_commands`.
+"""Declares the commands; more are in `admin_commands` and `writing_commands`.
 
-The work of a command is in a module of its name, or here if it is short. A command imports its modules when it runs,
-because `--help` and shell completion import this module.
+A command imports the module of its work when it runs, because `--help` and shell completion import this module.
 """
 
 from __future__ import annotations

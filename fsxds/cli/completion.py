@@ -1,7 +1,6 @@
-"""Shell completion: the completions of values, and the script of each shell.
+"""Shell completion.
 
-Click determines the option; its values come from the table of options. Importing this module is cheap, because a shell
-runs fsxds at each Tab.
+Importing this module is cheap, because a shell runs fsxds at each Tab.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from fsxds.settings.option import Option
 Items = list[CompletionItem[str]]
 
 COMPLETION_VARIABLE = "_FSXDS_COMPLETE"
-"""The environment variable by which a script requests completions; click reads it."""
+"""By this variable a script requests completions; click reads it."""
 
 # The script sends the line up to the cursor, because bash breaks words at `=` and `:`; -1 is the word at its end. Bash
 # replaces only the text after the last break, so the text before it is removed from completions.
@@ -64,17 +63,17 @@ complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
 
 
 class BashScript(BashComplete):
-    """Completion for bash 4.4 and later."""
+    """For bash 4.4 and later."""
 
     source_template = _BASH
 
     def source(self) -> str:
-        """Return the script, without click's check of the bash version."""
+        """Skip click's version check."""
         return ShellComplete.source(self)
 
 
 class ZshScript(ZshComplete):
-    """Completion for zsh; after `--option=`, it completes the value and keeps the prefix."""
+    """For zsh; after `--option=`, the prefix stays."""
 
     source_template = ZshComplete.source_template.replace(
         "    local -a response\n", "    local -a response\n    compset -P '--*='\n", 1
@@ -82,7 +81,7 @@ class ZshScript(ZshComplete):
 
 
 class FishScript(FishComplete):
-    """Completion for fish 3 and later."""
+    """For fish 3 and later."""
 
     source_template = _FISH
 
@@ -91,7 +90,7 @@ SCRIPTS: dict[str, type[ShellComplete]] = {"bash": BashScript, "zsh": ZshScript,
 
 
 def values_of(row: Option, incomplete: str) -> Items:
-    """Return the completions of an option's value; empty if any text is allowed."""
+    """Return completions; empty if any text is allowed."""
     form = row.form
     if form is RULE_LEVELS:
         return rule_levels(incomplete)
@@ -104,7 +103,7 @@ def values_of(row: Option, incomplete: str) -> Items:
 
 
 def rule_levels(incomplete: str) -> Items:
-    """Return the completions of a list of `rule=level`: names of rules, and then levels.
+    """Complete rules, and then `rule=level`.
 
     While several rules match, their names end in `=`: shells then write the common prefix, without a space.
     """
@@ -119,14 +118,14 @@ def rule_levels(incomplete: str) -> Items:
 
 
 def rule_names(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Return the names of rules with this prefix."""
+    """Return rules with this prefix."""
     from fsxds.lint.rules import rules
 
     return starting(incomplete, rules())
 
 
 def message_types(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Return the matching message types of extensions, by last part or full name, of the bundled Envoy.
+    """Return the bundled Envoy's extension types, by last part or full name.
 
     Reading the API of the Envoy in use would take too long for a Tab.
     """
@@ -137,15 +136,15 @@ def message_types(_context: Context, _parameter: Parameter, incomplete: str) -> 
 
 
 def directories(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Have the shell complete a directory."""
+    """Let the shell complete directories."""
     return [CompletionItem(incomplete, type="dir")]
 
 
 def any_path(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Have the shell complete a file or a directory."""
+    """Let the shell complete files."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def starting(incomplete: str, values: Iterable[str]) -> Items:
-    """Return the values with this prefix."""
+    """Return values with this prefix."""
     return [CompletionItem(value) for value in values if value.startswith(incomplete)]

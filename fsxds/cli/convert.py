@@ -1,4 +1,4 @@
-"""`fsxds convert FILE --to FORMAT`: writes the same messages in another format without loss."""
+"""`fsxds convert FILE --to FORMAT`: converts without loss."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BY_NAME = {"pb" if row.name == "binary" else row.name: row for row in FORMATS}
 
 
 class ConvertFlags(TypedDict):
-    """The flags of the command: names of formats and of a type; None if not given."""
+    """The flags; None if not given."""
 
     target: str | None
     source: str | None
@@ -41,7 +41,7 @@ class ConvertFlags(TypedDict):
 
 
 def run_convert(file: str, settings: Settings, flags: ConvertFlags) -> None:
-    """Write a file in another format; exit with 1 if it has problems."""
+    """Convert a file; exit with 1 if the file has problems."""
     require_libyaml()
     path = PurePosixPath(file)
     source = _format(flags["source"], path, "--from")

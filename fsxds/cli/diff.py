@@ -1,4 +1,4 @@
-"""`fsxds diff A B`: shows the differing resources and fields of trees, servers, revisions, or former snapshots."""
+"""`fsxds diff A B`: compares two sides."""
 
 from __future__ import annotations
 
@@ -64,7 +64,6 @@ class _Read:
 
     @property
     def is_tree(self) -> bool:
-        """Whether it has the files of all views."""
         return self.kept is None and not self.is_running
 
 
@@ -75,7 +74,7 @@ _Reads: TypeAlias = tuple[_Read, ...]
 def run_diff(
     sides: tuple[str, ...], revisions: str | None, settings: Settings, asked: tuple[Choice, ClientTls | None]
 ) -> None:
-    """Compare two sides and print the difference; exit with 1 for a difference, or 3 for an unreadable part.
+    """Compare two sides; exit with 1 for a difference, or 3 for an unreadable part.
 
     `asked` is the node that sees the sides, and the TLS for servers.
     """
@@ -100,7 +99,7 @@ def run_diff(
 
 @dataclass(frozen=True, slots=True)
 class _Compare:
-    """The comparison and the snapshots by view; the view of trees without views has no name."""
+    """Snapshots by view; the view of trees without views has no name."""
 
     compared: Compared
     views: Mapping[ComparedView, tuple[Snapshot, Snapshot]]
@@ -109,7 +108,7 @@ class _Compare:
 def _held(
     reads: _Reads, views: Mapping[ComparedView, tuple[Snapshot, Snapshot]], settings: Settings
 ) -> tuple[HeldInViews, ...]:
-    """Return the changes that a server of the first side would hold of the second, if that is a tree."""
+    """Return the changes that the first side's server would hold, if the second is a tree."""
     is_relay = has_upstreams(settings)
     # A server's resources from upstreams cannot be distinguished from those from files.
     if not reads[1].is_tree or (reads[0].is_running and is_relay):
@@ -134,7 +133,7 @@ def _place_of(change: HeldChange, reads: _Reads) -> str:
 
 
 def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Choice) -> _Compare:
-    """Compare one view, the chosen one or a server's, and print the problems of both sides."""
+    """Compare the chosen view, or a server's."""
     # A server sends one view.
     own = loader.load(
         [read.tree for read in reads if read.is_tree],
@@ -165,7 +164,6 @@ def _over_rest(snapshot: Snapshot) -> Snapshot:
 
 
 def _compare_views(reads: _Reads, loader: ViewLoader, catalogue: Catalogue) -> _Compare:
-    """Compare all views that nodes can have of either tree, and print the problems of both."""
     before, after = (loader.folders_of(read.tree) for read in reads)
     pairs = {
         ComparedView(names, layers): (layers_within(layers, before), layers_within(layers, after))
@@ -222,7 +220,7 @@ def _read_both(sides: tuple[str, ...], settings: Settings, client: Client) -> It
 
 
 def _state_directory(settings: Settings) -> Path:
-    """Return the directory of the history, from a running fsxds if the settings do not have it."""
+    """Without a setting, ask the running fsxds."""
     if settings.state is not None:
         return settings.state
     try:
@@ -262,7 +260,7 @@ def _side_of(directory: Path) -> Side:
 
 
 def _print_problems(read: _Read, problems: Iterable[Problem], *, is_empty: bool) -> None:
-    """Print the problems of a side; raises UsageError for unreadable resources from a server."""
+    """Raise UsageError for a server's unreadable resources."""
     if is_empty and not read.is_running:
         print(f"{escape(read.side.label)}: no file there is configuration", file=sys.stderr)
     for problem in problems:

@@ -1,4 +1,4 @@
-"""`fsxds doctor DIR`: reports problems of an Envoy with a given bootstrap that gets this tree."""
+"""`fsxds doctor DIR`: examines an Envoy with this tree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SOURCE_RULES = frozenset({"wrong-config-source", "short-refresh-delay"})
 
 
 def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()) -> None:
-    """Examine a tree, the bootstrap of the settings, and running Envoys by their admin pages; print the report."""
+    """Examine a tree, the settings' bootstrap, and running Envoys."""
     addresses = [parse_address(text) for text in envoys]
     addresses += [rule.admin for rule in settings.mirrors or () if rule.admin is not None]
     with spinner(f"examining {directory}"):
@@ -72,7 +72,7 @@ def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The subject: with a bootstrap, the loaded view of its node; without, all views."""
+    """With a bootstrap, `loaded` is its node's view; else all views."""
 
     directory: Path
     loaded: LoadedViews

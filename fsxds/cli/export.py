@@ -1,4 +1,4 @@
-"""`fsxds export DIR OUT`: writes a view of a tree as files for a web server, a bucket or a CDN, once."""
+"""`fsxds export DIR OUT`: writes files for a web server, once."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ INCOMPLETE_EXPORT = 1
 
 
 class ExportFlags(TypedDict):
-    """The flags of this command only."""
+    """The flags of this command."""
 
     url: str | None
     allowed: tuple[str, ...]
 
 
 def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, flags: ExportFlags) -> None:
-    """Export the chosen view; exit with 1 if a resource or file is missing."""
+    """Export the view; exit with 1 if a resource or file is missing."""
     mirror_settings.reject_loop(directory, out)
     rules = _rules_of(settings, flags["url"], flags["allowed"])
     with spinner(f"exporting {directory}", in_lines=True):
@@ -65,7 +65,7 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
 
 
 def _rules_of(settings: Settings, url: str | None, allowed: tuple[str, ...]) -> ExportRules:
-    """Return the rules from flags and settings. Raises UsageError."""
+    """Raise UsageError for wrong flags."""
     for each in allowed:
         short_name, slash, name = each.partition("/")
         row = BY_SHORT_NAME.get(short_name)

@@ -1,4 +1,4 @@
-"""`fsxds history`: shows the snapshots that a running fsxds served, and their changes."""
+"""`fsxds history`: shows served snapshots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMIT_DIGITS = 12
 
 
 def run_history(number: str | None, settings: Settings, flags: AdminFlags) -> None:
-    """Show the snapshots of the history, or the changes of one; exit with 1 if it does not exist."""
+    """Show the history or one snapshot; exit with 1 if it does not exist."""
     if number is not None:
         content = asked(settings, "GET", f"/api/history/{number_of(number, flags)}", {})
         print_answer(content, flags, [*_lines_of(report_of(HistoryEntry, content))])

@@ -1,4 +1,4 @@
-"""`fsxds import FILE DIR`: moves a bootstrap's static resources into a tree, and adapts the bootstrap to fsxds."""
+"""`fsxds import FILE DIR`: moves static resources into a tree."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OWNED = " (for its owner alone)"
 
 
 class ImportFlags(TypedDict):
-    """The flags of the command."""
+    """The flags."""
 
     transport: str
     address: str | None
@@ -62,7 +62,7 @@ class ImportFlags(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of an import; `replaced` are the new paths of replaced files."""
+    """An import; `replaced` are replaced files' new paths."""
 
     target: Destination
     plan: ImportPlan
@@ -72,7 +72,7 @@ class Imported:
 
 
 def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlags) -> None:
-    """Import a bootstrap, print the files and problems, and exit with 1 if the tree has errors.
+    """Import a bootstrap, and exit with 1 if the tree has errors.
 
     Raises:
         UsageError: the file cannot be read, the destination is taken, or the import would lose a part.
@@ -118,7 +118,7 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
 
 
 def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFile:
-    """Read a bootstrap, upgraded to API v3 if requested; prints the changes on stderr."""
+    """Print the changes of an upgrade on stderr."""
     path, content = PurePosixPath(file), _content(file)
     rules = field_rules(catalogue, NoCheck())
     text = _text_of(path, content)
@@ -144,7 +144,7 @@ def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFil
 
 
 def _text_of(path: PurePosixPath, content: bytes) -> str | None:
-    """Return the text of YAML and JSON; None for other formats, and for text that the reader will reject."""
+    """Return None for other formats, and text that the reader will reject."""
     if (format_of(path) or FORMATS[0]).name not in {"yaml", "json"}:
         return None
     try:
@@ -154,7 +154,7 @@ def _text_of(path: PurePosixPath, content: bytes) -> str | None:
 
 
 def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
-    """Return the planner for a bootstrap; if it has errors, print them on stderr and exit with 1."""
+    """Exit with 1 if the bootstrap has errors."""
     if has_errors(read.problems) or read.message is None:
         for problem in read.problems:
             print(line_of(problem), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`fsxds init`: writes a tree to begin with."""
+"""`fsxds init`: writes a first tree."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from fsxds.model.errors import UsageError
 
 
 def run_init(directory: Path, *, is_empty: bool) -> None:
-    """Write a tree with its settings file, and print the files and the next steps.
+    """Write a tree with its settings file, and print the next steps.
 
-    `directory` is created if need be, and may hold other files. With `is_empty`, files have comments in place of
-    resources.
+    `directory` is created if need be, and may hold other files. With `is_empty`, files have only comments.
 
     Raises:
         UsageError: one of the files exists already, and none is written; or the disk is at fault.

@@ -1,4 +1,4 @@
-"""Loads a tree, or the view of it that flags choose."""
+"""Loads a tree, or a chosen view."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fsxds.snapshots.load import Loaded
 
 
 def load_chosen(directory: Path, settings: Settings, catalogue: Catalogue, choice: Choice) -> Loaded:
-    """Load the chosen view of a tree, or the tree if the settings have no views."""
+    """Load the chosen view, or the tree if there are no views."""
     loader = ViewLoader(settings, catalogue, linter_of(settings), directory)
     return loader.load_one(loading_rules.scan_trusted(directory, settings), partial(chosen_view, choice))
 
 
 def chosen_view(choice: Choice, views: Views, existing: Collection[str]) -> View:
-    """Return the view of the settings that the flags choose.
+    """Return the chosen view.
 
     Raises:
         UsageError: there is no such view, none for such a node, or there are several and the flags choose none.

@@ -1,4 +1,4 @@
-"""`fsxds lsp [DIR]`: the language server, over stdin and stdout."""
+"""`fsxds lsp [DIR]`: the language server, by stdin and stdout."""
 
 from __future__ import annotations
 

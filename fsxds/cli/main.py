@@ -1,4 +1,4 @@
-"""The `fsxds` command: its subcommands, and the handling of errors."""
+"""The `fsxds` command, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fsxds import __version__
 from fsxds.cli.commands import COMMANDS, TASKS
 from fsxds.cli.completion import SCRIPTS
 from fsxds.model.errors import FsxdsError
-from fsxds.settings.reading import GONE
+from fsxds.settings.reading import why_gone
 
 WRONG_USE = 2
 SHORT_HELP = 59  # the characters of a line of 80 beside a task and a command
@@ -30,7 +30,7 @@ class Commands(click.Group):
         return [str(command.name) for command in COMMANDS]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line for each command, which begins with its task in the first line of each task."""
+        """Write the commands; the first line of a task begins with its name."""
         formatter.write(f"Usage: fsxds COMMAND [ARGUMENTS]\n\n{self.help}\n\n")
         for task, commands in TASKS.items():
             for number, command in enumerate(commands):
@@ -40,7 +40,7 @@ class Commands(click.Group):
         formatter.write(f"\n{self.epilog}\n")
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a subcommand; after Ctrl-C, end the line of `^C` on a terminal only, unlike click."""
+        """Run a subcommand; unlike click, end the line of `^C` on a terminal only."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -62,7 +62,7 @@ def fsxds() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    0: success; 1: problems or a difference; 2: wrong use, with a line that explains it; 130: Ctrl-C.
+    0: success; 1: problems or a difference; 2: wrong use, explained in a line; 130: Ctrl-C.
     """
     for shell in SCRIPTS.values():
         add_completion_class(shell)
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_process() -> NoReturn:
-    """Run the command line of this process and exit, without waiting for threads that still work."""
+    """Run the command line and exit, without waiting for threads."""
     # Otherwise gRPC writes a line, unlike those of our log, about each client that TLS rejects.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
@@ -100,7 +100,7 @@ def run_process() -> NoReturn:
 
 
 def _why_gone(flag: str) -> str | None:
-    return GONE.get(flag.removeprefix("--").replace("-", "_"))
+    return why_gone(flag.removeprefix("--").removeprefix("no-").replace("-", "_"))
 
 
 def _wrong_use(text: str) -> int:

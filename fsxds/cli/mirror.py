@@ -1,4 +1,4 @@
-"""`fsxds mirror DIR [OUT]`: writes views of a tree as files that Envoy watches, once."""
+"""`fsxds mirror DIR [OUT]`: writes files that Envoy watches, once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INCOMPLETE_MIRROR = 1
 
 
 def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Choice) -> None:
-    """Write one mirror, or all mirrors of the settings; exit with 1 if a file is missing."""
+    """Write one mirror, or all; exit with 1 if a file is missing."""
     rules = _wanted(out, settings, choice)
     for rule in rules:
         mirror_settings.reject_loop(directory, rule.directory)
@@ -63,7 +63,7 @@ def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Ch
 
 
 def _wanted(out: Path | None, settings: Settings, choice: Choice) -> tuple[MirrorRule, ...]:
-    """Return the mirrors to write: all of the settings, the one with this directory, or one made from flags."""
+    """Without `out`, all mirrors of the settings are written."""
     rules = settings.mirrors or ()
     if out is None:
         if choice:

@@ -1,4 +1,4 @@
-"""`fsxds rollout` and `rollback`: show rollouts, and carry out an operator's decisions."""
+"""`fsxds rollout` and `rollback`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SCOPED = frozenset({"status", "abort", "resume"})
 
 
 class AdminFlags(TypedDict):
-    """The flags of a command: the nodes in question, and the output format."""
+    """The nodes and the output format."""
 
     view: str | None
     node_id: str | None
@@ -59,7 +59,7 @@ class AdminFlags(TypedDict):
 
 
 def run_rollout(action: str, subject: str | None, settings: Settings, flags: AdminFlags) -> None:
-    """Show rollouts, or decide about them; exit with 1 if one is unfinished, or nothing was done."""
+    """Show or decide rollouts; exit with 1 if one is unfinished, or nothing done."""
     if (action == "approve" and subject is None) or (subject is not None and action not in _SUBJECTS):
         demand = "takes the ID that `fsxds rollout status` shows" if subject is None else "takes nothing else"
         raise click.UsageError(f"{action} {demand}")
@@ -79,7 +79,7 @@ def run_rollout(action: str, subject: str | None, settings: Settings, flags: Adm
 
 
 def run_rollback(number: str | None, settings: Settings, flags: AdminFlags, *, time: str | None) -> None:
-    """Serve a former snapshot; exit with 1 if that cannot be done."""
+    """Serve a former snapshot, or exit with 1."""
     if (number is None) is (time is None):
         raise click.UsageError("give the number of a snapshot, such as @3, or --all-views TIME")
     words: dict[str, str | int]
@@ -99,7 +99,7 @@ def _channels(content: dict[str, Any]) -> str:
 
 
 def number_of(written: str, flags: AdminFlags) -> int:
-    """Return the number of a snapshot, such as 3 of `@3`; raises UsageError for other texts, or if nodes are named."""
+    """Return 3 for `@3`; raises UsageError for other texts, or with flags of nodes."""
     if meant(flags):
         raise click.UsageError("@N is of certain nodes already; leave --view and --node-id out")
     try:
@@ -109,7 +109,7 @@ def number_of(written: str, flags: AdminFlags) -> int:
 
 
 def asked(settings: Settings, method: str, path: str, words: Mapping[str, str | int]) -> dict[str, Any]:
-    """Return the response of the admin address; exit with 1 if the request was not done."""
+    """Ask the admin address; exit with 1 if a request was not done."""
     try:
         return asyncio.run(ask_admin(AdminServer.of(settings), method, path, words))
     except NotDoneError as error:
@@ -118,13 +118,13 @@ def asked(settings: Settings, method: str, path: str, words: Mapping[str, str | 
 
 
 def meant(flags: AdminFlags) -> dict[str, str | int]:
-    """Return the request parameters that choose nodes."""
+    """Return parameters that choose nodes."""
     named = {"view": flags["view"], "node": flags["node_id"]}
     return {name: word for name, word in named.items() if word is not None}
 
 
 def print_answer(content: dict[str, Any], flags: AdminFlags, lines: list[str]) -> None:
-    """Print a response as JSON, or else the lines."""
+    """Print JSON, or else the lines."""
     if flags["output_format"] == "json":
         print(json.dumps(content, indent=2))
         return
@@ -144,7 +144,7 @@ def _show_status(content: dict[str, Any], flags: AdminFlags) -> None:
 
 
 def is_held(channel: ChannelReport) -> bool:
-    """Whether a part of the tree is not served in a channel, on purpose or not."""
+    """Whether a part of the tree is not served, on purpose or not."""
     return bool(channel.held or channel.approval or channel.pinned)
 
 
@@ -156,7 +156,7 @@ def _views(channel: ChannelReport) -> str:
 
 
 def channel_rows(channels: Sequence[ChannelReport]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of channels under `CHANNEL_HEADINGS`; of very many channels, one row per state."""
+    """Yield rows under `CHANNEL_HEADINGS`; one per state if there are many."""
     if len(channels) <= MOST_ROWS:
         yield from map(_channel_row, channels)
         return
@@ -199,7 +199,7 @@ def _state(channel: ChannelReport) -> str:
 
 
 def remarks_on(channels: Sequence[ChannelReport]) -> Iterator[str]:
-    """Yield the lines that an operator may want to know or act on, each once for several views."""
+    """Yield lines that an operator may act on, each once for several views."""
     found: dict[str, list[str]] = {}
     for channel in channels:
         title = _views(channel) if channel.cohort == "main" else f"{_views(channel)}, {channel.cohort}"

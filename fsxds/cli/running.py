@@ -1,4 +1,4 @@
-"""Progress indicators for long work."""
+"""Progress indicators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPINNER_DELAY_S = 1.0
 
 @contextmanager
 def spinner(text: str, *, in_lines: bool = False) -> Iterator[None]:
-    """Show a spinner on a terminal if the work takes longer than a second.
+    """Show a spinner on a terminal after a second.
 
     Elsewhere nothing, or with `in_lines` a line on stderr after three seconds, and then at growing intervals.
     """
@@ -46,7 +46,7 @@ def _print_wait(what: str, elapsed_s: float) -> None:
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal if the work takes longer than a second; nothing elsewhere.
+    """Show a progress bar on a terminal after a second; nothing elsewhere.
 
     Yields:
         A function that receives the amounts done and total, as far as known.

@@ -1,4 +1,4 @@
-"""`fsxds show DIR`: shows the resources to serve with their origins; secrets stay hidden."""
+"""`fsxds show DIR`: shows resources."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHORT_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
-    """One resource as it would be served; `version_info` is its author's, None if there is none."""
+    """A resource; `version_info` is its author's, or None."""
 
     resource: Resource
     version_info: str | None
@@ -36,12 +36,12 @@ class ServedResource:
 
     @property
     def type_name(self) -> str:
-        """The short name of its type, such as `cds`."""
+        """Its short name, such as `cds`."""
         return type_name(self.resource.type_url)
 
 
 def run_show(directory: Path, settings: Settings, choice: Choice) -> None:
-    """Print the resources of a tree in the format of the settings."""
+    """Print a tree's resources."""
     with spinner(f"loading {directory}"):
         catalogue = loading_rules.find_catalogue(settings)
         loaded = load_chosen(directory, settings, catalogue, choice)
@@ -57,7 +57,7 @@ def run_show(directory: Path, settings: Settings, choice: Choice) -> None:
 
 
 def rows_of(loaded: Loaded, directory: Path) -> Iterator[ServedResource]:
-    """Yield the resources of a snapshot in order of type and name."""
+    """Yield resources by type and name."""
     authored = _authored_versions(loaded)
     for type_url, resources in loaded.snapshot.by_type.items():
         for name, resource in resources.items():
@@ -76,7 +76,7 @@ def _authored_versions(loaded: Loaded) -> dict[tuple[TypeUrl, str], str | None]:
 
 
 def print_resources(rows: list[ServedResource]) -> None:
-    """Print one line per resource on stdout."""
+    """Print a line per resource."""
     columns: list[tuple[str, Callable[[ServedResource], str]]] = [
         ("TYPE", lambda row: row.type_name),
         ("NAME", lambda row: row.resource.name),
@@ -95,7 +95,7 @@ def print_resources(rows: list[ServedResource]) -> None:
 
 
 def as_plain(rows: list[ServedResource], loaded: Loaded, masker: Masker) -> dict[str, PlainValue]:
-    """Return the listing in plain values: by type the version and the resources, secrets hidden."""
+    """Return version and resources by type, secrets hidden."""
     listing: dict[str, PlainValue] = {}
     for type_url, version in loaded.snapshot.versions.items():
         name = type_name(type_url)
@@ -120,7 +120,7 @@ def _plain_row(row: ServedResource, masker: Masker) -> PlainValue:
 
 
 def dumped(listing: dict[str, PlainValue], output_format: str) -> str:
-    """Return a listing as JSON or YAML text."""
+    """Return JSON or YAML."""
     if output_format == "json":
         return json.dumps(listing, indent=2)
     return yaml.safe_dump(listing, sort_keys=False).rstrip("\n")

@@ -1,4 +1,4 @@
-"""`fsxds sign DIR`: writes the manifest of a tree, and its signature."""
+"""`fsxds sign DIR`: writes a manifest and its signature."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_KEY_BYTES = 1024 * 1024
 
 
 class SignFlags(TypedDict):
-    """The flags of this command only."""
+    """The flags of this command."""
 
     key: Path
     cert: Path
@@ -37,7 +37,7 @@ class SignFlags(TypedDict):
 
 
 def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
-    """Sign a tree; if it has a mistake, write nothing and exit with 1."""
+    """Sign a tree; a mistake means exit status 1, and nothing is written."""
     try:
         # The extra "certificates".
         from fsxds.signing.signatures import Signer
@@ -71,7 +71,7 @@ def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
 
 
 def _serial(given: int | None, before: SourceFile | None, now_s: float) -> int:
-    """Return the serial of the next manifest: the time, unless the previous manifest's clock was ahead."""
+    """Normally the time; the previous manifest's clock may be ahead."""
     try:
         newest = 0 if before is None else read_manifest(before.content).serial
     except ManifestError:
@@ -100,7 +100,7 @@ def _read(flag: str, path: Path) -> bytes:
 
 
 def _write(directory: Path, contents: dict[str, bytes]) -> None:
-    """Replace each file atomically; between the two, a reader finds a wrong signature, and accepts neither file."""
+    """Between the two replacements, a reader finds a wrong signature, and accepts neither."""
     try:
         for name, content in contents.items():
             with (directory / f"{name}.tmp").open("wb") as file:

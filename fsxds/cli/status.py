@@ -1,4 +1,4 @@
-"""`fsxds status`: shows the clients of a running fsxds, their state, and problems."""
+"""`fsxds status`: shows clients and problems."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _AGE = re.compile(r'"(\w+_s)": [0-9.e+-]+')
 
 
 class StatusFlags(TypedDict):
-    """The flags of the command."""
+    """The flags."""
 
     node: str | None
     view: str | None
@@ -49,7 +49,7 @@ class StatusFlags(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The last response: as JSON, rendered, and whether all is good."""
+    """The last response."""
 
     plain: object
     drawn: Group
@@ -57,11 +57,11 @@ class Shown:
 
 
 Look = Callable[[], Shown]
-"""Queries the server. Raises UsageError if it does not answer, NotDoneError if there is no such node."""
+"""Queries the server. Raises UsageError without an answer, NotDoneError without such a node."""
 
 
 def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> None:
-    """Show the status of a server or of one node; exit with 1 if a part is not good."""
+    """Show a server or node; exit with 1 if a part is not good."""
     node = flags["node"]
     if target is not None and _ADDRESS.fullmatch(target):
         settings = replace(settings, admin=_address_in(target, settings))
@@ -119,7 +119,7 @@ def _ask(settings: Settings, path: str, words: Mapping[str, str | int] | None = 
 
 
 def _watch(look: Look, flags: StatusFlags) -> None:
-    """Refresh the status until Ctrl-C; a server that is away is queried again."""
+    """A server that is away is queried again."""
     found = _looked(look)
     if isinstance(found, UsageError):
         # A wrong address never recovers.
@@ -138,7 +138,7 @@ def _watch(look: Look, flags: StatusFlags) -> None:
 
 
 def _watch_in_lines(look: Look, found: Shown | FsxdsError, *, is_json: bool) -> None:
-    """Print each changed status, or as JSON every status; print a repeated error once."""
+    """Print changed statuses, as JSON every status; a repeated error once."""
     before = trouble = ""
     while True:
         words = "" if isinstance(found, Shown) else f"{found}; asked again each second"

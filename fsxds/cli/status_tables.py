@@ -1,4 +1,4 @@
-"""Lines and tables of `fsxds status`."""
+"""The output of `fsxds status`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _DIFFERENCES = (
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The report of a server, some of its clients, and the files that are held back."""
+    """A server, some clients, and held files."""
 
     server: ServerReport
     clients: ClientList
@@ -54,7 +54,7 @@ class Overview:
 
     @property
     def is_good(self) -> bool:
-        """Whether all is synced and connected, and nothing is held back, rejected or degraded."""
+        """Whether all is synced and connected, and nothing held, rejected or degraded."""
         server = self.server
         # The worst come first.
         are_synced = all(client.state not in ("NACK", "STALE") for client in self.clients.clients)
@@ -65,17 +65,17 @@ class Overview:
 
 
 def bad_files(server: ServerReport) -> int:
-    """Return the number of files that are served in an older version, or not at all."""
+    """Return the number of files not served in their current version."""
     return server.files.held + server.files.broken
 
 
 def is_synced(node: NodeReport) -> bool:
-    """Whether a node has no rejected and no stale type."""
+    """Whether no type is rejected or stale."""
     return all(client.state not in ("NACK", "STALE") for client in node.clients)
 
 
 def overview(shown: Overview, console: Console) -> Group:
-    """Return the rendered overview."""
+    """Render the overview."""
     server, clients = shown.server, shown.clients
     parts: list[RenderableType] = [*map(Text, _server_lines(server))]
     if server.upstreams:
@@ -100,7 +100,7 @@ def overview(shown: Overview, console: Console) -> Group:
 
 
 def node_detail(node: NodeReport, console: Console) -> Group:
-    """Return the rendered details of one node."""
+    """Render a node's details."""
     parts: list[RenderableType] = []
     for client in node.clients:
         parts.append(Text(_client_line(client)))
@@ -163,7 +163,7 @@ _CLIENT_HEADINGS = ("NODE", "VIA", "VIEW", "STATE", "TYPES", "SINCE")
 
 
 def _client_rows(clients: Iterable[ClientReport]) -> Iterator[tuple[str | Text, ...]]:
-    """Yield a row for each client and state of its types; the time is that of the last change among the types."""
+    """The time is that of the last change among the types."""
     for client in clients:
         named = _cut(client.node or "(no id)"), client.transport, _cut(client.view)
         by_state: dict[str, list[TypeReport]] = {}
@@ -200,7 +200,6 @@ def _file_rows(shown: Overview) -> Iterator[tuple[str | Text, ...]]:
 
 
 def _is_noted(channel: ChannelReport) -> bool:
-    """Whether a channel is at work, or needs a decision."""
     return is_held(channel) or bool(channel.lingering) or not channel.is_done
 
 
@@ -235,5 +234,5 @@ def _styled(state: str) -> Text:
 
 
 def _cut(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Return a foreign text on one line, without control sequences for the terminal."""
+    """Return one line without control sequences."""
     return escape(text if len(text) <= longest else f"{text[: longest - 1]}…")

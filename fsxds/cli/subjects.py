@@ -1,4 +1,4 @@
-"""The subjects of `fsxds check`: whole trees, some files of a tree, files alone, or stdin."""
+"""The subjects of `fsxds check`: trees, files, or stdin."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Subject:
 
     Attributes:
         label: the user's name of it.
-        asked: the named files; of other files only errors are reported. None for all files.
+        asked: named files; of others only errors are reported. None for all files.
         is_partial: the files may refer to resources elsewhere.
-        server: serves the previous tree, and may hold changes. None for none.
+        server: a server that may hold changes.
     """
 
     label: str
@@ -77,7 +77,7 @@ class Subject:
         return self.asked is None or problem.path in self.asked or problem.severity is Severity.ERROR
 
     def settings(self, settings: Settings) -> Settings:
-        """Return the settings for loading; for files alone, rules that need other files are relaxed."""
+        """Relax the rules that need other files, for files alone."""
         if not self.is_partial:
             return settings
         # Files alone are in no layer.
@@ -86,17 +86,17 @@ class Subject:
         return replace(settings, rules={**changed, **(settings.rules or {})})
 
     def refers_to_others(self, problems: Sequence[Problem]) -> bool:
-        """Whether a part of it can be judged only with files that are not here."""
+        """Whether the subject needs files that are not here."""
         return self.is_partial and any(problem.rule in _ASKS_OTHERS for problem in problems)
 
 
 def read_subjects(paths: Sequence[str], stdin_path: str | None, base: Path, settings: Settings) -> Iterator[Subject]:
-    """Read the named paths: each directory is a tree, and all files together are part of one.
+    """Read paths: each directory is a tree, all files together are part of one.
 
     Args:
-        paths: of directories and files; `-` is stdin.
+        paths: `-` is stdin.
         stdin_path: the name of the file on stdin.
-        base: the directory to which the report's paths are relative.
+        base: the report's paths are relative to it.
         settings: has the tree of the files.
 
     Raises:
@@ -157,7 +157,7 @@ def _read(path: str, given: str, settings: Settings) -> bytes | Problem:
     if given == STDIN:
         content = sys.stdin.buffer.read(settings.max_file_size_bytes + 1)
         if len(content) > settings.max_file_size_bytes:
-            raise UsageError("-: what comes by stdin is larger than --max-file-size")
+            raise UsageError("-: what comes by stdin is larger than the setting max_file_size")
         return content
     outcome = read_file(path, settings.max_file_size_bytes)
     if isinstance(outcome, FileContent):
@@ -177,9 +177,9 @@ _OF_REPOSITORIES = frozenset({"github", "sarif"})
 
 
 def base_for(format_name: str, directory: Path) -> Path:
-    """Return the directory to which the paths of a report are relative.
+    """Return the base of a report's paths.
 
-    For a format of repositories, it is the nearest directory at or above `directory` with a `.git`.
+    In formats of repositories, it is the nearest directory at or above `directory` with a `.git`.
     """
     here = Path.cwd()
     if format_name not in _OF_REPOSITORIES:
@@ -189,7 +189,7 @@ def base_for(format_name: str, directory: Path) -> Path:
 
 
 def path_from(base: Path, path: Path) -> PurePosixPath:
-    """Return a path relative to a base, or as given if it is outside."""
+    """Return a path relative to a base, or as given if outside."""
     absolute = Path(os.path.normpath(path.absolute()))
     if absolute.is_relative_to(base):
         return PurePosixPath(absolute.relative_to(base))
@@ -197,13 +197,13 @@ def path_from(base: Path, path: Path) -> PurePosixPath:
 
 
 def warn_if_empty(directory: Path, loaded: Loaded) -> None:
-    """Print on stderr that no file of a tree is configuration: mostly, the wrong directory was given."""
+    """Print that a tree has no configuration: mostly, the directory is wrong."""
     if not loaded.records:
         print(f"{escape(str(directory))}: no file in this directory is configuration", file=sys.stderr)
 
 
 def print_report(report: Report, format_name: str) -> None:
-    """Print the report on stdout, in colour on a terminal, and its summary on stderr."""
+    """Print the report on stdout, its summary on stderr."""
     console = Console(highlight=False)
     if format_name == "text" and console.is_terminal:
         console.print(as_styled_text(report), soft_wrap=True, end="")
@@ -214,15 +214,15 @@ def print_report(report: Report, format_name: str) -> None:
 
 
 def has_errors(problems: Sequence[Problem]) -> bool:
-    """Return whether any of the problems holds its file back."""
+    """Return whether a problem holds its file back."""
     return any(problem.severity is Severity.ERROR for problem in problems)
 
 
 def placed(problem: Problem, directory: Path) -> Problem:
-    """Return the problem with a path that terminals and editors can open from here."""
+    """Return the problem with a path that can be opened from here."""
     return replace(problem, path=PurePosixPath(directory) / problem.path)
 
 
 def line_of(problem: Problem) -> str:
-    """Return a problem as one line: `path:line:column: severity: message`."""
+    """Return `path:line:column: severity: message`."""
     return presentable_text(str(problem))

@@ -17,18 +17,18 @@ PIPE_WIDTH = 10_000
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print one line per row on stdout, folded to the width of a terminal, never cut."""
+    """Print a line per row, folded to the terminal's width, never cut."""
     console = console_of_stdout()
     console.print(table_of(headings, rows, console))
 
 
 def console_of_stdout() -> Console:
-    """Return a console for tables; without a terminal, the width is not limited."""
+    """Return a console; without a terminal, its width is not limited."""
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 
 def table_of(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], console: Console) -> Table:
-    """Return a table; texts that are styled already must be escaped."""
+    """Return a table; styled texts must be escaped already."""
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")

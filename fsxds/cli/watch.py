@@ -1,4 +1,4 @@
-"""`fsxds watch ADDRESS`: a client of an xDS server that prints its updates."""
+"""`fsxds watch ADDRESS`: an xDS client that prints updates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TTL_FEATURES = frozenset({"xds.config.supports-resource-ttl", "xds.config.suppor
 
 
 class WatchFlags(TypedDict):
-    """The flags of the command; `types` and `names` as given."""
+    """The flags, as given."""
 
     types: tuple[str, ...]
     names: str | None
@@ -51,7 +51,7 @@ class WatchFlags(TypedDict):
 
 
 def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTls | None) -> None:
-    """Watch a server until Ctrl-C, or for the given number of updates."""
+    """Watch until Ctrl-C, or for the given number of updates."""
     # Until the event loop handles it.
     signal.signal(signal.SIGHUP, lambda *_: None)
     node = _node(flags)
@@ -93,7 +93,7 @@ def _wanted(address: str, flags: WatchFlags) -> ClientOptions:
 
 
 async def _until_interrupted(work: Coroutine[object, object, None]) -> None:
-    """Run until Ctrl-C, which ends it like the end of the work; a second Ctrl-C and SIGHUP do nothing."""
+    """Ctrl-C ends the work as if it were done; a second one and SIGHUP do nothing."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def interrupt() -> None:

@@ -1,5 +1,5 @@
-"""Clients of an xDS server, one per wire: they subscribe as a node, and return each response as a value.
+"""Clients of an xDS server, one per wire.
 
-Created by `connection.streaming` and `polls.PollingClient`. `next()` waits for the next update, and ACKs the previous
-one; `nack()` rejects it. Used by `fsxds watch`, relays and the tests.
+`connection.streaming` and `polls.PollingClient` create them. `next()` waits for an update, and ACKs the previous one;
+`nack()` rejects it.
 """

@@ -1,4 +1,4 @@
-"""TLS of a client: trusted CAs, its certificate, and explanations of failures."""
+"""TLS of a client."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fsxds.transports.server_tls import CERTIFICATE, PRIVATE_KEY, explained_tls,
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """The TLS files of a client, in PEM.
+    """A client's TLS files, in PEM.
 
     Attributes:
-        ca: the CAs of servers; None for the CAs of this machine.
-        cert: the client certificate, with its chain, or None.
+        ca: None for the CAs of this machine.
+        cert: with its chain, or None.
     """
 
     ca: Path | None = None
@@ -28,13 +28,13 @@ class ClientTls:
 
     @classmethod
     def of(cls, ca: Path | None, cert: Path | None, key: Path | None) -> ClientTls | None:
-        """Return the TLS of these files, or None without any. Raises UsageError if `cert` or `key` is missing."""
+        """Return None without files. Raises UsageError if `cert` or `key` is missing."""
         if (cert is None) != (key is None):
             raise UsageError("--cert and --key belong together; give both, or neither")
         return None if ca is None and cert is None else cls(ca, cert, key)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return the context for HTTP. Raises UsageError if a file cannot be used."""
+        """Return HTTP's context. Raises UsageError if a file cannot be used."""
         ca = None if self.ca is None else read_pem(self.ca, CERTIFICATE)
         with explained_tls(str(self.ca)):
             context = ssl.create_default_context(cadata=ca and ca.decode("ascii", "ignore"))
@@ -46,7 +46,7 @@ class ClientTls:
         return context
 
     def grpc_credentials(self) -> grpc.ChannelCredentials:
-        """Return the credentials for gRPC. Raises UsageError if a file cannot be used."""
+        """Return gRPC's credentials. Raises UsageError if a file cannot be used."""
         # gRPC does not explain errors in files.
         self.ssl_context()
         ca, key, cert = (None if path is None else path.read_bytes() for path in (self.ca, self.key, self.cert))
@@ -54,7 +54,7 @@ class ClientTls:
 
 
 def tls_words(error: BaseException) -> str:
-    """Return why the TLS handshake failed, or "" if the error has another cause."""
+    """Return why TLS failed, or "" for another cause."""
     reason: BaseException | None = error
     # Some of aiohttp's errors are SSLErrors by name, without the attributes of one.
     while reason is not None and (isinstance(reason, aiohttp.ClientError) or not isinstance(reason, ssl.SSLError)):

@@ -1,4 +1,4 @@
-"""Connects a client to a server, on any wire, and follows its updates."""
+"""Connects a client on any wire."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ChannelLimits:
-    """The limits of a channel.
+    """A channel's limits.
 
     Attributes:
-        response_bytes: the maximum size of a response; None for any size: a server may have ten thousand clusters in
-            one.
-        keepalive_s: how long a server may be silent before it gets a ping, or None.
+        response_bytes: None for any size: a response may have ten thousand clusters.
+        keepalive_s: the silence before a ping, or None.
     """
 
     response_bytes: int | None = None
@@ -50,7 +49,7 @@ class ChannelLimits:
 
     @property
     def options(self) -> tuple[tuple[str, int], ...]:
-        """The arguments of the channel."""
+        """The channel's arguments."""
         largest = -1 if self.response_bytes is None else self.response_bytes
         size = ("grpc.max_receive_message_length", largest)
         if self.keepalive_s is None:
@@ -102,7 +101,7 @@ class XdsClient(Protocol):
 
 
 class Wire(Enum):
-    """The wire of a client."""
+    """A client's wire."""
 
     SOTW = "sotw"
     DELTA = "delta"
@@ -111,14 +110,14 @@ class Wire(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """A stream, SotW or Delta: of one type's own service, or of ADS if `row` is None."""
+    """One type's stream, or ADS if `row` is None."""
 
     wire: Wire
     row: ResourceType | None = None
 
     @property
     def method(self) -> str:
-        """The path of its gRPC method; KeyError for a type that only ADS has."""
+        """The gRPC method's path; KeyError for a type of ADS alone."""
         if self.row is None:
             service, noun = "discovery.v3.AggregatedDiscoveryService", "AggregatedResources"
         elif self.row.grpc:
@@ -132,7 +131,7 @@ class Streaming:
 async def streaming(
     target: str, wanted: Streaming, node: Node, tls: ClientTls | None = None
 ) -> AsyncIterator[StreamClient]:
-    """Yield a client with a separate connection, without a subscription.
+    """Yield a separately connected client, without a subscription.
 
     `target` is `host:port`, or `unix:/path`; without `tls` it is plain text.
     """
@@ -147,15 +146,15 @@ _WORDS = {Wire.SOTW: "SotW", Wire.DELTA: "Delta", Wire.REST: "REST"}
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """The subscriptions of a client, and its wire.
+    """A client's subscriptions and wire.
 
     Attributes:
-        address: as written: `host:port`, `unix:/path`, or a URL, which means REST.
-        rows: the types; several on an ADS stream only.
-        names: the names to subscribe to; empty for everything.
-        is_aggregated: by ADS, not by the service of the type.
-        tls: None for plain text, or for a URL of https with the CAs of this machine.
-        token: a bearer token to send, or empty.
+        address: `host:port`, `unix:/path`, or a URL, which means REST.
+        rows: several on an ADS stream only.
+        names: empty for everything.
+        is_aggregated: by ADS.
+        tls: None for plain text, or with https this machine's CAs.
+        token: a bearer token, or empty.
     """
 
     address: str
@@ -168,14 +167,14 @@ class ClientOptions:
 
     @property
     def title(self) -> str:
-        """A description of the subscription and the server, for users."""
+        """A description for users."""
         nouns = ", ".join(row.noun for row in self.rows)
         named = f" {', '.join(self.names)}" if self.names else ""
         return f"{nouns}{named} at {self.target} by {_WORDS[self.wire]}{' ADS' if self.is_aggregated else ''}"
 
     @property
     def target(self) -> str:
-        """The target: `host:port`, `unix:/path`, and over REST a URL. Raises UsageError."""
+        """`host:port`, `unix:/path`, or a URL over REST. Raises UsageError."""
         if self.address.startswith(URLS):
             return self.address
         where = parse_address(self.address)
@@ -188,7 +187,7 @@ class ClientOptions:
         return f"{scheme}://{where}" if self.wire is Wire.REST else str(where)
 
     def check(self) -> None:
-        """Raise UsageError if the address is invalid, or no server could answer."""
+        """Raise UsageError if no server could answer."""
         if fault := next(self._faults(), None):
             raise UsageError(fault)
         _ = self.target
@@ -219,7 +218,7 @@ class ClientOptions:
 
 @asynccontextmanager
 async def connecting(wanted: ClientOptions, node: Node, converter: Converter) -> AsyncIterator[XdsClient]:
-    """Yield a client with its subscriptions."""
+    """Yield a subscribed client."""
     client: XdsClient
     if wanted.wire is Wire.REST:
         polling = PollingClient(wanted.target, wanted.rows[0], node, converter)
@@ -243,7 +242,7 @@ LONGEST_PAUSE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An interruption. `code` is that of ConnectionLostError, or `NACK`; a final one is the last item."""
+    """An interruption; `code` is ConnectionLostError's or `NACK`; a final one is the last item."""
 
     text: str
     code: str
@@ -253,7 +252,7 @@ class Trouble:
 async def follow(
     client: XdsClient, first_pause_s: float = FIRST_PAUSE_S, *, names: Collection[str] = ()
 ) -> AsyncGenerator[Update | Trouble, None]:
-    """Yield each update, after its ACK, and each interruption; reconnect after a lost connection.
+    """Yield ACKed updates and interruptions; reconnect after a loss.
 
     A client that subscribed to `names` also subscribes to the targets of redirects; any other receives all resources.
     """

@@ -1,6 +1,6 @@
-"""Creates the requests of a client on a stream, and reads responses: SotW and Delta. Pure.
+"""A client's requests and responses on a stream: SotW and Delta. Pure.
 
-A dialogue outlives its streams: after a lost stream, `first_requests` renews the subscriptions on the next one.
+A dialogue outlives its streams: `first_requests` renews the subscriptions.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from fsxds.protocol.subscription import WILDCARD
 MOST_NAMES_AT_ONCE = 10_000
 
 HeldVersions = Callable[[TypeUrl], Mapping[str, str]]
-"""Returns the versions of held resources of a type by name, for the start of a stream."""
+"""Returns the versions of held resources by name, for the start of a stream."""
 
 
 class _RequestWriter:
-    """Serializes the requests of a client; the first one of each stream has the node."""
+    """The first request of each stream has the node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -63,7 +63,7 @@ class _RequestWriter:
 
 @dataclass(slots=True)
 class _SotwSubscription:
-    """One type on the stream: the names, the version ACKed last, the nonce received last.
+    """The names, the last ACKed version, the last nonce.
 
     `never_named`: no request had a name, which means a wildcard.
     """
@@ -75,9 +75,9 @@ class _SotwSubscription:
 
 
 class SotwDialogue:
-    """The state of one client, over successive streams.
+    """One client's state, over successive streams.
 
-    With `accepts_parts`, faults are returned in the update, beside the good resources, and are not raised.
+    With `accepts_parts`, faults are in the update, beside the good resources, and not raised.
     """
 
     def __init__(self, node: Node, *, accepts_parts: bool = False) -> None:
@@ -86,7 +86,7 @@ class SotwDialogue:
         self._subscriptions: dict[TypeUrl, _SotwSubscription] = {}
 
     def first_requests(self) -> Iterator[bytes]:
-        """Yield the requests that start a stream: all subscriptions with held versions."""
+        """Yield all subscriptions with held versions."""
         self._writer.begin_stream()
         for type_url, subscription in self._subscriptions.items():
             subscription.nonce = ""
@@ -94,21 +94,21 @@ class SotwDialogue:
                 yield self._request(type_url, subscription)
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request that subscribes to more names of a type; without names, to everything."""
+        """Return the request for more names, or everything."""
         subscription = self._subscriptions.setdefault(type_url, _SotwSubscription())
         subscription.names = tuple(dict.fromkeys((*subscription.names, *names)))
         subscription.never_named = subscription.never_named and not subscription.names
         return self._request(type_url, subscription)
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request that unsubscribes from names of a type."""
+        """Return the request to unsubscribe."""
         subscription = self._subscriptions[type_url]
         gone = frozenset(names)
         subscription.names = tuple(name for name in subscription.names if name not in gone)
         return self._request(type_url, subscription)
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK, or the NACK if there is a reason; None for a type without a subscription."""
+        """Return the ACK, or with a reason the NACK; None without a subscription."""
         subscription = self._subscriptions.get(update.type_url)
         if subscription is None:
             return None
@@ -121,7 +121,7 @@ class SotwDialogue:
 
         Raises:
             WrongResponseError: a client cannot accept it.
-            ConnectionLostError: it is not a response.
+            ConnectionLostError: it is no response.
         """
         response, contents = _parsed(DiscoveryResponse, data)
         read_anys(response.resources, contents)
@@ -154,7 +154,7 @@ class SotwDialogue:
 
 @dataclass(slots=True)
 class _DeltaSubscription:
-    """One type on the stream: the names, and the versions of ACKed resources.
+    """The names, and ACKed versions.
 
     `never_named`: no request had a name, which means a wildcard.
     """
@@ -164,7 +164,7 @@ class _DeltaSubscription:
     never_named: bool = True
 
     def subscribe(self, names: tuple[str, ...]) -> None:
-        """Add names; the first ones end an implicit wildcard, as the specification demands."""
+        """The specification demands that the first names end an implicit wildcard."""
         self.never_named = self.never_named and not names
         self.names |= dict.fromkeys(names)
 
@@ -182,10 +182,10 @@ class _DeltaSubscription:
 
 
 class DeltaDialogue:
-    """The state of one client, over successive streams.
+    """One client's state, over successive streams.
 
-    With `accepts_parts`, faults are returned in the update, and are not raised. Without `held`, a stream starts with
-    the versions that were ACKed on previous streams.
+    With `accepts_parts`, faults are in the update, and not raised. Without `held`, a stream starts with the ACKed
+    versions.
     """
 
     def __init__(self, node: Node, held: HeldVersions | None = None, *, accepts_parts: bool = False) -> None:
@@ -197,7 +197,7 @@ class DeltaDialogue:
         self._begun: set[TypeUrl] | None = None
 
     def first_requests(self) -> Iterator[bytes]:
-        """Yield the requests that start a stream: all subscriptions with held resources."""
+        """Yield all subscriptions with held resources."""
         self._writer.begin_stream()
         self._begun = set()
         for type_url, subscription in self._subscriptions.items():
@@ -208,7 +208,7 @@ class DeltaDialogue:
                     yield self._subscribing(type_url, more)
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request that subscribes to more names of a type; without names, to everything."""
+        """Return the request for more names, or everything."""
         named = tuple(names)
         self._subscriptions.setdefault(type_url, _DeltaSubscription()).subscribe(named)
         return self._subscribing(type_url, named)
@@ -224,13 +224,13 @@ class DeltaDialogue:
         return self._writer.written(request)
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request that unsubscribes from names of a type."""
+        """Return the request to unsubscribe."""
         named = tuple(names)
         self._subscriptions[type_url].unsubscribe(named)
         return self._writer.written(DeltaDiscoveryRequest(type_url=type_url, resource_names_unsubscribe=named))
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK, or the NACK if there is a reason; None for a type without a subscription."""
+        """Return the ACK, or with a reason the NACK; None without a subscription."""
         subscription = self._subscriptions.get(update.type_url)
         if subscription is None:
             return None
@@ -244,7 +244,7 @@ class DeltaDialogue:
 
         Raises:
             WrongResponseError: a client cannot accept it.
-            ConnectionLostError: it is not a response.
+            ConnectionLostError: it is no response.
         """
         response, contents = _parsed(DeltaDiscoveryResponse, data)
         update = _update_of(response, contents)
@@ -252,7 +252,7 @@ class DeltaDialogue:
 
 
 def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMessage, UpdateContents]:
-    """Return a response, and empty contents for it; ConnectionLostError if it is malformed."""
+    """Raise ConnectionLostError for a malformed response."""
     try:
         response = message_class.FromString(data)
     except DecodeError as error:
@@ -264,7 +264,7 @@ def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMe
 def _checked(
     update: Update, contents: UpdateContents, subscribed: Container[TypeUrl], *, accepts_parts: bool
 ) -> Update:
-    """Return the acceptable part of an update; WrongResponseError if a fault is not tolerated."""
+    """Return the acceptable part; WrongResponseError for a fault that is not tolerated."""
     if update.type_url not in subscribed:
         fault = f"{update.type_url} was not asked for"
         if not accepts_parts:

@@ -1,9 +1,9 @@
-"""Reads the resources of one type by HTTP GET: the list of the type, and of its members those that changed.
+"""Reads one type by HTTP GET: its list, and changed members.
 
 | rule | source |
 | --- | --- |
-| A list is asked for with the tag that it had, and not before its `max-age` is over. | RFC 9110, 13.1.2; RFC 9111, 4.2 |
-| A server that can wait holds the answer: `Prefer: wait`. | RFC 7240, 4.3 |
+| A list is requested with its last tag, and not before its `max-age` is over. | RFC 9110, 13.1.2; RFC 9111, 4.2 |
+| A server that can wait holds the response: `Prefer: wait`. | RFC 7240, 4.3 |
 | Members are read at this server alone, whatever host their URLs have: the token is for it, and no list leads elsewhere. | |
 | A member whose version changed is read until its content has that version: a cache may have the old one. | RFC 9111, 4.2.4 |
 | A member that cannot be read is a fault, and no sign of its removal. | |
@@ -28,16 +28,16 @@ from fsxds.model.resources import Resource
 from fsxds.model.values import Nonce, PlainValue, Version
 from fsxds.protocol.get import url_of
 
-# A list and the index are files in a bucket, and folders for a server that knows an index.
+# In a bucket, the list and the index are files; a server with an index file serves them as folders.
 FILES = ("index.json", "")
-# So many members are read at once.
+# The number of members read at once.
 MOST_AT_ONCE = 8
-# A list is asked for at least so often, whatever its max-age.
+# The longest time between requests of a list, whatever its max-age.
 LONGEST_FRESH_S = 60.0
-# A member that is not what the list says is read again in so many rounds, then in each of so many.
+# A member that differs from the list is read in each round up to this number, then in each multiple of it.
 MOST_TRIES = 30
 _OK, _NOT_MODIFIED = 200, 304
-# Buckets answer with 403 where there is nothing.
+# Buckets respond with 403 for a missing object.
 _MISSING = frozenset({403, 404, 410})
 _IN_URL = re.compile(r"[!-~]+")
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age=\"?(\d{1,9})", re.IGNORECASE)
@@ -47,7 +47,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """An answer of a server, of any status; the keys of `headers` are in lower case."""
+    """A response of any status; `headers` have keys in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,20 +55,19 @@ class Fetched:
 
 
 Fetch = Callable[[str, Mapping[str, str]], Awaitable[Fetched]]
-"""GETs a path below the address of the server with headers. Raises ConnectionLostError where no answer comes."""
+"""GETs a path below the server's address. Raises ConnectionLostError without a response."""
 
 
 @dataclass(slots=True)
 class _Member:
-    """What is known of a member of the list.
+    """A member of the list.
 
     Attributes:
-        listed: its version by the list; empty if the list has none.
-        tag: that of what was read.
-        resource: what was read last and is good; None for nothing.
-        fault: why the last answer is not good; empty where it is.
-        size_bytes: that of what was read.
-        rounds: in how many rounds it was listed with this version.
+        listed: its listed version, or empty.
+        tag: of the last content.
+        resource: the last good content, or None.
+        fault: of the last response, or empty.
+        rounds: with this listed version.
     """
 
     listed: str = ""
@@ -79,11 +78,11 @@ class _Member:
     rounds: int = 0
 
     def is_settled(self, listed: str) -> bool:
-        """Whether it is what the list says; never if the list does not say so."""
+        """Whether it has the listed version; never without one."""
         return not self.fault and self.resource is not None and self.resource.version == listed
 
     def begin_round(self, listed: str) -> bool:
-        """Count a round with this version in the list; return whether the member is to be read in it."""
+        """Count a round; return whether to read the member."""
         self.rounds, self.listed = self.rounds + 1 if self.listed == listed else 1, listed
         if self.is_settled(listed):
             return False
@@ -91,41 +90,39 @@ class _Member:
 
 
 class ListReader:
-    """Reads one type at one server, again and again. `read` may be cancelled.
+    """Reads one type at one server, repeatedly. `read` may be cancelled.
 
     Attributes:
-        names: what is wanted; empty for everything.
-        most_bytes: how large all members may be together; None for any size.
+        names: empty for everything.
+        most_bytes: for all members together, or None.
     """
 
     def __init__(self, row: ResourceType, converter: Converter, fetch: Fetch) -> None:
-        """Read nothing yet; resources of `row` have their name in their content."""
+        """Resources of `row` must have their name in their content."""
         self.names: frozenset[str] = frozenset()
         self.most_bytes: int | None = None
         self._row = row
         self._converter = converter
         self._fetch = fetch
         self._files: tuple[str, ...] = FILES
-        # The tags of the list and the index by path, and what was read with them.
+        # The tags of the list and the index by path, and their content.
         self._pages: dict[str, tuple[str, object]] = {}
         # The versions of all members by path.
         self._listed: Mapping[str, str] = {}
         self._members: dict[str, _Member] = {}
         self._fresh_until_s = 0.0
         self._size_bytes = 0
-        # The digests of what was returned last, and of what was seen last.
+        # The digests of the last returned, and of the last seen content.
         self._returned = self._seen = ""
 
     async def read(self, hold_s: float) -> tuple[Update, UpdateContents] | None:
-        """Return all that is there, if it is something else than before.
+        """Return all resources, or None if nothing changed.
 
-        A fault counts when it is there twice: what is listed may be replaced meanwhile.
-
-        Args:
-            hold_s: for so long the server may hold the answer where there is nothing new.
+        A fault counts at its second occurrence: the list may be replaced meanwhile. The server may hold the response
+        for `hold_s`.
 
         Raises:
-            ConnectionLostError: the server does not answer, or has neither a list nor an index.
+            ConnectionLostError: the server does not respond, or has neither a list nor an index.
         """
         is_settled = all(self._is_settled(url) for url in self._wanted())
         await self._read_list(hold_s if is_settled and len(self._files) == 1 else 0.0)
@@ -149,7 +146,7 @@ class ListReader:
         return url in self._members and self._members[url].is_settled(self._listed[url])
 
     def _wanted(self) -> Collection[str]:
-        """Return the paths of what is listed and may be wanted: of names the authority is in the content alone."""
+        """Only the content has a name's authority."""
         if not self.names:
             return self._listed
         paths = {
@@ -190,7 +187,7 @@ class ListReader:
         raise ConnectionLostError(fact, "404")
 
     async def _page(self, path: str, read: Callable[[PlainValue], Read | None], hold_s: float) -> Read | None:
-        """Return what is read of a page; None where there is none, or it is of another kind."""
+        """Return None for a missing page, or one of another kind."""
         tag, before = self._pages.get(path, ("", None))
         headers = {"If-None-Match": tag} if tag else {}
         if hold_s:
@@ -217,7 +214,7 @@ class ListReader:
         self._fresh_until_s = asyncio.get_running_loop().time() + min(max(fresh_s, 0), LONGEST_FRESH_S)
 
     def _versions_in(self, plain: PlainValue) -> Mapping[str, str] | None:
-        """Return the versions in a list by path; None where it is none."""
+        """Return versions by path; None for no list."""
         if not isinstance(plain, list):
             return None
         versions = {}
@@ -271,7 +268,7 @@ class ListReader:
 
 
 def _plain_of(body: bytes) -> PlainValue:
-    """Return what JSON means; None for what is none."""
+    """Return None if it is no JSON."""
     try:
         plain: PlainValue = json.loads(body)
     except (ValueError, RecursionError):
@@ -280,7 +277,7 @@ def _plain_of(body: bytes) -> PlainValue:
 
 
 def _types_in(plain: PlainValue) -> frozenset[str] | None:
-    """Return the types of an index; None where it is none."""
+    """Return an index's types; None for no index."""
     types = plain.get("types") if isinstance(plain, dict) else None
     if not isinstance(types, list):
         return None

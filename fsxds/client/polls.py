@@ -1,4 +1,4 @@
-"""A client that polls over REST; the server holds each poll until a change.
+"""A client that polls over REST; the server holds polls until a change.
 
 A server that takes no POST is read by GET (`listed.py`): an exported tree behind a web server, or in a bucket.
 """
@@ -48,16 +48,16 @@ REFRESH_S = 1.0
 _OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
 # With these another attempt may succeed; others mean a wrong request or server.
 _PASSING = frozenset({408, 429, 500, 502, _UNAVAILABLE, 504})
-# Servers of files, and caches that let GET pass alone, answer a POST so.
+# File servers, and caches that pass GET alone, respond so to a POST.
 _NO_POST = frozenset({403, 404, 405, 501})
 _UNIX = "unix:"
 
 _Answer = bytes | tuple[Update, UpdateContents] | None
-"""The body of a response to a poll, or what was read of a list; None for nothing new."""
+"""A response's body, or the contents of a list; None for nothing new."""
 
 
 def plain_node(node: Node) -> PlainValue:
-    """Return the JSON of the node in a poll."""
+    """Return the JSON of a poll's node."""
     if node.serialized:
         plain: PlainValue = json_format.MessageToDict(node_message(node), preserving_proto_field_name=True)
         return plain
@@ -70,23 +70,23 @@ def plain_node(node: Node) -> PlainValue:
 
 
 class PollingClient:
-    """A client that polls for one type. Use as an async context manager; with the methods of `StreamClient`.
+    """Polls for one type. Use as an async context manager, like `StreamClient`.
 
-    `next()` may be cancelled while it waits. `on_connected` is called with each response that is not an error. The
-    other attributes may be set before the client is used.
+    `next()` may be cancelled. `on_connected` is called with each response that is not an error. Set the other
+    attributes before use.
 
     Attributes:
-        hold_s: how long the server is asked to hold a poll; `late_s`: how much longer an answer may take.
-        tls: None for plain text, or for a URL of https with the CAs of this machine.
-        token: a bearer token to send, or empty. `headers` are more headers.
-        most_bytes: the maximum size of a decompressed response, or None.
-        accepts_parts: faults are returned in the update, beside the good resources, and are not raised.
+        hold_s: the requested hold; `late_s`: how much longer a response may take.
+        tls: None for plain text, or with https this machine's CAs.
+        token: a bearer token, or empty.
+        most_bytes: of a decompressed response, or None.
+        accepts_parts: faults are in the update, beside the good resources, and not raised.
     """
 
     def __init__(self, address: str, row: ResourceType, node: Node, converter: Converter) -> None:
         """Poll for a type with a REST form.
 
-        `address` is `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
+        `address` is `http://host:port`, possibly with a path before `/v3/`, or `unix:PATH`.
         """
         self._address = address
         self._row = row
@@ -106,7 +106,7 @@ class PollingClient:
         self._rests_until_s = 0.0
         self._relays: tuple[str, ...] = ()
         self._session: aiohttp.ClientSession | None = None
-        # Reads what a server has that takes no POST; None where it takes one, or was not asked yet.
+        # Reads the list of a server that takes no POST; else None.
         self._list: ListReader | None = None
         self.on_connected: Callable[[], None] = _nothing
 
@@ -121,7 +121,7 @@ class PollingClient:
             await self._session.close()
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Subscribe to more names of the type; without names, to everything."""
+        """Subscribe to more names, or everything."""
         if type_url != self._row.type_url:
             raise ValueError(f"this client polls for {self._row.short_name}")
         self._names = list(dict.fromkeys((*self._names, *names)))
@@ -129,7 +129,7 @@ class PollingClient:
         self._version = ""
 
     def unsubscribe(self, *names: str) -> None:
-        """Unsubscribe from names; without any left, the client would request everything."""
+        """Unsubscribe; without names left, everything would be requested."""
         gone = frozenset(names)
         self._names = [name for name in self._names if name not in gone]
         self._version = ""
@@ -151,7 +151,7 @@ class PollingClient:
             self._rejected = Nonce(self._version), reason
 
     async def next(self) -> Update:
-        """Wait for the next update; ACKs the previous one if it was not answered.
+        """Wait for the next update; ACK the previous one unless answered.
 
         Raises:
             ConnectionLostError: there is no connection, or an error response; the next call polls again.
@@ -170,16 +170,16 @@ class PollingClient:
                 return update
 
     async def finish(self) -> None:
-        """ACK the last update, by a poll that is not held."""
+        """ACK the last update, by a poll without hold."""
         self.ack()
         with contextlib.suppress(ConnectionLostError):
             if self._list is None:
                 await self._ask(hold_s=0.0)
 
     async def _poll(self, hold_s: float) -> Update | None:
-        """Poll once; return None if nothing changed.
+        """Return None if nothing changed.
 
-        After an outage the poll is not held, so that the return of the server is noticed.
+        After an outage the poll is not held, to detect the server's return.
         """
         try:
             answer = await (self._ask(hold_s) if self._list is None else self._read_list(self._list, hold_s))
@@ -193,7 +193,7 @@ class PollingClient:
         )
 
     async def _ask(self, hold_s: float) -> _Answer:
-        """POST, or read the list of the type if the server takes no POST."""
+        """POST, or read the list if the server takes no POST."""
         url = f"{url_of(self._address, self._row)}?timeout={hold_s:g}"
         fetched = await self._send("POST", url, {}, self._request())
         if fetched.status in (_OK, _NOTHING_NEW):
@@ -218,7 +218,7 @@ class PollingClient:
         return await self._send("GET", URL(base_of(self._address) + path, encoded=True), headers)
 
     async def _send(self, method: str, url: str | URL, headers: Mapping[str, str], plain: PlainValue = None) -> Fetched:
-        """Send one request, with JSON or without content; return the answer. Raises ConnectionLostError if none comes."""
+        """Raise ConnectionLostError without a response."""
         if self._session is None:
             raise RuntimeError("a client is used as an async context manager")
         try:
@@ -275,10 +275,9 @@ class PollingClient:
 
 
 def open_session(address: str, read_patience_s: float, tls: ClientTls | None = None) -> aiohttp.ClientSession:
-    """Return a session for a server at a URL, or at the socket of `unix:` and a path.
+    """Return a session for a URL, or for `unix:PATH`.
 
-    Without `tls`, an https URL means that this machine trusts the server's CA. Raises UsageError if a TLS file cannot
-    be used.
+    Without `tls`, https means that this machine trusts the CA. Raises UsageError if a TLS file cannot be used.
     """
     connector: aiohttp.BaseConnector
     if address.startswith(_UNIX):
@@ -291,12 +290,12 @@ def open_session(address: str, read_patience_s: float, tls: ClientTls | None = N
 
 
 def url_of(address: str, row: ResourceType) -> str:
-    """Return the URL to poll a server for a type with a REST form."""
+    """Return the URL to poll for a type."""
     return f"{base_of(address)}/v3/discovery:{row.rest_path}"
 
 
 def base_of(address: str) -> str:
-    """Return the base URL of a server at an address."""
+    """Return a server's base URL."""
     return "http://fsxds" if address.startswith(_UNIX) else address.rstrip("/")
 
 
@@ -305,7 +304,7 @@ def _nothing() -> None:
 
 
 async def read_body(response: aiohttp.ClientResponse, most_bytes: int | None) -> bytes:
-    """Return a decompressed body; ConnectionLostError if it is larger than `most_bytes`."""
+    """Return the decompressed body; ConnectionLostError beyond `most_bytes`."""
     pieces, size_bytes = [], 0
     async for piece in response.content.iter_any():
         size_bytes += len(piece)
@@ -331,7 +330,6 @@ def _parsed(body: bytes) -> tuple[Sequence[PlainValue], str, str]:
 
 
 def _error_of(status: int, body: bytes) -> ConnectionLostError:
-    """Return the error for an error response, with the server's message if it has one."""
     try:
         words = str(json.loads(body)["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -341,7 +339,7 @@ def _error_of(status: int, body: bytes) -> ConnectionLostError:
 
 
 def words_of(error: aiohttp.ClientError) -> str:
-    """Return the message of an error, without aiohttp's own objects."""
+    """Return an error's message, without aiohttp's objects."""
     if words := tls_words(error):
         return words
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -1,4 +1,4 @@
-"""A client on gRPC streams: one at a time, reopened after a loss."""
+"""A client on gRPC streams, reopened after a loss."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ TIME_TO_REJECT_S = 0.25
 
 
 class _Signal(Enum):
-    """Events other than responses and the end."""
-
     CONNECTED = "connected"
 
 
@@ -30,19 +28,19 @@ _Received = bytes | _Signal | ConnectionLostError
 
 
 class Dialogue(Protocol):
-    """Creates a client's requests, and reads responses: `SotwDialogue` or `DeltaDialogue`."""
+    """Creates requests, and reads responses."""
 
     def first_requests(self) -> Iterator[bytes]:
-        """Yield the requests that start a stream."""
+        """Yield a stream's first requests."""
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request that subscribes to more names."""
+        """Return the request for more names."""
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request that unsubscribes from names."""
+        """Return the request to unsubscribe."""
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK, or the NACK; None for a type without a subscription."""
+        """Return the ACK or NACK; None without a subscription."""
 
     def read(self, data: bytes) -> Update:
         """Read a response."""
@@ -51,13 +49,13 @@ class Dialogue(Protocol):
 class StreamClient:
     """A client over one stream. Use as an async context manager.
 
-    `next()` may be cancelled while it waits, without losing anything. When the stream ends, `next()` raises
-    ConnectionLostError; the following call opens a new stream with the same subscriptions. `on_connected` is called
-    after each connect. `token`, a bearer token, and more `headers` may be set before the client is used.
+    `next()` may be cancelled without losing anything. When the stream ends, it raises ConnectionLostError; the
+    following call opens a new stream with the same subscriptions. `on_connected` is called after each connect. Set
+    `token`, a bearer token, and `headers` before use.
     """
 
     def __init__(self, channel: grpc.aio.Channel, method: str, dialogue: Dialogue) -> None:
-        """Use a channel, which is not closed at the end; `method` is the path of the streaming method."""
+        """Use a channel, which is not closed; `method` is the path of the streaming method."""
         self._method = channel.stream_stream(method)
         self._path = method
         self._dialogue = dialogue
@@ -84,15 +82,15 @@ class StreamClient:
         await self._tasks.__aexit__(None, None, None)
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Subscribe to more names of a type; without names, to everything."""
+        """Subscribe to more names, or everything."""
         self._send(self._dialogue.subscribe(type_url, names))
 
     def unsubscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Unsubscribe from names of a type."""
+        """Unsubscribe from names."""
         self._send(self._dialogue.unsubscribe(type_url, names))
 
     async def next(self) -> Update:
-        """Wait for the next update; ACKs the previous one if it was not answered.
+        """Wait for the next update; ACK the previous one unless answered.
 
         Raises:
             ConnectionLostError: the stream ended, or there is none.
@@ -129,30 +127,30 @@ class StreamClient:
         return received
 
     def ack(self) -> None:
-        """Send the ACK of the last update now, unless it was answered."""
+        """ACK the last update now, unless answered."""
         if self._unanswered is not None:
             self._answer(self._unanswered, None)
 
     def nack(self, reason: str, update: Update | None = None) -> None:
-        """Send a NACK of the last update, or of the given one."""
+        """NACK the last update, or the given one."""
         rejected = update or self._unanswered
         if rejected is None:
             raise ValueError("there is no unanswered update")
         self._answer(rejected, reason)
 
     def defer(self) -> Update:
-        """Return the last update without an answer, for a later `accept`."""
+        """Return the last update for a later `accept`."""
         if self._unanswered is None:
             raise ValueError("there is no unanswered update")
         update, self._unanswered = self._unanswered, None
         return update
 
     def accept(self, update: Update) -> None:
-        """Send the ACK of a deferred update."""
+        """ACK a deferred update."""
         self._answer(update, None)
 
     async def finish(self, patience_s: float = 1.0) -> None:
-        """ACK the last update, and end the stream once all requests are sent; drop incoming responses."""
+        """ACK the last update; end the stream once all requests are sent, dropping responses."""
         self.ack()
         if self._call is not None:
             self._outbox.put_nowait(None)
@@ -163,7 +161,7 @@ class StreamClient:
         self.disconnect()
 
     def disconnect(self) -> None:
-        """End the stream; the following `next()` opens another one."""
+        """End the stream; `next()` opens another one."""
         self._unanswered = None
         if self._reading is not None:
             self._reading.cancel()
@@ -177,7 +175,7 @@ class StreamClient:
         self._send(self._dialogue.answer(update, reason))
 
     def _send(self, request: bytes | None) -> None:
-        """Send a request; dropped without a stream, because the next one starts with every subscription."""
+        """Requests without a stream are dropped: the next stream starts with every subscription."""
         if request is not None and self._call is not None:
             self._outbox.put_nowait(request)
 
@@ -193,7 +191,7 @@ class StreamClient:
 
 
 def credentials_of(token: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers with a bearer token, if any."""
+    """Return headers with the token, if any."""
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
@@ -208,7 +206,7 @@ async def _taken_from(outbox: asyncio.Queue[bytes | None], waits_s: float) -> As
 
 
 async def _read(call: Any, inbox: asyncio.Queue[_Received], method: str) -> None:
-    """Forward the responses of a call, and finally its end. Cancelling a read would cancel the call."""
+    """Cancelling a read would cancel the call."""
     try:
         await call.wait_for_connection()
         await inbox.put(_Signal.CONNECTED)

@@ -1,4 +1,4 @@
-"""The responses that a client receives, as values: updates, their faults, and causes of lost connections."""
+"""Received updates, their faults, and lost connections."""
 
 from __future__ import annotations
 
@@ -35,20 +35,19 @@ ELSEWHERE = Origin(PurePosixPath(), 0)
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One response of a server.
+    """One response.
 
     Attributes:
         version: its `version_info`, or `system_version_info`.
-        nonce: its nonce, or version if the wire has none.
-        resources: by name. In Delta the server sends their versions, elsewhere these are digests.
+        nonce: the version if the wire has none.
+        resources: Delta sends their versions, elsewhere these are digests.
         removed: the names that it removes (Delta).
-        is_full: it is the full state of the type: resources missing from it are removed, too.
-        heartbeats: names with a renewed time to live; their content is not repeated.
+        is_full: resources missing from it are removed, too.
+        heartbeats: names with a renewed TTL, without content.
         unpopulated: names that do not exist, such as a requested virtual host.
-        faults: the reasons why a client cannot accept parts of it; empty if it is accepted completely or not at all.
-        rejected: the names of resources that are omitted because of faults. After a fault without a name, the update is
-            not full.
-        relays: the ids of the relays that it passed, the nearest first.
+        faults: why parts cannot be accepted; empty if it is accepted completely or not at all.
+        rejected: resources omitted because of faults. After a fault without a name, the update is not full.
+        relays: ids of passed relays, the nearest first.
     """
 
     type_url: TypeUrl
@@ -65,16 +64,13 @@ class Update:
 
     @property
     def bodies(self) -> dict[str, bytes]:
-        """The serialized resources by name."""
+        """The serialized resources."""
         return {name: resource.body for name, resource in self.resources.items()}
 
 
 @dataclass(slots=True)
 class UpdateContents:
-    """The contents of one response read so far, with the faults that a client cannot accept.
-
-    `rejected` has the names of faulty resources. `has_unnamed` is true if the name of one is unknown.
-    """
+    """A response's contents so far; `has_unnamed`: a faulty resource's name is unknown."""
 
     type_url: TypeUrl
     resources: dict[str, Resource] = field(default_factory=dict)
@@ -85,18 +81,18 @@ class UpdateContents:
     has_unnamed: bool = False
 
     def add(self, resource: Resource) -> None:
-        """Add a resource; a second one with the same name is a fault."""
+        """Add a resource; a second one of a name is a fault."""
         if resource.name in self.resources:
             self.reject(resource.name, f'"{resource.name}" is in it twice')
         self.resources[resource.name] = resource
 
     def add_body(self, body: bytes) -> None:
-        """Add a resource with only a body; DecodeError if the bytes are not a message."""
+        """Add a body; DecodeError if the body is no message."""
         version = version_of_body(self.type_url, body)
         self.add(Resource(self.type_url, name_within(body), body, version, ELSEWHERE))
 
     def reject(self, name: str, fault: str) -> None:
-        """Record a fault of a resource; the name is empty if it is unknown."""
+        """Record a fault of a resource; `name` is empty if unknown."""
         self.faults.append(fault)
         if name:
             self.rejected.add(name)
@@ -104,7 +100,7 @@ class UpdateContents:
             self.has_unnamed = True
 
     def accepted(self, update: Update) -> Update:
-        """Return an update without the faulty resources, and with the faults."""
+        """Return the update without faulty parts."""
         if not self.faults:
             return update
         good = {name: each for name, each in self.resources.items() if name not in self.rejected}
@@ -123,11 +119,11 @@ class UpdateContents:
 
 
 class ConnectionLostError(FsxdsError):
-    """The connection ended, or there is none; the next attempt connects again.
+    """There is no connection now; the next attempt connects again.
 
     Attributes:
-        code: the name of a gRPC status code, an HTTP status, or WRONG_PROTOCOL.
-        is_final: another attempt would end in the same way.
+        code: a gRPC status code, an HTTP status, or WRONG_PROTOCOL.
+        is_final: another attempt would end the same way.
     """
 
     def __init__(self, message: str, code: str, *, is_final: bool = False) -> None:
@@ -137,7 +133,7 @@ class ConnectionLostError(FsxdsError):
 
 
 class WrongResponseError(FsxdsError):
-    """A client cannot accept a response; `update` is its readable part."""
+    """A client cannot accept a response; `update` is the readable part."""
 
     def __init__(self, message: str, update: Update) -> None:
         super().__init__(message)
@@ -160,7 +156,7 @@ NACK_CODE = 13
 
 
 def node_message(node: Node) -> DynamicMessage:
-    """Return the message of a node, preferring its serialized form, which is more complete."""
+    """Return a node, preferably its serialized form, which is more complete."""
     if node.serialized:
         return base_pb2.Node.FromString(node.serialized)
     return base_pb2.Node(
@@ -173,16 +169,16 @@ def node_message(node: Node) -> DynamicMessage:
 
 
 def name_within(body: bytes) -> str:
-    """Return the name within a serialized resource; DecodeError if the bytes are not a message.
+    """Return the name in a serialized resource; DecodeError if the bytes are no message.
 
-    Every named type has it in its first field, so a message with one text in that field reads it from all of them.
+    Every named type has it in its first field, so a message with one text there reads it from all of them.
     """
     name: str = StringValue.FromString(body).value
     return name
 
 
 def read_anys(anys: Iterable[DynamicMessage], contents: UpdateContents) -> None:
-    """Add the resources of a SotW response, wrapped or not."""
+    """Add SotW resources, wrapped or not."""
     for packed in anys:
         try:
             if packed.type_url == _WRAPPER:
@@ -194,7 +190,7 @@ def read_anys(anys: Iterable[DynamicMessage], contents: UpdateContents) -> None:
 
 
 def read_plain(plain: PlainValue, row: ResourceType, converter: Converter, contents: UpdateContents) -> None:
-    """Take in a resource in JSON, as an `Any` of its type."""
+    """Add a resource in JSON, as an `Any` of its type."""
     fields = plain if isinstance(plain, dict) else {}
     if fields.get("@type") != row.type_url:
         contents.reject("", f"a resource in it is of type {str(fields.get('@type'))[:200]}")
@@ -202,7 +198,7 @@ def read_plain(plain: PlainValue, row: ResourceType, converter: Converter, conte
     converted = converter.convert({name: fields[name] for name in fields if name != "@type"}, row.message_type)
     if converted.message is None:
         name = fields.get(row.name_field or "")
-        # What a secret has may be in the words.
+        # The message may contain a part of a secret.
         why = "" if row.is_secret else f": {converted.faults[0].message}"
         contents.reject(name if isinstance(name, str) else "", f"a resource in it cannot be read{why}")
         return
@@ -210,10 +206,10 @@ def read_plain(plain: PlainValue, row: ResourceType, converter: Converter, conte
 
 
 def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
-    """Add a `Resource`: with content, as a heartbeat, or as a name that does not exist.
+    """Add a `Resource`: content, a heartbeat, or a name that does not exist.
 
     Raises:
-        DecodeError: a resource without a name in its wrapper is not a message.
+        DecodeError: a resource without a name in its wrapper is no message.
     """
     if not wrapper.HasField("resource"):
         # A heartbeat has a time to live, and the version that the client holds already.
@@ -230,7 +226,7 @@ def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
 
 
 def _add_redirect(wrapper: DynamicMessage, contents: UpdateContents) -> None:
-    """Add a redirect to another resource. Source: xRFC TP1, "Redirects"."""
+    """Source: xRFC TP1, "Redirects"."""
     try:
         payload = _LOCATORS[wrapper.resource.type_url].FromString(wrapper.resource.value)
         locator = str(locator_in(payload, ""))
@@ -246,7 +242,7 @@ def _add_redirect(wrapper: DynamicMessage, contents: UpdateContents) -> None:
 
 
 def targets_of(update: Update) -> Iterator[str]:
-    """Yield the first targets of an update's redirects."""
+    """Yield redirects' first targets."""
     for resource in update.resources.values():
         if resource.redirect and isinstance(target := Locator.parse(resource.redirect).target, ResourceName):
             yield str(target)
@@ -289,7 +285,7 @@ _OTHER_PROTOCOL = "Failed parsing HTTP/2"
 
 
 def lost_by(code: grpc.StatusCode, details: str, method: str) -> ConnectionLostError:
-    """Return the cause of a call's end for users, with the server's message."""
+    """Return the cause of a call's end, with the server's message."""
     quoted = f', "{_cut(details)}"' if details else ""
     if code is _NO_SUCH_METHOD:
         return ConnectionLostError(f"the server has no {method.rpartition('/')[2]}{quoted}", code.name, is_final=True)

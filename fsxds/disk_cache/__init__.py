@@ -1,4 +1,1 @@
-"""Caches on disk for the next start.
-
-Nothing depends on them: a missing, damaged or untrusted entry is treated as absent.
-"""
+"""Caches on disk: damaged or untrusted entries count as absent."""

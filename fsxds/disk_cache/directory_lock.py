@@ -1,4 +1,4 @@
-"""Locks a directory for one process, by a lock on a file in it."""
+"""Locks a directory for one process."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fsxds.model.errors import UsageError
 
 
 class DirectoryLock:
-    """The lock of one directory; it ends with its process."""
+    """The lock of a directory; it ends with its process."""
 
     def __init__(self, path: Path, use: str) -> None:
-        """Lock a directory by a file in it; `use` is for error texts, such as `mirrors into this directory`."""
+        """`use` is for error texts, such as `mirrors into this directory`."""
         self._path = path
         self._use = use
         self._lock: int | None = None
 
     def hold(self, subject: Path) -> bool:
-        """Take the lock of an existing directory; return whether it was not held before.
+        """Take the lock; return whether it was not held before.
 
-        `subject` is the user's name for the directory.
+        `subject` is the user's name of the directory.
 
         Raises:
             UsageError: another process has it.
@@ -62,7 +62,7 @@ class DirectoryLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether the locked directory still exists: it may have been removed and created again."""
+        """Whether the locked directory still exists, not a recreated one."""
         if self._lock is None:
             return False
         try:

@@ -1,10 +1,10 @@
-"""Keeps the names of the members of collections where there is no state directory, in a small file of the user's.
+"""Keeps collection members' names in a user's file, without a state directory.
 
-An Envoy does not say which members of a collection it holds, and keeps what it is not told to drop (ENVOY.md E43): a process
-that does not know what the one before served leaves removed members in use for good. So the names of all members that are
-served, or were removed, are kept by default. Nothing else is: what is served comes from the tree alone.
+An Envoy does not report which members of a collection it holds, and keeps members until their removal is sent (ENVOY.md
+E43): a process that does not know the members served before leaves removed ones in use for good. So the names of all
+members served or removed are kept by default.
 
-Processes of one user that serve the same tree share the file, such as replicas and workers: each adds its names.
+Processes of one user that serve the same tree, such as replicas and workers, share the file.
 """
 
 from __future__ import annotations
@@ -31,27 +31,21 @@ from fsxds.runtime.row_source import rules_of
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import user_state_dir
 
-# A change is on the disk so soon.
+# The delay between a change and its write.
 WITHIN_S = 0.2
-# A file that no process has used for so long is of a tree that is no more.
+# A file unused for this long belongs to a removed tree.
 UNUSED_FOR_S = 365 * 24 * 3600.0
 _NAME = re.compile(r"[0-9a-f]{32}\.json")
 
 Views = Mapping[Layers, Tombstones]
-"""The names that clients of each view may hold, by its layers."""
+"""The names that clients of each view may hold."""
 
 
 class MemberNames:
-    """Keeps the names of members, and no other places: a `PlaceKeeper`. `keep_written` is to be run."""
+    """A `PlaceKeeper` of names alone. `keep_written` has to run."""
 
     def __init__(self, directory: Path, sources: Collection[str], observer: Observer) -> None:
-        """Use a directory, which is made when there are names to be kept.
-
-        Args:
-            directory: of the names of all trees.
-            sources: what is served: the tree, and the addresses of upstreams.
-            observer: receives what fails.
-        """
+        """Create the directory when there are names; `sources` are the tree and the upstreams' addresses."""
         self.read_members: Callable[[], Views] = dict
         self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
         self._directory = directory
@@ -60,24 +54,24 @@ class MemberNames:
         self._readers: dict[ChannelKey, Callable[[], RolloutState | None]] = {}
         self._noted = asyncio.Event()
         self._turn = Lock()
-        # As they were written last.
+        # The content written last.
         self._written = b""
         self._is_failing = False
 
     @classmethod
     def of(cls, tree: Path | None, settings: Settings, observer: Observer) -> Self | None:
-        """Return what keeps the names of a tree, and of what upstreams have; None for a user without a home."""
+        """Return the keeper of a tree's and its upstreams' names; None for a user without a home."""
         directory = user_state_dir()
         servers = (server for rule in rules_of(settings) for server in rule.servers)
         sources = [str(tree.absolute()) if tree else "", str(settings.fleet or ""), *servers]
         return None if directory is None else cls(directory / "members", sources, observer)
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
-        """Return nothing: the place of a rollout is not kept."""
+        """Return nothing: places are not kept."""
         return {}
 
     def restored_members(self) -> dict[Layers, Tombstones]:
-        """Return the names that clients may hold, as processes before noted them; blocking, for the start."""
+        """Return earlier processes' names; blocking, for the start."""
         if not (self._directory / self._name).exists():
             return {}
         try:
@@ -94,16 +88,16 @@ class MemberNames:
         """Do nothing."""
 
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
-        """Have the names of members written soon, as they are then."""
+        """Schedule a write of the names of that time."""
         self._readers[key] = read
         self._noted.set()
 
     def forget(self, key: ChannelKey) -> None:
-        """Do not ask any more what a channel serves."""
+        """Stop reading a channel."""
         self._readers.pop(key, None)
 
     async def keep_written(self) -> Never:
-        """Write what changes until cancelled; what is to be written then is still written."""
+        """Write changes until cancelled, then once more."""
         try:
             while True:
                 await self._noted.wait()
@@ -121,7 +115,7 @@ class MemberNames:
         views: dict[Layers, Tombstones] = {}
         for layers, snapshot in served:
             views[layers] = after_parting(views.get(layers, NO_TOMBSTONES), snapshot)
-        # The last ones: of too many names, these are to stay.
+        # Last: if there are too many names, these stay.
         views = _with(views, removed)
         content = _encoded(views)
         with self._turn:
@@ -139,14 +133,14 @@ class MemberNames:
                 self._written, self._is_failing = content, False
 
     def _with_others(self, views: Views, directory: PrivateDirectory) -> Views:
-        """Return these names with those that other processes wrote."""
+        """Other processes may have written names."""
         try:
             return _with(dict(self._read(directory)), views)
         except ValueError:
             return views
 
     def _read(self, directory: PrivateDirectory) -> Iterable[tuple[Layers, Tombstones]]:
-        """Yield what the file has. ValueError if that is not what was written."""
+        """Raise ValueError for a damaged file."""
         descriptor = directory.open(self._name)
         if descriptor is None:
             return
@@ -162,7 +156,6 @@ class MemberNames:
 
 
 def _with(views: dict[Layers, Tombstones], more: Views) -> dict[Layers, Tombstones]:
-    """Return views with more names."""
     for layers, noted in more.items():
         names = ((type_url, name) for (type_url, _), group in noted.items() for name in group)
         views[layers] = with_removed(views.get(layers, NO_TOMBSTONES), names)

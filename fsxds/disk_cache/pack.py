@@ -1,7 +1,7 @@
-"""A pack: many records in one file, which grows at its end and is rewritten when half of it is obsolete.
+"""A file of records that grows, and is rewritten when half is obsolete.
 
-A record is `magic, length, place, name, payload`. The name is the key for reading. A record is obsolete if a newer one
-has the same place. A write may end anywhere: an incomplete record ends the pack, and is cut off before the next write.
+A record is `magic, length, place, name, payload`. The name is the key for reading. A newer record of the same place
+makes one obsolete. A write may end anywhere: an incomplete record ends the pack, and is cut off before the next write.
 The reader has to verify payloads.
 """
 
@@ -45,7 +45,7 @@ class Record(NamedTuple):
     payload: bytes
 
     def to_bytes(self) -> bytes:
-        """Return the serialized record."""
+        """Serialize the record."""
         return _HEADER.pack(_MAGIC, len(self.payload), self.place, self.name) + self.payload
 
 
@@ -68,7 +68,7 @@ def _slices(content: bytes) -> Iterator[_Slice]:
 
 
 class Pack:
-    """One pack, which any number of processes read and write. Blocking; every method may raise OSError."""
+    """A pack, shared by any number of processes. Blocking; every method may raise OSError."""
 
     def __init__(self, directory: Path, name: str, smallest_bytes: int = SMALLEST_BYTES) -> None:
         self._directory = directory
@@ -79,7 +79,7 @@ class Pack:
         self._clean_above_bytes = 0
 
     def read(self) -> dict[bytes, bytes]:
-        """Return the payloads by name, empty if there is no pack."""
+        """Return payloads by name, empty without a pack."""
         with PrivateDirectory.opened(self._directory) as directory:
             descriptor = directory.open(self._file_name)
             if descriptor is None:
@@ -93,7 +93,7 @@ class Pack:
         return {row.name: content[row.start + _HEADER.size : row.end] for row in _slices(content)}
 
     def append(self, records: Sequence[Record]) -> bool:
-        """Add all records, or none; return False if another process is writing."""
+        """Add all records or none; return False if another process is writing."""
         added = b"".join(record.to_bytes() for record in records)
         with PrivateDirectory.opened(self._directory) as directory:
             is_first = self._written is None
@@ -109,7 +109,6 @@ class Pack:
         return True
 
     def _locked(self, directory: PrivateDirectory) -> int | None:
-        """Return a descriptor of the pack with an exclusive lock, or None."""
         descriptor = directory.open(self._file_name, create=True)
         if descriptor is None:
             return None
@@ -139,7 +138,7 @@ class Pack:
 
 
 def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
-    """Return the newest record of each place, in order, up to `most_bytes`."""
+    """Return the newest record of each place, up to `most_bytes`."""
     kept: dict[bytes, _Slice] = {}
     size_bytes = 0
     for row in reversed(list(_slices(content))):
@@ -152,7 +151,7 @@ def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
 
 
 def _read(descriptor: int) -> bytes:
-    """Return the content of a file, or b"" if it is larger than any pack."""
+    """Larger files than any pack are read as empty."""
     size_bytes = os.fstat(descriptor).st_size
     if size_bytes > 2 * MOST_BYTES:
         return b""
@@ -162,7 +161,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _write_at(descriptor: int, added: bytes, end: int) -> None:
-    """Write after the last complete record; a failed write is undone."""
+    """A failed write is undone."""
     os.ftruncate(descriptor, end)
     try:
         written = 0

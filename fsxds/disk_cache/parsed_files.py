@@ -1,12 +1,12 @@
-"""Caches the parsed files of a tree for the next start.
+"""Caches parsed files for the next start.
 
-The key of a file consists of its content, its format, the type by its name, the context parameters of its folder, and a
+A file's key consists of its content, its format, the type by its name, the context parameters of its folder, and a
 digest of code, API and settings. Nothing else affects parsing, so a renamed or restored file is found, too.
 
 Only a process that has the original file can read a record: it is enciphered and authenticated by keys derived from the
-file's digest, which is in no pack. So a pack reveals nothing of the tree to users who cannot read the tree, and a
-damaged or forged record counts as missing. The cipher is the output of SHAKE-256 for that key and a fresh nonce, the
-authenticator is keyed BLAKE2b. Files with `Secret` resources or private keys in PEM are not written at all.
+file's digest, which is in no pack. So a pack reveals nothing to users who cannot read the tree, and a damaged or forged
+record counts as missing. The cipher is the output of SHAKE-256 for that key and a fresh nonce, the authenticator is
+keyed BLAKE2b. Files with `Secret` resources or private keys in PEM are not written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 _FORM = b"fsxds-parsed-1"
 
 DIRECTORY = "fsxds-parsed"
-"""The name of the directory of packs."""
+"""The directory of packs."""
 
 # Parsing less takes no longer than the lookup.
 WORTH_BYTES = 256 * 1024
@@ -59,22 +59,22 @@ class CacheRules(Protocol):
 
     @property
     def naming(self) -> NamingRules:
-        """The naming rules, which differ by folder."""
+        """The rules by folder."""
 
     def digest(self) -> bytes:
         """Return a digest of the rules."""
 
 
 class ParseCache:
-    """The parsed files of one tree, by one set of rules. Blocking, except `add`; no method raises.
+    """The parsed files of one tree and set of rules. Blocking, except `add`; no method raises.
 
-    An error of the directory is reported once, and ends its use.
+    The first error of the directory is reported, and ends its use.
     """
 
     def __init__(self, directory: Path, tree: Path, rules: CacheRules, observer: Observer) -> None:
-        """Use a directory for all caches, with packs in a subdirectory.
+        """Use a subdirectory of `directory`.
 
-        `tree` only determines which files share a pack. `observer` receives the number of hits, and errors.
+        `tree` only determines which files share a pack. `observer` receives hits and errors.
         """
         self._directory = directory / DIRECTORY
         self._tree = tree
@@ -85,7 +85,7 @@ class ParseCache:
         self._added: dict[PurePosixPath, tuple[SourceFile, ParsedFile, bytes | None]] = {}
 
     def find(self, files: Sequence[SourceFile]) -> Sequence[ParsedFile | None]:
-        """Return the cached result of each file, or None; few bytes are not worth a lookup."""
+        """Return cached results, or None; few bytes are not worth a lookup."""
         found: Sequence[ParsedFile | None] = [None] * len(files)
         if sum(file.size_bytes for file in files) < WORTH_BYTES or not self._is_usable:
             return found
@@ -100,7 +100,7 @@ class ParseCache:
     def add(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None = None) -> bool:
         """Schedule a result for the next `write`; return whether it was accepted.
 
-        It is not if no lookup was worthwhile, or if the file has an error or a credential.
+        No file with an error or a credential is, and none if no lookup was worthwhile.
         """
         if self._store is None or not self._is_usable or parsed.digest != file.digest or not parsed.is_good:
             return False
@@ -110,7 +110,7 @@ class ParseCache:
         return True
 
     def write(self) -> bool:
-        """Write the scheduled results; return False, and keep them, if another process is writing."""
+        """Write scheduled results; keep them, and return False, if another process is writing."""
         taken = [self._added.popitem() for _ in range(len(self._added))]
         if self._store is None or not taken or not self._is_usable:
             return True
@@ -162,7 +162,7 @@ class _Store:
         return Record(place, name, sealed(encode(parsed) if encoded is None else encoded, key))
 
     def _name_and_key(self, file: SourceFile) -> tuple[bytes, bytes]:
-        """Return the name and the key of a record, which cannot be derived from each other."""
+        """Neither can be derived from the other."""
         form, hint = format_of(file.path), type_from_path(file.path)
         parts = (form.name if form else "", hint.short_name if hint else "", file.digest)
         context = self._naming.context_of(file.path)
@@ -172,7 +172,7 @@ class _Store:
 
 
 def sealed(content: bytes, key: bytes) -> bytes:
-    """Return content enciphered and authenticated with the key."""
+    """Encipher and authenticate content."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     enciphered = _enciphered(content, key, nonce)
     return nonce + _mac(nonce + enciphered, key) + enciphered
@@ -198,9 +198,9 @@ def _enciphered(content: bytes, key: bytes, nonce: bytes) -> bytes:
 
 @cache
 def code_digest() -> bytes:
-    """Return a digest of the code that affects parsing: all of fsxds, Python, and some libraries.
+    """Return a digest of the code that affects parsing: fsxds, Python, some libraries.
 
-    The version is not enough: during development the code changes many times between two versions.
+    The version is not enough: code changes many times between two.
     """
     whole = hashlib.sha256(f"{python_version}\0{__version__}\0{_versions()}\0".encode())
     top = Path(__file__).parent.parent

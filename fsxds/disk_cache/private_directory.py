@@ -1,4 +1,4 @@
-"""A directory that is private to this user, with atomic writes of files and eviction of old ones."""
+"""A directory private to this user, with atomic writes and eviction."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _OTHERS = 0o077
 
 
 class NotPrivateError(OSError):
-    """A directory belongs to another user, who could change its content."""
+    """Another user owns the directory, and could change it."""
 
 
 class PrivateDirectory:
-    """One opened directory. All names are files directly in it, so that no change of the path leads elsewhere."""
+    """An opened directory. Names are files directly in it: no change of the path leads elsewhere."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -39,7 +39,7 @@ class PrivateDirectory:
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[PrivateDirectory]:
-        """Open a directory, and create it if necessary, private to its owner.
+        """Open or create a directory, private to its owner.
 
         Raises:
             NotPrivateError: it belongs to another user.
@@ -60,7 +60,7 @@ class PrivateDirectory:
             os.close(descriptor)
 
     def open(self, name: str, *, create: bool = False) -> int | None:
-        """Open a file to read and write; return its descriptor, or None.
+        """Return a file's descriptor to read and write, or None.
 
         An entry that other users can access, or that is no regular file, is removed and counts as missing.
         """
@@ -78,7 +78,7 @@ class PrivateDirectory:
         return None
 
     def _open(self, name: str) -> int | None:
-        """Return the descriptor of a private regular file, or None."""
+        """Return None unless it is a private regular file."""
         try:
             descriptor = os.open(name, _FILE | os.O_RDWR, dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -92,7 +92,7 @@ class PrivateDirectory:
         return None
 
     def replace(self, name: str, content: Iterable[bytes]) -> None:
-        """Replace a file atomically; OSError if that is not possible."""
+        """Replace a file atomically. Raises OSError."""
         temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o600, dir_fd=self._descriptor)
@@ -106,12 +106,9 @@ class PrivateDirectory:
             raise
 
     def evict(self, ours: re.Pattern[str], keep: str, most_bytes: int) -> None:
-        """Remove long unused files, and then the least recently used ones, down to a total size.
+        """Remove old files, then the least recently used, down to a total size.
 
-        Args:
-            ours: matches the names of the files to consider.
-            keep: the name of the file in use.
-            most_bytes: the maximum total size.
+        `ours` matches the files to consider; `keep` is in use.
         """
         evict_old(self._descriptor, ours, UNUSED_FOR_S, keep)
         size_bytes = 0
@@ -124,10 +121,10 @@ class PrivateDirectory:
 
 
 def evict_old(directory: int | Path, ours: re.Pattern[str], unused_for_s: float, keep: str = "") -> None:
-    """Remove the files of a directory that were unused for a time, and unfinished ones.
+    """Remove files unused for a time, and unfinished ones.
 
-    A file's time of change is that of its last use. A time far in the future counts as old: the clock was set back.
-    `ours` matches the names of the files to consider; `keep` is the name of a file to keep.
+    A file's time of change is its last use. A time far in the future counts as old: the clock was set back. `ours`
+    matches the files to consider.
     """
     now_s = time.time()
     for name, status in _files_of(directory, ours):

@@ -1,1 +1,1 @@
-"""The language server for editors of a tree."""
+"""The language server."""

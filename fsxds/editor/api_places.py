@@ -1,4 +1,4 @@
-"""Determines the message, field, type or name that the API expects at a position in a document.
+"""Determines what the API expects at a position.
 
 It uses the keys on the path and the `@type`s beside them, so a document may be incomplete or wrong.
 """
@@ -30,7 +30,7 @@ _EXTENSION = "envoy.config.core.v3.TypedExtensionConfig"
 
 
 class Role(Enum):
-    """The kind of value expected."""
+    """The expected kind."""
 
     DOCUMENT = "the top of a document"
     RESOURCES = "a list of resources"
@@ -49,15 +49,14 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The value that is expected at a position.
+    """The expected value.
 
     Attributes:
-        descriptor: the message, if it is one.
-        field: the field that holds it.
-        row: the type of the resource, or of the resources in it.
+        field: holds the value.
+        row: the type of the resource, or of those in it.
         place: of an extension, which determines the types that fit.
-        types: the types that fit a message of any type, if not determined by `place`.
-        is_packed: it is a message with an `@type`.
+        types: that fit an Any without a `place`.
+        is_packed: a message with an `@type`.
     """
 
     role: Role
@@ -70,17 +69,17 @@ class Expectation:
 
     @property
     def extension_place(self) -> Place:
-        """The place of the extension in this message; empty for the content of an extension."""
+        """The place of an extension here; empty for its content."""
         return () if self.is_packed and self.row is None else self.place
 
     @property
     def is_resource(self) -> bool:
-        """Whether it is a resource rather than a part of one."""
+        """Whether it is a whole resource."""
         return self.role is Role.MESSAGE and self.row is not None
 
 
 class ApiPlaces:
-    """Determines the expectations in the documents of one file."""
+    """Determines expectations in one file."""
 
     def __init__(self, catalogue: Catalogue, path: PurePosixPath) -> None:
         self._catalogue = catalogue
@@ -89,7 +88,7 @@ class ApiPlaces:
         self._packed = catalogue.once(PackedTypes)
 
     def along(self, trail: Trail) -> tuple[Expectation, ...]:
-        """Return the expectation for the document, and for the value after each step of a trail."""
+        """Return the expectations of the document, and after each step."""
         expected = self.settled(Expectation(Role.DOCUMENT, row=self._hint), trail.root)
         found = [expected]
         for step in trail.steps:
@@ -98,7 +97,7 @@ class ApiPlaces:
         return tuple(found)
 
     def settled(self, expected: Expectation, node: OutlineNode | None) -> Expectation:
-        """Return an expectation refined by the actual value."""
+        """Refine an expectation by the actual value."""
         form = node.form if node is not None else None
         if expected.role is Role.LIST and form is not Form.SEQUENCE and form is not None:
             # Envoy takes one value for a list of one.
@@ -115,13 +114,13 @@ class ApiPlaces:
         return expected
 
     def element_of(self, expected: Expectation) -> Expectation:
-        """Return the expectation for an element of a list."""
+        """Return the expectation of elements."""
         if expected.role is Role.RESOURCES:
             return replace(expected, role=Role.ELEMENT)
         return self._one(expected.field, expected) if expected.field is not None else Expectation(Role.FREE)
 
     def in_field(self, field: FieldDescriptor, holder: Expectation) -> Expectation:
-        """Return the expectation for the value of a field in a message."""
+        """Return the expectation of a field's value."""
         # The holder of an extension has its place, until the message within is reached.
         is_content = field.message_type is not None and field.message_type.full_name == ANY
         place = self._packed.place_of(field, holder.extension_place if is_content else ())
@@ -131,7 +130,7 @@ class ApiPlaces:
         return replace(expected, role=Role.LIST) if field.is_repeated else self._one(field, expected)
 
     def resource_types(self) -> tuple[str, ...]:
-        """Return the message types that resources may have, the type from the file's name first."""
+        """Return the types of resources, the file name's first."""
         known = [row for row in RESOURCE_TYPES if self._catalogue.knows(row.message_type)]
         return tuple(row.message_type for row in sorted(known, key=lambda row: row is not self._hint))
 
@@ -168,7 +167,7 @@ class ApiPlaces:
         return self._catalogue.descriptor(named.rpartition("/")[2]) if named else None
 
     def within(self, expected: Expectation, holder: OutlineNode, key: str | int) -> Expectation:
-        """Return the expectation for a member or element of a value that has the expectation `expected`."""
+        """Return the expectation of a member or element."""
         if isinstance(key, int):
             return self.element_of(expected)
         if key == "@type" and expected.role in (Role.MESSAGE, Role.ANY, Role.ELEMENT, Role.DOCUMENT):
@@ -207,7 +206,7 @@ class ApiPlaces:
         return Expectation(Role.FREE) if field is None else self.in_field(field, expected)
 
     def _one(self, field: FieldDescriptor, expected: Expectation) -> Expectation:
-        """Return the expectation for one value of a field, or for an element; `expected` is of the whole."""
+        """`expected` is of the whole list or map."""
         message: Descriptor | None = field.message_type
         if message is None:
             return replace(expected, role=Role.SCALAR, field=field)
@@ -220,7 +219,7 @@ class ApiPlaces:
         return replace(expected, role=Role.MESSAGE, descriptor=message, field=field)
 
     def _packed_in(self, field: FieldDescriptor) -> tuple[str, ...]:
-        """Return the types that fit into a map of messages of any type; empty if unknown."""
+        """Return the types in a map of Anys; empty if unknown."""
         if not field.full_name.endswith(_PER_ROUTE):
             return ()
         of_filters = {*self._packed.types(_HTTP_FILTERS)} - self._facts.not_for_routes - self._facts.for_routes.keys()
@@ -233,12 +232,12 @@ class ApiPlaces:
 
 
 def named_type(expected: Expectation) -> TypeUrl | None:
-    """Return the type of the resource that a value names; None if it names none."""
+    """Return the type named by a value, or None."""
     return NAMING_FIELDS.get(expected.field.full_name) if expected.field is not None else None
 
 
 def own_name_type(holder: Expectation, key: str | int) -> TypeUrl | None:
-    """Return the type of the resource that has its own name at this key, also in a wrapper; None for other keys."""
+    """Return the type with its own name at this key, also in a wrapper, or None."""
     message = holder.descriptor
     if message is None or not isinstance(key, str):
         return None

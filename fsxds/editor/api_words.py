@@ -1,8 +1,7 @@
-"""Describes parts of the API in Markdown: types, constraints, comments, and hovers for a position.
+"""Describes the API in Markdown.
 
-Comments need descriptors made with `protoc --include_source_info`; Envoy's have none.
-
-No value of a file is repeated except names of resources and words of the API, so that no secret is shown.
+Comments need descriptors made with `protoc --include_source_info`; Envoy's have none. No value of a file is repeated
+except names of resources and words of the API, so that no secret is shown.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.values import Problem
 
 MOST_VALUES = 20
-"""The maximum number of values listed for an enum."""
+"""The most values listed for an enum."""
 
 _SCALARS = {
     getattr(FieldDescriptor, name): name.removeprefix("TYPE_").lower()
@@ -45,7 +44,7 @@ _SCALARS = {
 
 
 class ApiWords:
-    """Describes the parts of one API; `catalogue.once(ApiWords)` makes one."""
+    """Describes one API; `catalogue.once(ApiWords)` makes one."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -68,7 +67,7 @@ class ApiWords:
         return "\n\n".join(part for part in parts if part)
 
     def value(self, enum: EnumDescriptor, name: str) -> str:
-        """Describe a value of an enum."""
+        """Describe an enum value."""
         comment = self._comment(f"{enum.full_name}.{name}")
         return "\n\n".join(part for part in (f"**{name}** of `{enum.full_name}`", comment) if part)
 
@@ -86,11 +85,11 @@ class ApiWords:
         return self._rules.is_disallowed(field)
 
     def disallowed_values(self, enum: EnumDescriptor) -> frozenset[int]:
-        """Return the numbers of the values that Envoy rejects."""
+        """Return the numbers that Envoy rejects."""
         return self._rules.disallowed_values(enum)
 
     def demands(self, field: FieldDescriptor) -> list[str]:
-        """Return the constraints on the value of a field, in words."""
+        """Return a field's constraints in words."""
         rules: RuleGroups = self._rules.rules_of(field)
         checks = whole_checks(field, rules) if field.is_repeated else element_checks(field, rules)
         return [check.demand for check in (*checks, *disallowed_checks(field, self._rules))]
@@ -123,7 +122,7 @@ class ApiWords:
 
 
 def type_words(field: FieldDescriptor) -> str:
-    """Return the type of a field as in its proto file."""
+    """Return a field's type as in proto files."""
     if is_map(field):
         key, value = map_parts(field)
         return f"map<{_single(key)}, {_single(value)}>"
@@ -139,7 +138,7 @@ def _single(field: FieldDescriptor) -> str:
 
 
 def _default(field: FieldDescriptor) -> str:
-    """Return the default of an enum field; empty for others, which have the obvious zero."""
+    """Other fields than enums have the obvious zero."""
     is_message = field.message_type is not None
     if field.is_repeated or field.enum_type is None or is_message or field.containing_oneof is not None:
         return ""
@@ -148,7 +147,7 @@ def _default(field: FieldDescriptor) -> str:
 
 
 def is_switch(field: FieldDescriptor) -> bool:
-    """Return whether a field is boolean."""
+    """Whether a field is boolean."""
     message: Descriptor | None = field.message_type
     if message is not None and message.full_name in WRAPPERS:
         return message.fields_by_name["value"].type == FieldDescriptor.TYPE_BOOL
@@ -156,7 +155,7 @@ def is_switch(field: FieldDescriptor) -> bool:
 
 
 def siblings(field: FieldDescriptor) -> list[str]:
-    """Return the names of the fields that exclude a field, in snake_case."""
+    """Return the fields that exclude this field, in snake_case."""
     oneof = field.containing_oneof
     return [] if oneof is None else [one.name for one in oneof.fields if one.name != field.name]
 
@@ -166,14 +165,14 @@ MOST_PLACES = 5
 
 @dataclass(frozen=True, slots=True)
 class HoverText:
-    """A description in Markdown, and the part of the text that it is about."""
+    """A description in Markdown, and its span."""
 
     markdown: str
     span: Span
 
 
 def hover(navigator: Navigator, path: PurePosixPath, index: int) -> HoverText | None:
-    """Return the description of an index in the text of a file, None if there is none."""
+    """Return the description of an index, or None."""
     catalogue, broken = navigator.catalogue, navigator.problems_between(path, index, index)
     trail = navigator.outline(path).trail_to(index)
     parts = [_name_words(navigator, path, index)]

@@ -1,4 +1,4 @@
-"""Problems in an editor's form: with spans of the text, and links."""
+"""Problems in an editor's form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fsxds.lint.rules import PAGES, chapters
 from fsxds.model.values import Problem, Severity
 
 MOST_SHOWN = 1000
-"""The maximum number of problems shown per file; more would only slow down an editor."""
+"""The most problems shown per file; more would only slow down an editor."""
 
 _WORD = re.compile(r"""-?(?:"(?:[^"\\\r\n]|\\.)*"|'[^'\r\n]*'|[^\s,{}\[\]<>#"':]+(?::[^\s,{}\[\]<>#"':]+)*|[^\r\n])""")
 _LIST_MARK = re.compile(r"(?:-[ \t]+)+(?=\S)")
@@ -27,7 +27,7 @@ _OTHER_PLACE = re.compile(r"\bat (?P<path>[^\s,;]+):(?P<line>\d+)\b")
 
 @dataclass(frozen=True, slots=True)
 class RelatedPlace:
-    """Another file and line, from 1, that a problem refers to."""
+    """A file and line, from 1, in a problem's message."""
 
     path: PurePosixPath
     line: int
@@ -35,7 +35,7 @@ class RelatedPlace:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A problem of one file, without secrets; `page` is the URL of its rule's page, empty if there is none."""
+    """A problem without secrets; `page` is its rule's URL, or empty."""
 
     span: Span
     severity: Severity
@@ -51,12 +51,12 @@ class Diagnostic:
 
     @property
     def is_deprecated(self) -> bool:
-        """Whether it is about a deprecated part of the API."""
+        """Whether it is about a deprecated part."""
         return self.rule.startswith("deprecated-")
 
 
 def diagnostics_of(problems: Sequence[Problem], text: str, known: Mapping[PurePosixPath, object]) -> list[Diagnostic]:
-    """Return the problems of one file with spans in its text; only the worst if there are too many.
+    """Return a file's problems; only the worst if there are too many.
 
     `known` are the files of the tree.
     """
@@ -79,13 +79,13 @@ def diagnostics_of(problems: Sequence[Problem], text: str, known: Mapping[PurePo
 
 
 def problem_positions(path: PurePosixPath, text: str) -> ProblemPositions:
-    """Return the finder of problem positions in the text of a file."""
+    """Return a file's finder of problem positions."""
     file_format = format_of(path)
     return ProblemPositions(text, is_yaml=file_format is not None and file_format.name == "yaml")
 
 
 def span_of_problem(problem: Problem, positions: ProblemPositions) -> Span:
-    """Return the span of the word of a problem; the first line for a problem of the whole file."""
+    """Return the span of a problem's word; the first line for a problem of the whole file."""
     text = positions.text
     if (problem.line, problem.column) == (1, 1) and not problem.pointer and problem.rule != "bad-syntax":
         first = _LINE.match(text)
@@ -106,7 +106,7 @@ def _related(problem: Problem, known: Mapping[PurePosixPath, object]) -> Iterato
 
 @cache
 def page_address(rule: str) -> str:
-    """Return the URL of the page of a rule, in the installed package; empty for an unknown rule."""
+    """Return a rule's URL in the installed package, or empty."""
     page = next((page for page in PAGES if any(one.name == rule for one in chapters()[page].rules)), None)
     if page is None:
         return ""

@@ -1,6 +1,6 @@
-"""A tree in an editor: the files on disk, replaced by unsaved texts.
+"""A tree in an editor: files, replaced by unsaved texts.
 
-Its problems are as `fsxds check` would report for the same content, whatever the history of edits.
+Its problems are those of `fsxds check`, whatever the history of edits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fsxds.snapshots.load import Loaded, load
 from fsxds.snapshots.loaded_views import LoadedViews, whole_tree, with_served
 
 Buffers = Mapping[PurePosixPath, str]
-"""The texts open in the editor, by their paths in the tree."""
+"""The texts open in the editor."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,9 @@ class TreeView:
     """A tree at one moment.
 
     Attributes:
-        files: the content of each file, saved or not.
-        readable: each file in its last readable state.
-        static_clusters: names that the bootstrap defines.
-        naming: the rules that complete structured names.
+        files: saved or not.
+        readable: the last readable state of each file.
+        static_clusters: of the bootstrap.
     """
 
     files: Mapping[PurePosixPath, SourceFile]
@@ -52,11 +51,11 @@ class TreeView:
 
     @cached_property
     def names(self) -> ResourceNames:
-        """The names that the files define and mention."""
+        """The defined and mentioned names."""
         return ResourceNames.of(self.readable.values())
 
     def text(self, path: PurePosixPath) -> str:
-        """Return the text of a file; empty if it does not exist or cannot be read."""
+        """Return a file's text, or empty."""
         file = self.files.get(path)
         return "" if file is None else file.content.decode(errors="replace")
 
@@ -97,7 +96,7 @@ class EditedTree:
         self._clean_views: LoadedViews | None = None
 
     def path_of(self, path: Path) -> PurePosixPath | None:
-        """Return the path in the tree of a file that belongs to it, else None; the file need not exist."""
+        """Return the path in the tree of a file that belongs to it; the file need not exist."""
         for root, one in ((self.root, path), (self.root.resolve(), path.resolve())):
             if one.is_relative_to(root):
                 inside = PurePosixPath(one.relative_to(root))
@@ -109,7 +108,7 @@ class EditedTree:
         return bool(path.parts) and is_read(path.name) and not is_hidden and not self._exclusion.covers(str(path))
 
     def load(self, buffers: Buffers, *, is_disk_read: bool) -> TreeView:
-        """Return the current tree, with open texts in place of saved ones; `is_disk_read` scans the files again."""
+        """Load the tree with open texts; `is_disk_read` scans files again."""
         if is_disk_read:
             self._scanned = self._scan()
         tree = self._overlaid(self._scanned, buffers)
@@ -119,7 +118,7 @@ class EditedTree:
         return view
 
     def problems_with(self, buffers: Buffers) -> tuple[Problem, ...]:
-        """Return the problems that the tree would have with these open texts; no state changes."""
+        """Return problems with these open texts; no state changes."""
         return self._loaded(self._overlaid(self._scanned, buffers)).problems
 
     def _scan(self) -> SourceTree:
@@ -140,7 +139,7 @@ class EditedTree:
         return replace(tree, files=tuple(ordered), problems=problems)
 
     def _loaded(self, tree: SourceTree) -> _Outcome:
-        """Load a tree incrementally, which is fast, unless the result would differ from a full load.
+        """Load incrementally, unless the result would differ from a full load.
 
         It differs if there are problems: a former good version stays, and the first owner of a name keeps it.
         """

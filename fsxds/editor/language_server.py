@@ -1,6 +1,6 @@
-"""Maps requests of an editor to queries of the tree; the only user of pygls.
+"""Answers an editor's requests; the only user of pygls.
 
-pygls' logs are off, because they contain messages; errors are reported here and logged without data.
+pygls' logs are off, because they contain messages; errors are logged here without data.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Answer = TypeVar("Answer")
 Handler = Callable[[Any], Awaitable[Any]]
 
 MOST_MESSAGE_BYTES = 256 * 1024 * 1024
-"""A longer message ends the server; every readable file is smaller."""
+"""A longer message ends the server; readable files are smaller."""
 
 _LONGEST_HEADER = 64 * 1024
 _OUTLINED = (".yaml", ".yml", ".json")
@@ -53,7 +53,7 @@ _TRIGGERS = ['"', "@", " ", "/", "."]
 
 @dataclass(frozen=True, slots=True)
 class ServerSetup:
-    """The dependencies of the server; `directory` is the tree, None for the folder that the editor opens."""
+    """The server's dependencies; `directory` is None for the folder that the editor opens."""
 
     directory: Path | None
     settings: Settings
@@ -63,14 +63,14 @@ class ServerSetup:
 
 
 class QuietServer(LanguageServer):
-    """A server of pygls that reports errors to an observer rather than to the user."""
+    """Reports errors to an observer, not the user."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         super().__init__("fsxds", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full)
 
     def report_server_error(self, error: Exception, source: object) -> None:
-        """Log an error unless it was a request's, which was answered."""
+        """Log an error unless its request was answered."""
         if source is not FeatureRequestError:
             self._observer(InternalError("message of the editor", error))
 
@@ -87,7 +87,7 @@ class TreeServer:
         self._register()
 
     async def serve(self, reader: BinaryIO, writer: BinaryIO) -> None:
-        """Serve until the editor closes its end, or requests the exit, which raises SystemExit."""
+        """Serve until the end of input, or the exit, which raises SystemExit."""
         logging.getLogger("pygls").setLevel(logging.CRITICAL + 1)
         self._server.protocol.set_writer(StdoutWriter(writer))
         async with asyncio.TaskGroup() as tasks:
@@ -138,7 +138,7 @@ class TreeServer:
             add(name, chosen)(self._guarded(name, work))
 
     def _guarded(self, name: str, work: Handler) -> Handler:
-        """Return a handler that turns every error into an error response to its request."""
+        """Every error becomes an error response."""
 
         async def handle(params: Any) -> Any:
             try:
@@ -171,7 +171,6 @@ class TreeServer:
         self._started.set()
 
     def _watch(self) -> None:
-        """Request notifications of changes on disk, if the client supports them."""
         workspace = self._server.client_capabilities.workspace
         watched = workspace.did_change_watched_files if workspace is not None else None
         if watched is not None and watched.dynamic_registration:
@@ -233,7 +232,7 @@ class TreeServer:
     async def _at(
         self, params: Any, work: Callable[[Navigator, PurePosixPath, int, TextPositions], Answer]
     ) -> Answer | None:
-        """Answer a query about a position; None for a document outside of the tree."""
+        """Return None for a document outside of the tree."""
         path = self._path(params.text_document.uri)
         if self._session is None or path is None or path.suffix.lower() not in _OUTLINED:
             return None
@@ -379,7 +378,7 @@ class TreeServer:
 
 
 def _as_function(note: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Wrap a method in a function, because pygls sets attributes of it."""
+    """Pygls sets attributes, which a method does not allow."""
 
     def call(params: Any) -> None:
         note(params)
@@ -395,7 +394,7 @@ def _folder_of(params: types.InitializeParams) -> Path | None:
 
 
 class _BoundedReader:
-    """Reads messages in a thread; a failing input or an oversized message is the end of input."""
+    """Reads in a thread; errors and oversized messages are the end of input."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""The definitions and mentions of resource names in a tree."""
+"""Definitions and mentions of names."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fsxds.snapshots.structured_names import NameWriter
 
 @dataclass(frozen=True, slots=True)
 class NamePlace:
-    """An occurrence of a name: a file, one of its documents, and the path in it.
+    """An occurrence of a name.
 
-    `resource_path` is that of the enclosing resource. `is_static`: the bootstrap has to define the mentioned resource.
+    `resource_path` is the enclosing resource's. `is_static`: the bootstrap has to define the resource.
     """
 
     path: PurePosixPath
@@ -35,14 +35,14 @@ class NamePlace:
 
 @dataclass(frozen=True, slots=True)
 class ResourceNames:
-    """The names of a tree. A mention of `*` stands for all names of its type."""
+    """The names of a tree; a mention of `*` stands for all of its type."""
 
     definitions: Mapping[Key, tuple[NamePlace, ...]]
     mentions: Mapping[Key, tuple[NamePlace, ...]]
 
     @classmethod
     def of(cls, files: Iterable[ParsedFile]) -> ResourceNames:
-        """Collect the names of files."""
+        """Collect files' names."""
         definitions: defaultdict[Key, list[NamePlace]] = defaultdict(list)
         mentions: defaultdict[Key, list[NamePlace]] = defaultdict(list)
         for parsed in files:
@@ -76,10 +76,7 @@ class ResourceNames:
 
 
 def name_trails(outline: TextOutline, key: Key, definition: NamePlace, names: NameWriter) -> list[Trail]:
-    """Return the trails to a resource's name at its definition: in the resource, and in its wrapper.
-
-    `names` are the rules of the file.
-    """
+    """Return the trails to a name in its resource and its wrapper."""
     row = BY_TYPE_URL[key[0]]
     candidates: list[FieldPath] = []
     if row.name_field is not None:
@@ -94,7 +91,7 @@ def name_trails(outline: TextOutline, key: Key, definition: NamePlace, names: Na
 
 
 def scalar_text(trail: Trail | None) -> str | None:
-    """Return the text of the scalar at the end of a trail, None for other values, anchors and aliases."""
+    """Return a scalar's text; None for anchors, aliases and other values."""
     node = trail.value if trail is not None else None
     if node is None or node.form is not Form.SCALAR or (not node.quote and node.text.startswith(("&", "*"))):
         return None
@@ -102,7 +99,7 @@ def scalar_text(trail: Trail | None) -> str | None:
 
 
 def span_of(trail: Trail) -> Span:
-    """Return the span of the value at the end of a trail, else of its key, else the start of the text."""
+    """Return the last value's span, else its key's, else the text's start."""
     if trail.value is not None:
         return trail.value.start, trail.value.end
     last = trail.steps[-1].member if trail.steps else None

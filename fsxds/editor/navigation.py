@@ -1,4 +1,4 @@
-"""Finds names in a tree: the name at a position, its definitions and mentions, and the symbols of files."""
+"""Finds names, their definitions and mentions, and symbols."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS
 from fsxds.snapshots.structured_names import NameWriter
 
 MOST_SYMBOLS = 500
-"""The maximum number of a tree's symbols per response: an editor asks again for each letter."""
+"""The most symbols per response: an editor asks again for each letter."""
 
 MOST_OUTLINES = 16
-"""The maximum number of cached outlines, for the files of the last requests."""
+"""The most cached outlines."""
 
 OutlineMemory: TypeAlias = Lru[tuple[PurePosixPath, str], TextOutline]
 """Outlines by file and text."""
@@ -37,7 +37,7 @@ _DEEPEST_SYMBOL = 12
 
 @dataclass(frozen=True, slots=True)
 class TextPlace:
-    """A part of a file's text."""
+    """A span of a file."""
 
     path: PurePosixPath
     span: Span
@@ -45,9 +45,9 @@ class TextPlace:
 
 @dataclass(frozen=True, slots=True)
 class NameAt:
-    """A name at a position: the resources that it may belong to, and its span.
+    """The resources of a name, and its span.
 
-    The name of a cluster may be that of its endpoints as well.
+    A cluster's name may be its endpoints' as well.
     """
 
     keys: tuple[Key, ...]
@@ -57,7 +57,7 @@ class NameAt:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A resource or a named part of one; `span` covers it, and `name_span` its name."""
+    """A resource or a named part; `span` covers it, `name_span` its name."""
 
     name: str
     noun: str
@@ -68,7 +68,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class TreeSymbol:
-    """A resource of a tree, with its file and the span of its name."""
+    """A resource and its name's span."""
 
     name: str
     noun: str
@@ -77,11 +77,7 @@ class TreeSymbol:
 
 
 class Navigator:
-    """Finds names in one view of a tree, with a cache of outlines.
-
-    Attributes:
-        view: the tree as it was loaded last.
-    """
+    """Finds names in one view of a tree."""
 
     def __init__(
         self,
@@ -90,24 +86,24 @@ class Navigator:
         newer: Mapping[PurePosixPath, str] | None = None,
         outlines: OutlineMemory | None = None,
     ) -> None:
-        """Use a tree; `newer` are texts changed since it was loaded, and `outlines` a shared cache."""
+        """`newer` are texts changed since loading; `outlines` is a shared cache."""
         self.view = view
         self.catalogue = catalogue
         self._newer = newer or {}
         self._known: OutlineMemory = Lru(MOST_OUTLINES) if outlines is None else outlines
 
     def text(self, path: PurePosixPath) -> str:
-        """Return the current text of a file."""
+        """Return a file's current text."""
         newer = self._newer.get(path)
         return self.view.text(path) if newer is None else newer
 
     def outline(self, path: PurePosixPath) -> TextOutline:
-        """Return the outline of a file."""
+        """Return a file's outline."""
         text = self.text(path)
         return self._known.find((path, text), lambda: read_outline(text))
 
     def name_at(self, path: PurePosixPath, index: int) -> NameAt | None:
-        """Return the resource name at an index of a file, None if there is none."""
+        """Return the name at an index, or None."""
         trail = self.outline(path).trail_to(index)
         text = scalar_text(trail)
         if trail is None or not text or not trail.steps or trail.is_key:
@@ -126,12 +122,12 @@ class Navigator:
         return NameAt(tuple(keys), span_of(trail), own is not None)
 
     def canonical(self, path: PurePosixPath, text: str, row: ResourceType | None) -> str:
-        """Return the canonical form of a name in a file: of a resource of type `row`, or of a reference if None."""
+        """Return the canonical name of a resource, or of a reference if `row` is None."""
         names = self.names_in(path)
         return names.reference(text) if row is None else names.written_name(text, row)
 
     def names_in(self, path: PurePosixPath) -> NameWriter:
-        """Return the rules for names in a file."""
+        """Return the rules for names."""
         return NameWriter(self.catalogue, self.view.naming, path)
 
     def names_of(self, type_url: TypeUrl) -> list[str]:
@@ -140,18 +136,18 @@ class Navigator:
         return sorted({*self.view.names.of_type(type_url), *static})
 
     def problems_between(self, path: PurePosixPath, start: int, end: int) -> list[Problem]:
-        """Return the problems of a file that overlap a part of its text."""
+        """Return problems that overlap a part of a file."""
         positions = problem_positions(path, self.text(path))
         own = [problem for problem in self.view.problems if problem.path == path]
         spans = [(problem, span_of_problem(problem, positions)) for problem in own]
         return [problem for problem, span in spans if span[0] <= end and start <= span[1]]
 
     def definitions(self, key: Key) -> list[TextPlace]:
-        """Return the definitions of a resource: its name, or else its start."""
+        """Return a resource's definitions: its name, or else its start."""
         return [self._defined(key, place) for place in self.view.names.definitions.get(key, ())]
 
     def mentions(self, key: Key) -> list[TextPlace]:
-        """Return the mentions of a resource."""
+        """Return a resource's mentions."""
         found = (self.outline(one.path).follow(one.document, one.field_path) for one in self._mentions(key))
         places = zip(self._mentions(key), found, strict=True)
         named = ((one, trail, self.mentioned(key[0], one, trail)) for one, trail in places if trail is not None)
@@ -160,13 +156,13 @@ class Navigator:
         ]
 
     def mentioned(self, type_url: TypeUrl, place: NamePlace, trail: Trail) -> str:
-        """Return the canonical form of a mentioned name; empty if there is none."""
+        """Return a mention's canonical name, or empty."""
         # Endpoints may be found by the name of their cluster.
         is_own = type_url == ENDPOINTS and place.field_path == (*place.resource_path, "name")
         return self.canonical(place.path, scalar_text(trail) or "", BY_TYPE_URL[CLUSTER] if is_own else None)
 
     def symbols(self, path: PurePosixPath) -> list[Symbol]:
-        """Return the resources of a file's current text, with their named parts."""
+        """Return resources of the current text, with named parts."""
         outline, places = self.outline(path), ApiPlaces(self.catalogue, path)
         found: list[Symbol] = []
         for number, root in enumerate(outline.documents):
@@ -176,7 +172,7 @@ class Navigator:
         return found
 
     def tree_symbols(self, query: str) -> list[TreeSymbol]:
-        """Return the resources with the query in their names, in any case."""
+        """Find resources by a part of their names, in any case."""
         wanted = query.lower()
         order = {row.type_url: number for number, row in enumerate(RESOURCE_TYPES)}
         keys = [key for key in self.view.names.definitions if wanted in key[1].lower()]
@@ -198,7 +194,6 @@ class Navigator:
 
 
 def _resource_symbols(places: ApiPlaces, expected: Expectation, node: OutlineNode | None) -> Iterator[Symbol]:
-    """Yield the resources in a value, which may be a response, a wrapper, a list or a resource."""
     if node is None:
         return
     if node.form is Form.SEQUENCE:

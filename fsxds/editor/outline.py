@@ -1,8 +1,7 @@
-"""The structure of a YAML or JSON text with spans of keys and values, also of an incomplete text.
+"""The structure of a YAML or JSON text, also of an incomplete one.
 
-For serving, libyaml's reading counts. It stops at the first mistake, and a text in an editor has one most of the time.
-This reader uses indentation, brackets and colons, treats missing ends as present, and never fails. It does not follow
-aliases and merge keys.
+For serving, libyaml's reading counts. It stops at the first mistake, and a text in an editor mostly has one. This
+reader treats missing ends as present, and never fails. It does not follow aliases and merge keys.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from fsxds.editor.text_positions import Span
 from fsxds.model.values import FieldPath
 
 MOST_CHARACTERS = 2_000_000
-"""A longer text has no outline: reading this many characters takes a second."""
+"""A longer text has no outline: reading this many takes a second."""
 
 _DEEPEST = 100
 
@@ -32,7 +31,7 @@ class Form(Enum):
 
 @dataclass(slots=True)
 class OutlineMember:
-    """A key of a mapping. `span` includes its quotes; `value` is None if there is none yet.
+    """A key; `span` includes its quotes, `value` is None if there is none yet.
 
     `has_colon` is False for a word that may become a key.
     """
@@ -45,10 +44,10 @@ class OutlineMember:
 
 @dataclass(slots=True)
 class OutlineNode:
-    """A value: the members of a mapping, the elements of a sequence, or the text of a scalar.
+    """A mapping, a sequence, or a scalar.
 
-    `column` is that of a block's keys or dashes, from 0, and -1 within brackets. `is_open` is true for unclosed
-    brackets. `quote` is the mark of a scalar: a quote, `|` or `>` for a block of text, or empty.
+    `column` is that of a block's keys or dashes, from 0, and -1 in brackets. `is_open`: brackets are unclosed. `quote`
+    is a quote, `|` or `>` for a block of text, or empty.
     """
 
     form: Form
@@ -66,7 +65,7 @@ class OutlineNode:
         return next((one for one in self.members if one.key in spellings), None)
 
     def text_of(self, *spellings: str) -> str | None:
-        """Return the text of a scalar member, None if there is none."""
+        """Return a scalar member's text, or None."""
         found = self.member(*spellings)
         is_scalar = found is not None and found.value is not None and found.value.form is Form.SCALAR
         return found.value.text if is_scalar and found is not None and found.value is not None else None
@@ -74,7 +73,7 @@ class OutlineNode:
 
 @dataclass(frozen=True, slots=True)
 class OutlineStep:
-    """One step from a value into it: the member, or the index and the element."""
+    """One step into a value: a member, or an index and its element."""
 
     holder: OutlineNode
     key: str | int
@@ -84,7 +83,7 @@ class OutlineStep:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """The path from the top of a document to a position in it.
+    """The path to a position.
 
     `is_key`: the position is in the last step's key; `document` counts from 0.
     """
@@ -107,19 +106,19 @@ class Trail:
 
 @dataclass(frozen=True, slots=True)
 class TextOutline:
-    """The documents of a text; None for an empty one."""
+    """The documents of a text; None is an empty one."""
 
     documents: tuple[OutlineNode | None, ...]
 
     def trail_to(self, index: int) -> Trail | None:
-        """Return the trail to an index of the text, None outside of all documents."""
+        """Return the trail to an index, None outside of all documents."""
         for number, root in enumerate(self.documents):
             if root is not None and root.start <= index <= root.end:
                 return _trail(number, root, index)
         return None
 
     def follow(self, document: int, path: FieldPath) -> Trail | None:
-        """Return the trail along a path, None if it does not exist. A single value may stand for a list of one."""
+        """Return the trail along a path, or None. A value may stand for a list of one."""
         if document >= len(self.documents):
             return None
         root = node = self.documents[document]
@@ -170,7 +169,7 @@ def _covers(step: OutlineStep, index: int) -> bool:
 
 
 def read_outline(text: str) -> TextOutline:
-    """Read a text. Never raises; a text longer than `MOST_CHARACTERS` is empty."""
+    """Read a text. Never raises; one over `MOST_CHARACTERS` is empty."""
     if len(text) > MOST_CHARACTERS:
         return TextOutline(())
     reader = _OutlineReader(text)
@@ -197,9 +196,9 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 
 
 class _OutlineReader:
-    """The state of one reading: `_at` is the index of the next token, `_line` the start of its line.
+    """`_at` is the next token's index, `_line` its line's start.
 
-    `_blocks` are the open blocks, from the outermost on, each with the column of its keys or dashes.
+    `_blocks` are the open blocks, outermost first.
     """
 
     def __init__(self, text: str) -> None:
@@ -247,7 +246,6 @@ class _OutlineReader:
         self._at = line.end() if line else len(self._text)
 
     def _read_content(self) -> None:
-        """Read the content of a line: dashes, then a key or a value."""
         while _DASH.match(self._text, self._at):
             self._add_element(self._at - self._line)
             self._at += 1
@@ -285,7 +283,6 @@ class _OutlineReader:
         self._at = properties.end() if properties else self._at
 
     def _close_deeper(self, column: int, *, is_dash: bool) -> None:
-        """Close the blocks that end before a token at this column."""
         while self._blocks:
             top = self._blocks[-1]
             # The dashes of a list may be at the column of the list's key.
@@ -315,7 +312,6 @@ class _OutlineReader:
         return node
 
     def _fill(self, value: OutlineNode) -> None:
-        """Set a value after the last key or dash, or at the top."""
         top = self._blocks[-1] if self._blocks else None
         if top is None:
             self._root = value
@@ -326,7 +322,7 @@ class _OutlineReader:
             top.members[-1].value = value
 
     def _of_word(self, word: OutlineNode, value: OutlineNode) -> OutlineNode:
-        """Return the mapping that a word after a dash begins, if deeper lines follow: the word may become a key."""
+        """A word after a dash may become a key, if deeper lines follow."""
         if word.form is not Form.SCALAR or word.text[:1] in ("&", "!", "*"):
             return value
         column = word.start - 1 - max(self._text.rfind(mark, 0, word.start) for mark in "\r\n")
@@ -336,7 +332,7 @@ class _OutlineReader:
         return mapping
 
     def _value(self, column: int) -> OutlineNode:
-        """Read a value in a block at this column; its continuation is indented further."""
+        """Continuations are indented further than `column`."""
         start = self._at
         first = self._text[start]
         if first in "{[":
@@ -361,7 +357,6 @@ class _OutlineReader:
         return OutlineNode(Form.SCALAR, start, end, text=text)
 
     def _continuation(self, column: int) -> tuple[str, int] | None:
-        """Return the next line of a plain value and its end; None if the value ends."""
         line = _LINE.match(self._text, self._at)
         begin = line.end() if line else len(self._text)
         blank = _BLANK.match(self._text, begin)
@@ -376,7 +371,7 @@ class _OutlineReader:
         return text, at + len(text)
 
     def _skip_deeper(self, column: int) -> None:
-        """Skip lines that are empty or indented further than a column, up to the end of the last one with text."""
+        """Stop at the end of the last line with text."""
         end = at = self._at
         while at < len(self._text):
             line = _LINE.match(self._text, at)
@@ -405,12 +400,11 @@ class _OutlineReader:
         return OutlineNode(Form.SCALAR, start, end, text=unquoted(self._text[start:end]), quote=quote)
 
     def _leaves_block(self, start: int, end: int, column: int) -> bool:
-        """Whether a line in a span is indented too little for the block at this column."""
         lines = re.finditer(r"[\r\n]([ \t]*)(?=[^\s])", self._text[start:end])
         return any(len(line[1]) <= column for line in lines)
 
     def _flow(self, column: int, depth: int) -> OutlineNode:
-        """Read brackets across lines; they end without a closing bracket if the block at this column continues."""
+        """Brackets end without a closing one if the block at this column continues."""
         opener = self._text[self._at]
         node = OutlineNode(Form.MAPPING if opener == "{" else Form.SEQUENCE, self._at, self._at, is_open=True)
         self._at += 1
@@ -437,7 +431,7 @@ class _OutlineReader:
         return node
 
     def _skip_flow_space(self) -> None:
-        """Skip blanks, line breaks and comments; record the start of the line if the next token is its first."""
+        """Record the start of the line if the next token is its first."""
         space = _FLOW_SPACE.match(self._text, self._at)
         self._line_in_flow = -1
         if space is not None:
@@ -446,7 +440,7 @@ class _OutlineReader:
             self._line_in_flow = space.start() + last + 1 if last >= 0 else -1
 
     def _is_block_again(self, column: int) -> bool:
-        """Whether a line begins here that cannot be within brackets in a block at this column."""
+        """Whether a line cannot be in brackets of a block at this column."""
         is_first = self._line_in_flow >= 0 and self._at < len(self._text)
         return is_first and self._at - self._line_in_flow <= column and self._text[self._at] not in "}]"
 
@@ -466,7 +460,7 @@ class _OutlineReader:
             member.value = self._flow_value(column, depth)
 
     def _flow_element(self, column: int, depth: int) -> OutlineNode:
-        """Read an element of a list; `[a: b]` is a list of a mapping."""
+        """`[a: b]` is a list of a mapping."""
         value = self._flow_value(column, depth)
         colon = _FLOW_COLON.match(self._text, self._at)
         if colon is None or value.form is not Form.SCALAR:
@@ -504,7 +498,7 @@ _SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "\\": "
 
 
 def unquoted(written: str) -> str:
-    """Return the text of a scalar of one line, without its quotes, as far as it is valid."""
+    """Return a one-line scalar's text, as far as valid."""
     if written[:1] == "'":
         return written[1:].removesuffix("'").replace("''", "'")
     if written[:1] != '"':

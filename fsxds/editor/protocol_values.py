@@ -1,4 +1,4 @@
-"""Converts results to values of the Language Server Protocol 3.17."""
+"""Converts results to the Language Server Protocol 3.17."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _SUGGESTIONS = {
 
 
 def position_of(position: types.Position) -> EditorPosition:
-    """Return a position of the protocol as an `EditorPosition`."""
+    """Convert a position."""
     return EditorPosition(position.line, position.character)
 
 
 def range_of(positions: TextPositions, span: Span) -> types.Range:
-    """Return a span as a range."""
+    """Convert a span."""
     start, end = positions.position(span[0]), positions.position(span[1])
     return types.Range(types.Position(start.line, start.character), types.Position(end.line, end.character))
 
 
 def diagnostic(found: Diagnostic, positions: TextPositions, address: Address) -> types.Diagnostic:
-    """Return a problem, with links to its rule and to related positions."""
+    """Convert a problem, with links."""
     tags = []
     if found.is_unused:
         tags.append(types.DiagnosticTag.Unnecessary)
@@ -72,7 +72,7 @@ def _line_range(line: int) -> types.Range:
 
 
 def completion_list(suggestions: Suggestions, positions: TextPositions, *, has_snippets: bool) -> types.CompletionList:
-    """Return suggestions; with placeholders if the client supports snippets."""
+    """Convert suggestions, with placeholders if the client supports them."""
     place = range_of(positions, suggestions.span)
     return types.CompletionList(
         is_incomplete=False, items=[_completion(one, place, has_snippets=has_snippets) for one in suggestions.found]
@@ -98,17 +98,17 @@ def _completion(one: Suggestion, place: types.Range, *, has_snippets: bool) -> t
 
 
 def markup(markdown: str) -> types.MarkupContent:
-    """Return a text in Markdown."""
+    """Convert Markdown."""
     return types.MarkupContent(types.MarkupKind.Markdown, markdown)
 
 
 def location(place: TextPlace, positions: TextPositions, address: Address) -> types.Location:
-    """Return a position in the tree."""
+    """Convert a place."""
     return types.Location(address(place.path), range_of(positions, place.span))
 
 
 def document_symbol(symbol: Symbol, positions: TextPositions) -> types.DocumentSymbol:
-    """Return a resource of a file, with its parts."""
+    """Convert a file's resource, with parts."""
     whole, name = range_of(positions, symbol.span), range_of(positions, symbol.name_span)
     children = [document_symbol(part, positions) for part in symbol.parts]
     return types.DocumentSymbol(
@@ -117,7 +117,7 @@ def document_symbol(symbol: Symbol, positions: TextPositions) -> types.DocumentS
 
 
 def workspace_symbol(symbol: TreeSymbol, positions: TextPositions, address: Address) -> types.WorkspaceSymbol:
-    """Return a resource of the tree."""
+    """Convert a tree's resource."""
     place = types.Location(address(symbol.path), range_of(positions, symbol.span))
     return types.WorkspaceSymbol(place, printable(symbol.name), types.SymbolKind.Object, container_name=symbol.noun)
 
@@ -125,7 +125,7 @@ def workspace_symbol(symbol: TreeSymbol, positions: TextPositions, address: Addr
 def code_action(
     remedy: Remedy, positions: TextPositions, uri: str, shown: Iterable[types.Diagnostic]
 ) -> types.CodeAction:
-    """Return the edit of a problem's remedy; `shown` are the problems in the client's request."""
+    """Convert a remedy; `shown` are the problems in the client's request."""
     edit = types.TextEdit(range_of(positions, remedy.span), remedy.text)
     solved = [one for one in shown if one.code == remedy.problem.rule]
     action = types.CodeAction(
@@ -136,5 +136,5 @@ def code_action(
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, without control characters."""
+    """Return one line without control characters."""
     return re.sub(r"[^\S ]|[\x00-\x1f\x7f]", "?", text)

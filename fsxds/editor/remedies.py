@@ -1,4 +1,4 @@
-"""Edits that carry out the remedy of a problem, if it is the replacement of a word."""
+"""Edits that carry out remedies, if they replace a word."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST_WORD = re.compile(r"([\w.]+) ")
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """The remedy of a problem as an edit of the text."""
+    """A remedy as an edit."""
 
     title: str
     problem: Problem
@@ -28,7 +28,7 @@ class Remedy:
 
 
 def remedy_of(problem: Problem, text: str, outline: TextOutline) -> Remedy | None:
-    """Return the edit of a remedy; None if it is not a plain replacement, or its position is uncertain."""
+    """Return the edit; None if it replaces no word, or is uncertain."""
     meant = _MEANT.search(problem.remedy) or _PERHAPS.search(problem.remedy)
     if meant is None:
         return None
@@ -46,7 +46,7 @@ def remedy_of(problem: Problem, text: str, outline: TextOutline) -> Remedy | Non
 
 
 def _words_at(trail: Trail, index: int) -> Iterator[tuple[Span, str]]:
-    """Yield the possible subjects of a problem at this index: the key, its value, or the type within its value."""
+    """Yield the key, its value, or the type in its value."""
     last = trail.steps[-1] if trail.steps else None
     if last is not None and last.member is not None and last.member.span[0] <= index:
         yield last.member.span, last.member.key
@@ -64,7 +64,7 @@ def _scalar(node: OutlineNode) -> Iterator[tuple[Span, str]]:
 
 
 def _inner(text: str, span: Span, written: str) -> Span | None:
-    """Return the span of a word within its quotes; None if the word has escapes."""
+    """Return None if the word has escapes."""
     start, end = span
     if text[start : start + 1] in ("'", '"'):
         start, end = start + 1, end - 1

@@ -1,6 +1,6 @@
-"""Renames a resource at its definition and all mentions in a tree, or rejects an uncertain request.
+"""Renames a resource and its mentions, or rejects an uncertain request.
 
-The result is tried: the tree is loaded with the edits, and must have no new problem.
+The result is tried: the tree with the edits must have no new problem.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from fsxds.model.values import Problem, Severity
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, ROUTES, SECRET, VIRTUAL_HOST
 
 Edits = Mapping[PurePosixPath, Mapping[Span, str]]
-"""The replacements of spans, by file."""
+"""Replacements, by file."""
 
 Try = Callable[[Mapping[PurePosixPath, str]], Iterable[Problem]]
-"""Returns the problems that the tree would have with these texts of files."""
+"""Returns the problems with these texts of files."""
 
 _TEXT_FORMATS = (".yaml", ".yml", ".json")
 _RENAMED = frozenset({CLUSTER, ENDPOINTS, ROUTES, SECRET})
@@ -35,7 +35,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./]([\w./ +@:-]*[\w./+@-])?")
 
 
 class UncertainRenameError(Exception):
-    """A resource cannot be renamed with certainty; the text has the reason, for the user."""
+    """A resource cannot be renamed with certainty, for the reason in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class _Written:
 
 
 def renameable(navigator: Navigator, path: PurePosixPath, index: int) -> NameAt:
-    """Return the name at an index; raises UncertainRenameError unless it is that of a renameable resource."""
+    """Return a name that can be renamed, or raise UncertainRenameError."""
     found = navigator.name_at(path, index)
     if found is None:
         raise UncertainRenameError("there is no name of a resource here")
@@ -58,7 +58,7 @@ def renameable(navigator: Navigator, path: PurePosixPath, index: int) -> NameAt:
 
 
 def rename(navigator: Navigator, found: NameAt, new_name: str, attempt: Try) -> Edits:
-    """Return the edits that rename a resource everywhere; `attempt` loads the tree with other texts.
+    """Return the edits that rename a resource; `attempt` loads the tree with other texts.
 
     Raises:
         UncertainRenameError: the occurrences may be incomplete, or the tree would have a new problem.
@@ -113,7 +113,7 @@ def _require_form(key: Key, name: str) -> None:
 
 
 def _require_whole_tree(navigator: Navigator) -> None:
-    """Require that every file was read, because an unread one may mention the name."""
+    """Unread files may mention the name."""
     for path, parsed in navigator.view.parsed.items():
         wrong = next((problem for problem in parsed.problems if problem.severity is Severity.ERROR), None)
         if wrong is not None:
@@ -124,7 +124,7 @@ def _require_whole_tree(navigator: Navigator) -> None:
 
 
 def _everywhere(navigator: Navigator, keys: Iterable[Key], new_name: str) -> set[_Written]:
-    """Return all occurrences of resources with these keys, and of resources that share an occurrence."""
+    """Resources that share an occurrence are included."""
     names, waiting, done = navigator.view.names, list(keys), set[Key]()
     by_place = _keys_by_place(navigator)
     found: dict[tuple[PurePosixPath, Span], _Written] = {}
@@ -158,7 +158,7 @@ def _definition(navigator: Navigator, key: Key, place: NamePlace) -> list[tuple[
 
 
 def _keys_by_place(navigator: Navigator) -> Mapping[tuple[PurePosixPath, Span], list[Key]]:
-    """Return the keys by occurrence, for names that are both a cluster's and its endpoints'."""
+    """A name may be both a cluster's and its endpoints'."""
     by_place: defaultdict[tuple[PurePosixPath, Span], list[Key]] = defaultdict(list)
     names = navigator.view.names
     for key, places in names.mentions.items():
@@ -212,7 +212,7 @@ def _written(navigator: Navigator, place: NamePlace, trail: Trail | None, *, is_
 
 
 def _require_no_other_words(navigator: Navigator, keys: Iterable[Key], found: set[_Written]) -> None:
-    """Require that files which may use any name, such as those with Lua code, have no other occurrence."""
+    """Files that may use any name, as by Lua, must have no other occurrence."""
     spans = {(one.path, one.span[0]) for one in found}
     for type_url, name in keys:
         word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])")

@@ -1,6 +1,6 @@
-"""One editor's session: open texts, the newest state of the tree, and the problems to show.
+"""One editor's session.
 
-Loading happens in a thread; changes meanwhile are loaded together next, so that the newest text is shown soon.
+Loading happens in a thread; changes meanwhile are loaded together next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUIET_S = 0.03
 
 @dataclass(frozen=True, slots=True)
 class OpenDocument:
-    """A text open in the editor, with the editor's URI and version."""
+    """An open text, with URI and version."""
 
     uri: str
     version: int | None
@@ -38,7 +38,7 @@ class OpenDocument:
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """The problems of one file, and the text with their positions; `document` is None if it is not open."""
+    """A file's problems; `document` is None if it is not open."""
 
     path: PurePosixPath
     text: str
@@ -58,14 +58,7 @@ class Session:
     def __init__(
         self, tree: EditedTree, catalogue: Catalogue, show: Callable[[ShownFile], None], observer: Observer
     ) -> None:
-        """Begin without open texts.
-
-        Args:
-            tree: reads and loads it.
-            catalogue: the API.
-            show: called with each file that has changed problems.
-            observer: receives internal errors.
-        """
+        """`show` is called with each file that has changed problems."""
         self.root = tree.root
         self._tree = tree
         self._catalogue = catalogue
@@ -82,27 +75,27 @@ class Session:
         self._answering = asyncio.Lock()
 
     def path_of(self, path: Path) -> PurePosixPath | None:
-        """Return the path of a file in the tree, None if it is outside."""
+        """Return a path in the tree, None outside."""
         return self._tree.path_of(path)
 
     def open(self, path: PurePosixPath, document: OpenDocument) -> None:
-        """Record an opened or changed text."""
+        """Record an open text."""
         is_new = path not in self._documents
         self._documents[path] = document
         self.look_again(is_disk_read=is_new)
 
     def close(self, path: PurePosixPath) -> None:
-        """Record that a text was closed; the file on disk counts again."""
+        """Record a closed text: the file on disk counts again."""
         self._documents.pop(path, None)
         self.look_again(is_disk_read=True)
 
     def look_again(self, *, is_disk_read: bool) -> None:
-        """Schedule a load; `is_disk_read`: files on disk may have changed."""
+        """Schedule a load; `is_disk_read`: files may have changed."""
         self._is_disk_read |= is_disk_read
         self._wanted.replace(_Wanted(dict(self._documents), self._is_disk_read))
 
     async def keep_current(self) -> Never:
-        """Run scheduled loads, and show the problems, forever. An error of one load does not affect the next."""
+        """Run scheduled loads forever; an error does not affect the next."""
         done: _Wanted | None = None
         while True:
             await self._wanted.other_than(done)
@@ -135,7 +128,7 @@ class Session:
     def _files_to_show(
         self, view: TreeView, documents: Mapping[PurePosixPath, OpenDocument]
     ) -> dict[PurePosixPath, ShownFile]:
-        """Return all files that are open, have problems, or had problems."""
+        """Include files that had problems."""
         problems: dict[PurePosixPath, list[Problem]] = {path: [] for path in (*self._shown, *documents)}
         for problem in view.problems:
             problems.setdefault(problem.path, []).append(problem)
@@ -147,7 +140,7 @@ class Session:
         return shown
 
     async def ask(self, question: Callable[[Navigator], Value]) -> Value:
-        """Answer a query of the tree with the newest texts, in a thread, after the first load. Safe to cancel."""
+        """Answer in a thread, with the newest texts, after the first load. Safe to cancel."""
         async with self._answering:
             navigator = await self._navigator()
             return await asyncio.to_thread(question, navigator)
@@ -170,10 +163,10 @@ class Session:
         return Navigator(view, self._catalogue, newer, self._outlines)
 
     def uri_of(self, path: PurePosixPath) -> str:
-        """Return the URI of a file, the editor's if it is open."""
+        """Return a file's URI, the editor's if it is open."""
         document = self._documents.get(path)
         return document.uri if document is not None else (self.root / path).as_uri()
 
     def texts(self) -> dict[PurePosixPath, str]:
-        """Return the open texts."""
+        """Return open texts."""
         return {path: document.text for path, document in self._documents.items()}

@@ -1,4 +1,4 @@
-"""Completions at a position: fields, values of enums, types of extensions, names of resources.
+"""Completions of fields, enum values, extension types and names.
 
 The text is read with a mark in the word at the position, so it may be incomplete or wrong.
 """
@@ -53,11 +53,11 @@ class Suggestion:
     """One suggestion.
 
     Attributes:
-        label: the text that the user sees and types.
+        label: shown and typed.
         text: replaces the word.
-        snippet: the same with placeholders, in the syntax of the protocol; empty if there are none.
+        snippet: with placeholders, in the syntax of the protocol, or empty.
         rank: lower ones come first.
-        field: the field, or the field of the value.
+        field: the field, or the value's.
     """
 
     label: str
@@ -72,22 +72,22 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """The suggestions for a part of the text."""
+    """Suggestions for a span."""
 
     span: Span
     found: tuple[Suggestion, ...]
 
 
 Names: TypeAlias = Mapping[TypeUrl, list[str]]
-"""The names that may be mentioned, by type."""
+"""The names that may be mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
 class _WordPlace:
-    """The context of the mark: the word, its trail, and the notation around it.
+    """The context of the mark.
 
-    `quote` is the open quote before the word; `is_json`: all text must be quoted; `is_alone`: at most dashes precede it
-    on its line.
+    `quote` is open before the word; `is_json`: all text must be quoted; `is_alone`: at most dashes precede it on its
+    line.
     """
 
     span: Span
@@ -102,14 +102,14 @@ class _WordPlace:
 
 
 class Completion:
-    """Suggests completions, for one catalogue."""
+    """Suggests completions."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._words = catalogue.once(ApiWords)
 
     def suggest(self, text: str, index: int, path: PurePosixPath, names: Names) -> Suggestions:
-        """Return the suggestions at an index of the text of a file."""
+        """Return suggestions at an index."""
         place = _place(text, index, is_json=path.suffix.lower() == ".json")
         if place is None:
             return Suggestions((index, index), ())
@@ -201,7 +201,6 @@ class Completion:
         return f"{json.dumps(name)}: " if place.is_json else f"{name}: "
 
     def _snippet(self, place: _WordPlace, label: str, field: FieldDescriptor) -> str:
-        """Return a key with the start of its value, and placeholders for required members."""
         message = field.message_type
         is_object = is_map(field) or (message is not None and message.full_name not in SPECIAL_JSON - {ANY})
         if is_map(field):
@@ -217,7 +216,6 @@ class Completion:
         return _opened(place, label, f"{_INDENT}{lines}", "{$0}")
 
     def _required(self, place: _WordPlace, field: FieldDescriptor) -> list[str]:
-        """Return the required keys of a message in a field, each with the number of its placeholder."""
         message = field.message_type
         if message is None:
             return []
@@ -288,7 +286,7 @@ def _is_any(field: FieldDescriptor) -> bool:
 
 
 def _holds_more(field: FieldDescriptor) -> bool:
-    """Whether the value of a field does not fit on the line of its key."""
+    """Whether a value does not fit on its key's line."""
     message = field.message_type
     return field.is_repeated or (message is not None and message.full_name not in SPECIAL_JSON)
 
@@ -304,7 +302,7 @@ _WORDS_OF_YAML = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n",
 
 
 def _opened(place: _WordPlace, label: str, block: str, flow: str) -> str:
-    """Return a key with the start of a compound value; empty if that cannot be written here."""
+    """Return empty if a compound value cannot be written here."""
     if place.has_colon or place.quote:
         return ""
     if place.is_json or place.is_flow:
@@ -313,7 +311,7 @@ def _opened(place: _WordPlace, label: str, block: str, flow: str) -> str:
 
 
 def _place(text: str, index: int, *, is_json: bool) -> _WordPlace | None:
-    """Mark the word at an index, and return its context; None outside of values, as in a comment."""
+    """Mark the word; None outside of values, as in a comment."""
     before = _WORD_BEFORE.search(text, max(0, index - 500), index)
     after = _WORD_AFTER.match(text, index)
     start, end = before.start() if before else index, after.end() if after else index

@@ -1,4 +1,4 @@
-"""Converts indexes of a text: to an editor's lines and code units, and from a problem's lines and columns from 1."""
+"""Converts indexes of a text to positions of editors and problems, and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Span: TypeAlias = tuple[int, int]
-"""A part of a text: the index of its first character, and the index after its last."""
+"""The index of the first character, and the index after the last."""
 
 # Language Server Protocol 3.17, "Text Documents".
 _BREAK = re.compile("\r\n|\n|\r")
@@ -18,34 +18,34 @@ _LINE_FEED = re.compile("\n")
 _BYTE_ORDER_MARK = "\ufeff"
 
 UNITS = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
-"""The bytes of a code unit, by the encodings that a client may count in."""
+"""The bytes of a code unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class EditorPosition:
-    """A position in the protocol: the line, and the code units before it on the line, both from 0."""
+    """A line, and the code units before the position on it, both from 0."""
 
     line: int
     character: int
 
 
 class TextPositions:
-    """Converts positions of one text; positions outside become the nearest ones within."""
+    """Converts positions of one text; those outside become the nearest within."""
 
     def __init__(self, text: str, encoding: str = "utf-16") -> None:
-        """Count code units in the encoding negotiated with the client."""
+        """Code units are in the negotiated encoding."""
         self._text = text
         self._encoding = encoding
         self._starts = _starts(text, _BREAK)
 
     def position(self, index: int) -> EditorPosition:
-        """Return the position of an index."""
+        """Return an index's position."""
         index = max(0, min(index, len(self._text)))
         line = bisect_right(self._starts, index) - 1
         return EditorPosition(line, self._units(self._text[self._starts[line] : index]))
 
     def index(self, position: EditorPosition) -> int:
-        """Return the index of a position; a position within a character is rounded down."""
+        """Return a position's index; within a character it is rounded down."""
         if position.line >= len(self._starts):
             return len(self._text)
         start = self._starts[max(0, position.line)]
@@ -66,14 +66,14 @@ class TextPositions:
 
 
 class ProblemPositions:
-    """Finds positions of problems in one text: lines and columns from 1, without the byte order mark."""
+    """Finds problems; lines and columns count from 1, without the byte order mark."""
 
     def __init__(self, text: str, *, is_yaml: bool) -> None:
         self.text = text
         self._starts = _starts(text, _YAML_BREAK if is_yaml else _LINE_FEED)
 
     def index(self, line: int, column: int) -> int:
-        """Return the index of a position; the end of the text if it has no such line."""
+        """Return the index; the end of the text for a missing line."""
         if line > len(self._starts):
             return len(self.text)
         mark = len(_BYTE_ORDER_MARK) if line == 1 and self.text.startswith(_BYTE_ORDER_MARK) else 0

@@ -1,1 +1,1 @@
-"""Events of fsxds, one class for each kind, with its line in the log and its metrics."""
+"""Events of fsxds, one class per kind, with log lines and metrics."""

@@ -1,4 +1,4 @@
-"""Events of clients: their connections, requests, ACKs and NACKs."""
+"""Events of clients: connections, requests, ACKs and NACKs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_STREAM = "node cluster service peer"
 
 @dataclass(frozen=True, slots=True)
 class HandshakeFailed(Event):
-    """A TLS handshake with a client of REST or admin failed for `reason`."""
+    """A TLS handshake of REST or admin failed."""
 
     rows = (
         log_row(
@@ -41,7 +41,7 @@ class HandshakeFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened(Event):
-    """A client sent its first request on a stream of `service` (`StreamAggregatedResources`)."""
+    """A client's first request on a stream of `service` (`StreamAggregatedResources`)."""
 
     is_frequent = True
     rows = (log_row("stream_opened", "debug", "A client opened a stream.", _OF_STREAM),)
@@ -75,10 +75,9 @@ class StreamClosed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ResponseSent(Event):
-    """A version was sent to a client.
+    """A version was sent.
 
-    `detected_s` is the monotonic time of the first sign of the change that the client waited for; None if it did not
-    wait, or no file changed.
+    `detected_s`: monotonic time of the awaited change's first sign; None: no wait, or no file changed.
     """
 
     is_frequent = True
@@ -110,7 +109,7 @@ class AckReceived(Event):
 
 @dataclass(frozen=True, slots=True)
 class NackReceived(Event):
-    """A client NACKed a version, which came from `files` (empty if no longer known)."""
+    """A client NACKed a version from `files`, if known."""
 
     rows = (
         log_row(
@@ -147,7 +146,7 @@ def _of(node: Node, type_url: TypeUrl, version: Version) -> Details:
 def ack_or_nack(
     node: Node, subscription: Subscription, acknowledgement: Acknowledgement, snapshot: Snapshot | None
 ) -> AckReceived | NackReceived:
-    """Return the event for an ACK or NACK that was received while `snapshot` was current."""
+    """Return the event for an ACK or NACK."""
     if acknowledgement.accepted:
         return AckReceived(node, subscription, acknowledgement.version)
     files = () if snapshot is None else files_of(subscription, acknowledgement.version, snapshot)
@@ -156,7 +155,7 @@ def ack_or_nack(
 
 @dataclass(frozen=True, slots=True)
 class RequestRejected(Event):
-    """A request was answered with an error, or ignored; `status` is an HTTP status or a gRPC status name.
+    """A request got an error, or was ignored; `status` is of HTTP or gRPC.
 
     Rejections that differ only in `subject`, such as a node, are repetitions.
     """
@@ -188,8 +187,8 @@ class LimitReached(Event):
 
     Attributes:
         limit: the option without dashes, such as `max-streams`.
-        peer: the client's IP address; empty for a unix socket, or without a culprit.
-        text: the message for a limit without an option.
+        peer: an IP address; empty for a unix socket, or without a culprit.
+        text: for a limit without an option.
     """
 
     rows = (
@@ -207,12 +206,12 @@ class LimitReached(Event):
     text: str = ""
 
     def _words(self) -> str:
-        return self.text or f"--{self.limit} was reached{f', by {self.peer}' if self.peer else ''}"
+        return self.text or f"the limit {self.limit} was reached{f', by {self.peer}' if self.peer else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered(Event):
-    """A request or a stream ended at a listener (REST, gRPC, admin); `status` is as in `RequestRejected`."""
+    """A request or stream ended at `name` (REST, gRPC, admin); `status` as in `RequestRejected`."""
 
     is_frequent = True
     rows = (log_row("request_answered", "debug", "A request or a stream ended.", "name peer status"),)
@@ -227,7 +226,7 @@ class RequestAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class MembersNotKept(Event):
-    """A client has members of a collection; the next process will not know which were removed."""
+    """A client has collection members, whose removals the next process will not know."""
 
     rows = (
         log_row(
@@ -248,7 +247,7 @@ class MembersNotKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class AuthorityMissing(Event):
-    """A client subscribes to a name without authority; the answer has the authority of the settings."""
+    """A client names no authority, and gets the settings'."""
 
     rows = (
         log_row(

@@ -12,7 +12,7 @@ from fsxds.model.values import PlainValue
 
 
 class Level(IntEnum):
-    """The severity of a line, with the numbers of `logging`."""
+    """A line's severity, as in `logging`."""
 
     DEBUG = 10
     INFO = 20
@@ -26,14 +26,10 @@ Details: TypeAlias = dict[str, PlainValue]
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of the log.
+    """A line of the log: `text` for people, `details` for programs.
 
-    Attributes:
-        event: its name in `log_catalogue.CATALOGUE`.
-        text: for people.
-        details: for programs.
-        admitted_as: the level that decides whether the line is written, if not `level`: the end of a problem belongs in
-            every log that had the problem.
+    `admitted_as` replaces `level` in the decision to write: the end of a problem belongs in every log that had the
+    problem.
     """
 
     level: Level
@@ -45,13 +41,10 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """Describes one kind of log line.
+    """One kind of log line.
 
-    Attributes:
-        event: its name, `event` in JSON.
-        levels: several if it depends.
-        meaning: one sentence.
-        fields: in JSON, beside `ts`, `level`, `event` and `message`; see `log_catalogue.FIELDS`.
+    `levels`: several if it depends; `fields` in JSON, beside `ts`, `level`, `event` and `message`; see
+    `log_catalogue.FIELDS`.
     """
 
     event: str
@@ -61,18 +54,18 @@ class LogRow:
 
 
 def log_row(event: str, levels: str, meaning: str, fields: str = "") -> LogRow:
-    """Return a row; levels and fields are separated by spaces."""
+    """Make a row from space-separated levels and fields."""
     return LogRow(event, tuple(Level[word.upper()] for word in levels.split()), meaning, tuple(fields.split()))
 
 
 class Measure(NamedTuple):
-    """The effect of an event on a metric: a counter grows, a gauge is set, a histogram gets a value.
+    """A counter's growth, a gauge's value, or a histogram's.
 
     Attributes:
         name: without `fsxds_`.
-        value: a number, or an attribute of the event that is a number or has a length.
-        labels: attributes of the event, in the metric's order.
-        fixed: constant labels, after `labels`.
+        value: a number, or an attribute that is one or has a length.
+        labels: attributes, in the metric's order.
+        fixed: constant labels, after these.
     """
 
     name: str
@@ -82,12 +75,12 @@ class Measure(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The text of a line, and its differences from the row of its event.
+    """A line's text, and differences from its event's row.
 
     Attributes:
-        details: fields that differ from the event's attributes; None omits one.
-        level: None for the first one of the row.
-        event: the name of the row; empty for the only one.
+        details: other than attributes; None omits one.
+        level: None for the row's first.
+        event: the row; empty for the only one.
         admitted_as: as in `LogLine`.
     """
 
@@ -103,10 +96,9 @@ class Event:
     """An event.
 
     Attributes:
-        rows: its log lines, if they are independent of earlier events.
-        measures: its effects on metrics.
-        is_frequent: there may be thousands at once, so they are worded only if logged.
-        reporter: the module with the `Reports` of its lines, if they depend on earlier events.
+        rows: its lines, if independent of earlier events.
+        is_frequent: maybe thousands at once: worded only if logged.
+        reporter: the module with `Reports` of lines that depend on earlier events.
     """
 
     rows: ClassVar[tuple[LogRow, ...]] = ()
@@ -115,7 +107,7 @@ class Event:
     reporter: ClassVar[str] = ""
 
     def line(self) -> LogLine:
-        """Return the log line, with attributes for the fields that `_words` does not set."""
+        """Return the line, with attributes as remaining fields."""
         said = self._words()
         words = Words(said) if isinstance(said, str) else said
         row = next(row for row in self.rows if words.event in {"", row.event})
@@ -139,4 +131,4 @@ def _plain(value: object) -> PlainValue:
 
 
 Observer: TypeAlias = Callable[[Event], object]
-"""Receives events. It is called synchronously by the sender, so it must be quick and must not raise."""
+"""Receives events synchronously, so must be quick and not raise."""

@@ -1,4 +1,4 @@
-"""Events of the files of a tree: how it is watched, read, parsed and published."""
+"""Events of a tree's files: watched, read, parsed and published."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fsxds.formats import FORMATS
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import HeldFile, Problem
 
-# The maximum number of file names in one line for programs.
+# Names in a line for programs.
 MOST_FILES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class WatchStarted(Event):
-    """The tree is watched by `inotify` or `poll` from now on, because of `reason`."""
+    """The tree is watched by `inotify` or `poll`."""
 
     rows = (log_row("watching", "info", "How changes are detected.", "mode reason"),)
 
@@ -30,11 +30,11 @@ class WatchStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class TreeDisappeared(Event):
-    """The tree, or all its files, disappeared; the last snapshot stays."""
+    """The tree or its files disappeared; the last snapshot stays."""
 
     rows = (
         log_row(
-            "tree_lost", "error", "The directory, or all its files, went away; what was served last stays.", "error"
+            "tree_lost", "error", "The directory, or all its files, went away; the last content is served on.", "error"
         ),
     )
     measures = (Measure("tree_present", 0),)
@@ -58,7 +58,7 @@ class TreeReturned(Event):
 
 @dataclass(frozen=True, slots=True)
 class FilesIgnored(Event):
-    """No format claims these files; sent once while they exist."""
+    """No format claims these files; sent once."""
 
     rows = (log_row("files_ignored", "info", "No format has the suffix of these files.", "count files"),)
 
@@ -72,7 +72,7 @@ class FilesIgnored(Event):
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationMissing(Event):
-    """No file in the tree is configuration so far; the first one will be served."""
+    """No file is configuration yet."""
 
     rows = (
         log_row(
@@ -97,7 +97,7 @@ class ConfigurationMissing(Event):
 
 @dataclass(frozen=True, slots=True)
 class QueueOverflowed(Event):
-    """The kernel dropped file events; the whole tree is read again."""
+    """The kernel dropped file events; everything is read again."""
 
     rows = (log_row("queue_overflowed", "warning", "The kernel dropped file events; the whole tree is read again."),)
     measures = (Measure("file_event_overflows_total"),)
@@ -108,7 +108,7 @@ class QueueOverflowed(Event):
 
 @dataclass(frozen=True, slots=True)
 class CacheRead(Event):
-    """The cache had the results of `found` of the `count` files to parse."""
+    """`found` of `count` files were parsed before."""
 
     rows = (log_row("cache_read", "info", "What files parsed to was known from an earlier start.", "found count"),)
 
@@ -121,7 +121,7 @@ class CacheRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class CacheFailed(Event):
-    """A cache directory is no longer used; all files are parsed."""
+    """A cache directory is no longer used."""
 
     rows = (log_row("cache_failed", "warning", "Results are not kept for the next start.", "directory error"),)
 
@@ -138,7 +138,7 @@ class CacheFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TreeLoaded(Event):
-    """A tree was loaded in `duration_s`, with its problems and held files."""
+    """A tree was loaded."""
 
     problems: tuple[Problem, ...]
     held: tuple[HeldFile, ...]
@@ -147,7 +147,7 @@ class TreeLoaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPublished(Event):
-    """A snapshot is served; `detected_s` is the monotonic time of the first sign of its change."""
+    """A snapshot is served; `detected_s`: monotonic time of its change's first sign."""
 
     snapshot: Snapshot
     detected_s: float

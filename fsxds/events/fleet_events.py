@@ -1,4 +1,4 @@
-"""Events of a fleet: whether publications can be followed, and which server publishes."""
+"""Events of a fleet: whether it can be followed, and who publishes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fsxds.events.event import Event, Measure, Words, log_row
 
 @dataclass(frozen=True, slots=True)
 class FleetLost(Event):
-    """The fleet's store does not answer, or rejects requests of this server."""
+    """The fleet's store is silent, or rejects this server."""
 
     rows = (
         log_row(
             "fleet_lost",
             "warning",
-            "What the fleet agrees by cannot be asked; what was published until then is served on.",
+            "The store of the fleet cannot be reached; the last publication is served on.",
             "reason",
         ),
     )
@@ -29,7 +29,7 @@ class FleetLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class FleetReached(Event):
-    """The store answers again after `elapsed_s` seconds, or for the first time (0)."""
+    """The store answers again after `elapsed_s` seconds, or first (0)."""
 
     rows = (log_row("fleet_reached", "info", "The fleet is followed again, or from now on.", "elapsed_s"),)
     measures = (Measure("fleet_reached", 1),)
@@ -45,13 +45,13 @@ class FleetReached(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotUnreadable(Event):
-    """A publication cannot be read: a part of it is missing or damaged."""
+    """A publication is incomplete or damaged."""
 
     rows = (
         log_row(
             "fleet_content_damaged",
             "error",
-            "What is published in the fleet cannot be read; what was served before is served on.",
+            "The publication of the fleet cannot be read; the content before is served on.",
             "reason",
         ),
     )
@@ -65,7 +65,7 @@ class SnapshotUnreadable(Event):
 
 @dataclass(frozen=True, slots=True)
 class SecretsNotPublished(Event):
-    """A tree with secrets is not published, as they would be stored in clear; `place` is the first one's."""
+    """A tree is not published: its secret at `place` would be in clear."""
 
     rows = (
         log_row(
@@ -85,11 +85,9 @@ class SecretsNotPublished(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublicationFailed(Event):
-    """This server could not write its publication; it tries again."""
+    """Writing a publication failed; it is tried again."""
 
-    rows = (
-        log_row("fleet_publication_failed", "error", "The publisher cannot write what is to be published.", "reason"),
-    )
+    rows = (log_row("fleet_publication_failed", "error", "The publisher cannot write its next publication.", "reason"),)
 
     reason: str
 
@@ -99,7 +97,7 @@ class PublicationFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublisherElected(Event):
-    """This server publishes for its fleet from now on."""
+    """This server publishes from now on."""
 
     rows = (log_row("fleet_publisher_elected", "info", "This server publishes for the fleet from now on.", "count"),)
     measures = (Measure("fleet_publishes", 1), Measure("fleet_elections_total"))
@@ -112,7 +110,7 @@ class PublisherElected(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublisherWaits(Event):
-    """The last publication is newer than this server's tree, so it waits up to `retry_s` seconds for a newer tree."""
+    """The tree is older than the last publication: wait up to `retry_s` seconds."""
 
     rows = (
         log_row(
@@ -132,7 +130,7 @@ class PublisherWaits(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublisherLost(Event):
-    """This server no longer publishes: it lost its lease, or could not write."""
+    """This server lost its lease, or could not write."""
 
     rows = (
         log_row("fleet_publisher_lost", "warning", "This server does not publish for the fleet any more.", "reason"),

@@ -10,7 +10,7 @@ from fsxds.events.event import Event, Measure
 
 @dataclass(frozen=True, slots=True, order=True)
 class Remark:
-    """A deviation from the request: a path or a resource, and a sentence with the remedy."""
+    """A deviation of a path or resource, and the remedy."""
 
     subject: str
     reason: str
@@ -18,16 +18,16 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class FilesWritten(Event):
-    """A snapshot was written to the directory of mirrored files.
+    """A snapshot was written to a mirror.
 
     Attributes:
         written: in order; a bundle that lost clusters is twice in it.
-        unchanged: the number of files that were up to date.
-        kept: stay although the snapshot lacks them.
-        left_sources: config sources that were not pointed at a file.
-        blocked: not written because files of others are there.
-        restored: written files that others had changed.
-        pause_s: for how long further changes by others are left; 0 at first.
+        unchanged: the number of files.
+        kept: although the snapshot lacks them.
+        left_sources: config sources not pointed at a file.
+        blocked: by others' files.
+        restored: after others' changes.
+        pause_s: for how long such changes are left; 0 at first.
     """
 
     measures = (
@@ -52,7 +52,7 @@ class FilesWritten(Event):
 
 @dataclass(frozen=True, slots=True)
 class MirrorFailed(Event):
-    """The directory could not be written; it is tried again in `retry_s` seconds, or with the next snapshot."""
+    """Writing failed; again in `retry_s` seconds, or with the next snapshot."""
 
     measures = (Measure("mirror_failures_total"),)
 

@@ -1,4 +1,4 @@
-"""Events of the process: start and end, addresses, settings, certificates, tokens, and components."""
+"""Events of the process: start and end, addresses, settings, certificates, tokens, components."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fsxds.events.event import Event, Level, Measure, Words, log_row
 from fsxds.events.phrases import count_of, shortened, some_of
 
 MOST_ATTEMPTS = 3
-"""The number of failures in a row after which an input is set aside."""
+"""Failures in a row after which an input is set aside."""
 
 _PACKAGE = f"{Path(__file__).parent.parent}/"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiFound(Event):
-    """The message types were read; `api` names their Envoy: `Envoy 1.40.0 from ..., 557 files`."""
+    """The message types of `Envoy 1.40.0 from ..., 557 files` were read."""
 
     rows = (log_row("api_found", "info", "The message types were read.", "api"),)
 
@@ -30,7 +30,7 @@ class ApiFound(Event):
 
 @dataclass(frozen=True, slots=True)
 class TransportChosen(Event):
-    """`fsxds dev` chose the transport for its Envoy."""
+    """`fsxds dev` chose its Envoy's transport."""
 
     rows = (log_row("transport_chosen", "info", "`fsxds dev` chose how its Envoy gets resources.", "transport reason"),)
 
@@ -43,7 +43,7 @@ class TransportChosen(Event):
 
 @dataclass(frozen=True, slots=True)
 class ListeningStarted(Event):
-    """`name` (REST, gRPC) listens at `address`, or a directory is written to."""
+    """`name` (REST, gRPC) listens, or a directory is written to."""
 
     rows = (log_row("listening", "info", "An address was bound, or a directory is written to.", "name address"),)
 
@@ -56,7 +56,7 @@ class ListeningStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class PlainTextExposed(Event):
-    """`name` (REST, gRPC, admin) listens at `address` without TLS: others on the network can read its traffic."""
+    """`name` (REST, gRPC, admin) listens without TLS, readable on the network."""
 
     rows = (
         log_row(
@@ -79,7 +79,7 @@ class PlainTextExposed(Event):
 
 @dataclass(frozen=True, slots=True)
 class CertificatesReloaded(Event):
-    """TLS files changed and were read; new connections use them."""
+    """Changed TLS files apply to new connections."""
 
     rows = (
         log_row(
@@ -99,7 +99,7 @@ class CertificatesReloaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class CertificatesKept(Event):
-    """TLS files changed, but cannot be used for `reason`: the previous ones stay in use."""
+    """Changed TLS files are unusable: old ones stay."""
 
     rows = (
         log_row(
@@ -119,7 +119,7 @@ class CertificatesKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensRead(Event):
-    """A token file was read, at the start or because it changed; no token has the `unknown` names of `access` rules."""
+    """A token file was read, without tokens for the `unknown` names of `access`."""
 
     rows = (
         log_row(
@@ -144,7 +144,7 @@ class TokensRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensKept(Event):
-    """A token file changed, but cannot be used: the previous tokens stay valid."""
+    """A changed token file is unusable: old tokens stay valid."""
 
     rows = (
         log_row(
@@ -164,7 +164,7 @@ class TokensKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensExposed(Event):
-    """Other users of the machine can read a token file."""
+    """Other users can read a token file."""
 
     rows = (log_row("tokens_exposed", "warning", "Other users of the machine can read a file of tokens.", "file"),)
 
@@ -177,9 +177,9 @@ class TokensExposed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StartDelayed(Event):
-    """The start has waited for a condition for `elapsed_s` seconds so far."""
+    """The start has waited for `elapsed_s` seconds."""
 
-    rows = (log_row("waiting", "warning", "The start waits for something.", "waits_for elapsed_s"),)
+    rows = (log_row("waiting", "warning", "The start is not complete yet.", "waits_for elapsed_s"),)
 
     waits_for: str
     elapsed_s: float
@@ -190,7 +190,7 @@ class StartDelayed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReadinessChanged(Event):
-    """Clients are served from now on, if `reason` is empty, or are not for this reason."""
+    """Clients are served, or not for `reason`."""
 
     rows = (
         log_row("ready", "info", "Clients are served from now on: `/readyz` says 200."),
@@ -207,7 +207,7 @@ class ReadinessChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(Event):
-    """A signal requested the end of the process."""
+    """A signal requested the process's end."""
 
     rows = (log_row("stopping", "info", "The process ends.", "reason"),)
 
@@ -219,7 +219,7 @@ class StopRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class SettingsReloaded(Event):
-    """SIGHUP applied new settings: the changed options, and options that need a restart to change."""
+    """SIGHUP applied settings; some need a restart."""
 
     rows = (log_row("settings_reloaded", "info warning", "SIGHUP applied new settings.", "changed needs_restart"),)
     measures = (
@@ -239,7 +239,7 @@ class SettingsReloaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SettingsRejected(Event):
-    """SIGHUP found a mistake in the settings: the present ones stay."""
+    """SIGHUP found a mistake: present settings stay."""
 
     rows = (log_row("settings_kept", "error", "SIGHUP found a mistake in the settings: those in use stay.", "reason"),)
     measures = (
@@ -257,7 +257,7 @@ class SettingsRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class InternalError(Event):
-    """An unexpected exception ended a request, a stream or a component, named in the attribute."""
+    """An unexpected exception ended a request, stream or component."""
 
     where: str
     error: BaseException
@@ -265,7 +265,7 @@ class InternalError(Event):
 
 @dataclass(frozen=True, slots=True)
 class ComponentDegraded(Event):
-    """A component failed, for `reason`; it restarts in `retry_s` seconds, and the served snapshot stays."""
+    """A component restarts in `retry_s` seconds; the served snapshot stays."""
 
     rows = (
         log_row("component_degraded", "error", "A component failed and will start again.", "component reason retry_s"),
@@ -283,7 +283,7 @@ class ComponentDegraded(Event):
 
 @dataclass(frozen=True, slots=True)
 class ComponentRecovered(Event):
-    """A component that failed runs again."""
+    """A failed component runs again."""
 
     rows = (log_row("component_recovered", "info", "A component that failed runs again.", "component"),)
 
@@ -295,7 +295,7 @@ class ComponentRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSetAside(Event):
-    """A component failed on a snapshot three times by an error of fsxds, and waits for the next one."""
+    """A component failed three times by an error of fsxds, and awaits the next snapshot."""
 
     rows = (
         log_row(
@@ -321,14 +321,14 @@ class SnapshotSetAside(Event):
 
 
 def fault_of(error: BaseException) -> str:
-    """Return an error's type, place and fsxds version, for its authors."""
+    """Describe an error for fsxds' authors."""
     return f"{type(error).__name__} at {place_of(error)} of fsxds {__version__}"
 
 
 def place_of(error: BaseException) -> str:
-    """Return the innermost place of an exception in fsxds: `snapshots/load.py:88 in _change`.
+    """Return the innermost place in fsxds: `snapshots/load.py:88 in _change`.
 
-    A group has the place of its first exception.
+    A group has that of its first exception.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,4 +1,4 @@
-"""Events of rollouts, and of operators' decisions about them."""
+"""Events of rollouts, and of operators' decisions."""
 
 from __future__ import annotations
 
@@ -44,15 +44,10 @@ _ROLLOUT = "layers cohort version"
 
 @dataclass(frozen=True, slots=True)
 class RolloutCommanded(Event):
-    """An operator made a decision at the admin address: a path below `/api` with parameters.
-
-    `peer` is the client's IP address; empty for a unix socket.
-    """
+    """An operator's decision: a path below `/api`, from `peer`, empty for a unix socket."""
 
     rows = (
-        log_row(
-            "rollout_commanded", "info", "An operator decided something at the admin address.", "command peer words"
-        ),
+        log_row("rollout_commanded", "info", "An operator made a decision at the admin address.", "command peer words"),
     )
 
     command: str
@@ -66,12 +61,10 @@ class RolloutCommanded(Event):
 
 @dataclass(frozen=True, slots=True)
 class RolloutChanged(Event):
-    """An event in the rollout of a channel.
+    """An event in a channel's rollout.
 
-    Attributes:
-        layers: empty for the whole tree.
-        cohort: `main`, `canary`, `rejecting` or `catching up`.
-        names: of the clients in `happened`.
+    `layers` are empty for the whole tree; `cohort` is `main`, `canary`, `rejecting` or `catching up`; `names` are of
+    clients.
     """
 
     rows = (
@@ -188,26 +181,26 @@ def _keys(keys: Collection[Key]) -> Details:
 
 
 def shares_of(removals: Iterable[Removal]) -> str:
-    """Return removals in words: `6 of 10 clusters, 1 of 2 routes`."""
+    """Word removals: `6 of 10 clusters, 1 of 2 routes`."""
     return ", ".join(f"{one.removed} of {one.before} {noun_of(one.type_url)}" for one in removals)
 
 
 @dataclass(frozen=True, slots=True)
 class HoldsChanged(Event):
-    """The held and rejected versions of the tree changed; they are problems of their files."""
+    """Held and rejected versions changed, as problems of files."""
 
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionsHeld(Event):
-    """Versions of resources are held back from all nodes, because nodes reject them."""
+    """Versions that nodes reject are held back from all."""
 
     rows = (
         log_row(
             "versions_held",
             "error",
-            "Too many nodes reject versions of resources: all get what was good before, where that is known.",
+            "Too many nodes reject versions of resources: all nodes get the last good ones, if known.",
             "count resources client_count clients reason",
         ),
     )
@@ -228,7 +221,7 @@ class VersionsHeld(Event):
 
 @dataclass(frozen=True, slots=True)
 class VersionsReleased(Event):
-    """Held versions of resources are offered to all nodes again, or are no longer in the tree."""
+    """Held versions are offered again, or gone."""
 
     rows = (
         log_row(
@@ -245,7 +238,7 @@ class VersionsReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class CanaryAwaited(Event):
-    """A change waits: `missing` of the `count` canaries that were connected since it was offered have not taken it."""
+    """A change waits for `missing` of the `count` canaries connected since it was offered."""
 
     rows = (
         log_row(

@@ -1,4 +1,4 @@
-"""Events of the state directory, and of the end of a process."""
+"""Events of the state directory, and of a process's end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsxds.events.phrases import count_of
 
 @dataclass(frozen=True, slots=True)
 class StateFailed(Event):
-    """The state directory could not be written and is out of date; the next attempt is in `retry_s` seconds."""
+    """Writing the state failed; again in `retry_s` seconds."""
 
     rows = (
         log_row(
@@ -34,10 +34,10 @@ class StateFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateWritten(Event):
-    """The places of `count` more rollouts were written to the state directory."""
+    """The places of `count` more rollouts were written."""
 
     is_frequent = True
-    rows = (log_row("state_written", "debug", "The state directory has what is served.", "directory count"),)
+    rows = (log_row("state_written", "debug", "The state directory has the served content.", "directory count"),)
     measures = (Measure("state_writes_total"),)
 
     directory: Path
@@ -49,7 +49,7 @@ class StateWritten(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateRecovered(Event):
-    """The state directory, which could not be written, is up to date again."""
+    """The state directory is up to date again."""
 
     rows = (log_row("state_recovered", "info", "The state directory is written again.", "directory"),)
     measures = (Measure("state_failing", 0),)
@@ -62,7 +62,7 @@ class StateRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateRestored(Event):
-    """The snapshots of an earlier process were restored, with the names that its listeners drain."""
+    """An earlier process's snapshots and draining names were restored."""
 
     rows = (log_row("state_restored", "info", "What the process before served is served again.", "directory count"),)
 
@@ -78,9 +78,9 @@ class StateRestored(Event):
 
 @dataclass(frozen=True, slots=True)
 class LingeringDropped(Event):
-    """The process ends without a state directory, and drops `count` lingering resources."""
+    """The process ends without state, and drops lingering resources."""
 
-    rows = (log_row("lingering_dropped", "warning", "The end of the process ends what lingers.", "count"),)
+    rows = (log_row("lingering_dropped", "warning", "The process ends, and with it all lingering.", "count"),)
 
     count: int
 
@@ -91,7 +91,7 @@ class LingeringDropped(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateIgnored(Event):
-    """A path or view in the state directory cannot be used, and stays as it is."""
+    """Unusable state is ignored, and stays."""
 
     rows = (log_row("state_ignored", "warning", "Something in the state directory is not used.", "subject reason"),)
 
@@ -104,7 +104,7 @@ class StateIgnored(Event):
 
 @dataclass(frozen=True, slots=True)
 class MembersNotWritten(Event):
-    """Without a state directory, the names of members of collections could not be kept for the next process either."""
+    """Members' names could not be kept without state either."""
 
     rows = (
         log_row(

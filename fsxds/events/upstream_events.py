@@ -1,6 +1,6 @@
 """Events of upstreams: xDS servers that are sources.
 
-Texts from a server are unmodified here; the log shortens and masks them.
+Texts from a server are unmodified; the log shortens and masks them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fsxds.model.values import PlainValue, TypeUrl
 
 @dataclass(frozen=True, slots=True)
 class UpstreamEvent(Event):
-    """An event of the upstream with this name."""
+    """An event of one upstream."""
 
     reporter = "fsxds.observe.upstream_lines"
 
@@ -41,21 +41,19 @@ class UpstreamEvent(Event):
 
 
 class _OfType:
-    """A mix-in for events about one type."""
-
     __slots__ = ()
 
     type_url: TypeUrl
 
     @property
     def type(self) -> str:
-        """The short name of the type."""
+        """The type's short name."""
         return type_name(self.type_url)
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamConnected(UpstreamEvent):
-    """A server of an upstream answers and is used over `wire` (`Delta ADS`) from now on."""
+    """A server is used over `wire` (`Delta ADS`) from now on."""
 
     rows = (log_row("upstream_connected", "info", "An upstream answers.", "upstream server wire"),)
     measures = (Measure("upstream_connects_total", labels=("upstream",)),)
@@ -69,18 +67,16 @@ class UpstreamConnected(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLost(UpstreamEvent):
-    """A connection with a server ended, or an attempt to connect failed; sent for each of them.
+    """A connection or attempt failed; held `resources` stay.
 
-    Attributes:
-        retry_s: the time until the next attempt.
-        resources: the number held of the upstream; they stay.
+    `retry_s`: until the next attempt.
     """
 
     rows = (
         log_row(
             "upstream_lost",
             "warning",
-            "A connection with an upstream ended, or cannot be made; what is held of it stays.",
+            "A connection with an upstream ended, or cannot be made; held resources stay.",
             "upstream server reason retry_s count repeats",
         ),
     )
@@ -102,11 +98,9 @@ class UpstreamLost(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFailedOver(UpstreamEvent):
-    """Another server of the upstream is used from now on.
+    """Another server is used, instead of `before`.
 
-    Attributes:
-        before: the previous server.
-        reason: why that is not used; empty if the new one is earlier in the list and answers again.
+    `reason`: why; empty if the new one is earlier in the list.
     """
 
     rows = (
@@ -135,19 +129,13 @@ class UpstreamFailedOver(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamChanged(UpstreamEvent, _OfType):
-    """A response changed the resources of an upstream.
-
-    Attributes:
-        version: the server's.
-        changed: the number of new or different resources.
-        removed: the number of removed ones.
-    """
+    """A response changed resources; `version` is the server's."""
 
     rows = (
         log_row(
             "upstream_changed",
             "debug",
-            "A response of an upstream changed what is held of it.",
+            "A response of an upstream changed held resources.",
             "upstream server type version changes",
         ),
     )
@@ -169,7 +157,7 @@ class UpstreamChanged(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamExpired(UpstreamEvent):
-    """Resources were removed because their TTL expired."""
+    """Resources were removed at the end of their TTL."""
 
     rows = (
         log_row(
@@ -190,7 +178,7 @@ class UpstreamExpired(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamUnanswered(UpstreamEvent):
-    """A change from a new connection is published without answers about these possibly affected types."""
+    """A new connection's change is published without answers about these types."""
 
     rows = (
         log_row(
@@ -211,11 +199,9 @@ class UpstreamUnanswered(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRejected(UpstreamEvent, _OfType):
-    """fsxds itself NACKed a response; its valid resources are used.
+    """fsxds NACKed a response, but uses its valid resources.
 
-    Attributes:
-        version: the server's.
-        faults: a text for each rejected resource, bounded.
+    `version` is the server's; `faults` are texts for rejected resources, bounded.
     """
 
     rows = (
@@ -246,11 +232,9 @@ class UpstreamRejected(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamNacked(UpstreamEvent, _OfType):
-    """Too many nodes reject versions of an upstream, which are held back from all nodes.
+    """Too many nodes reject an upstream's versions, now held back from all.
 
-    Attributes:
-        reason: the message of a node, with its name.
-        was_sent: a server of the upstream is connected, and got a NACK.
+    `reason` is a node's; `was_sent`: a connected server got a NACK.
     """
 
     rows = (
@@ -278,7 +262,7 @@ class UpstreamNacked(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLooped(UpstreamEvent):
-    """A server has this process as an upstream, and is not used: it would return our resources.
+    """A server has this process as an upstream: it would return our resources.
 
     `relays` are the ids from it to this process.
     """
@@ -306,7 +290,7 @@ class UpstreamLooped(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamShadowed(UpstreamEvent):
-    """Earlier sources have `count` resources of the upstream too, and win; 0 if no more.
+    """Earlier sources win over `count` of the upstream's resources.
 
     `examples` have the winning source.
     """
@@ -337,9 +321,9 @@ class UpstreamShadowed(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamsRestored(Event):
-    """The resources that an earlier process held of upstreams were restored.
+    """Resources of upstreams from an earlier process were restored.
 
-    `resources` are counts by upstream; `age_s` is the age of the oldest one in seconds, 0 for none.
+    `resources` are counts; `age_s` is the oldest one's age in seconds, 0 for none.
     """
 
     rows = (

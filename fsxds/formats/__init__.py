@@ -1,7 +1,7 @@
-"""The table of formats: bytes to plain documents and back, one module per format.
+"""The table of formats, one module per format.
 
-Decoding never raises for bad input: mistakes are in the faults. To add a format, write its module (`decode`, `encode`)
-and add its row.
+Decoding never raises for bad input: mistakes are in the faults. A new format needs a module (`decode`, `encode`) and a
+row.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format: its name, the suffixes of its files in lower case, its reader and its writer.
-
-    `locate` finds the places of values in a file; None for a format without lines.
-    """
+    """One format; `suffixes` are in lower case; `locate` is None for a format without lines."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -54,6 +51,6 @@ FORMATS: tuple[Format, ...] = (
 
 
 def format_of(path: PurePosixPath) -> Format | None:
-    """Return the format of a file by its suffix, ignoring case, or None."""
+    """Return the format of a suffix, ignoring case, or None."""
     suffix = path.suffix.lower()
     return next((row for row in FORMATS if suffix in row.suffixes), None)

@@ -1,7 +1,4 @@
-"""Binary files: one serialized DiscoveryResponse, rejected if damaged; Envoy would take damage for an empty one.
-
-A separate module, because each format has one.
-"""
+"""Binary files: one DiscoveryResponse, rejected if damaged."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _REMEDY: Final = "write it again, whole; Envoy itself would delete what it has"
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read a DiscoveryResponse; binary files of other types are not read, since any bytes are some message.
+    """Read a DiscoveryResponse; other types are not read, since any bytes are some message.
 
     Envoy takes an empty file, garbage and a truncated file as far as they parse, and deletes the rest (ENVOY.md E13).
     """
@@ -38,5 +35,5 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
 
 
 def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one signature for all
-    """Write a message deterministically: maps in one order."""
+    """Write a message with maps in one order."""
     return message.SerializeToString(deterministic=True)

@@ -1,4 +1,4 @@
-"""The decoded documents of a file and the faults of its text; helpers that the text formats share."""
+"""The decoded documents of a file, and common helpers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from fsxds.api.printing import Printer
 from fsxds.model.values import Fault, FieldPath, PlainValue
 
 MAX_DEPTH = 100
-"""The maximum nesting; the deepest real Envoy configurations have about 40 levels."""
+"""The deepest real Envoy configurations have about 40 levels."""
 
 MAX_FAULTS = 1000
-"""The number of faults of one file after which reading ends; a generated file could have millions."""
+"""Reading ends after as many faults; a generated file could have millions."""
 
 LONGEST_KEY, LONGEST_TYPE = 40, 120
-"""The maximum length of keys and type names in messages; values of a file are never quoted."""
+"""The most characters of keys and type names in messages; values are never quoted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainDocument:
-    """One document of plain values, from YAML, JSON or text format.
+    """One document of plain values.
 
-    `line` is its first line, from 1. `item_lines` are the lines of the items of the top-level list or of the list under
-    `resources`; empty if there is no such list in place (none at all, or an alias to one).
+    `line` is its first line, from 1. `item_lines` are those of the items at the top or under `resources`; empty without
+    such a list in place (none at all, or an alias to one).
     """
 
     value: PlainValue
@@ -40,7 +40,7 @@ class PlainDocument:
 
 @dataclass(frozen=True, slots=True)
 class MessageDocument:
-    """One document that is a message already: a DiscoveryResponse, from binary."""
+    """A DiscoveryResponse from binary."""
 
     message: Message
     line: int
@@ -49,17 +49,17 @@ class MessageDocument:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The documents of one file; none after a fault of syntax."""
+    """A file's documents; none after a fault of syntax."""
 
     documents: tuple[PlainDocument | MessageDocument, ...]
     faults: tuple[Fault, ...] = ()
 
 
 Decode = Callable[[bytes, Catalogue, str | None], Decoded]
-"""Content, the known message types, and the message type by the file's name, or None. Never raises."""
+"""Content, message types, and the type by the file's name, or None. Never raises."""
 
 Encode = Callable[[Message, Printer], bytes]
-"""Converts a message to the bytes of a file: deterministic; text ends with a newline."""
+"""Writes a message: deterministic; text ends with a newline."""
 
 
 class UnreadableError(Exception):
@@ -88,7 +88,7 @@ def too_deep(line: int | None = None, column: int | None = None, field_path: Fie
 
 
 def shown(name: str, longest: int = LONGEST_KEY) -> str:
-    """Return a key or name in quotes, cut to the maximum length."""
+    """Return a name in quotes, cut to a length."""
     cut = name if len(name) <= longest else name[: longest - 1] + "…"
     return '"' + "".join(letter if letter.isprintable() else "?" for letter in cut) + '"'
 
@@ -103,9 +103,7 @@ _OTHER_ENCODINGS = (
 
 
 def read_text(content: bytes, *, allow_mark: bool = True) -> str:
-    """Return the text of a file without its byte order mark.
-
-    `allow_mark`: Envoy accepts a byte order mark in YAML and rejects it in JSON.
+    """Return text without its byte order mark, which Envoy accepts only in YAML.
 
     Raises:
         UnreadableError: the bytes are not UTF-8, or have NUL characters, or a mark that is not allowed.
@@ -131,7 +129,7 @@ def read_text(content: bytes, *, allow_mark: bool = True) -> str:
 
 
 def place_after(before: str) -> tuple[int, int]:
-    """Return line and column, from 1, after this beginning of a text."""
+    """Return line and column, from 1, after this text."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
@@ -141,33 +139,33 @@ def _fault_after(before: bytes, message: str, remedy: str) -> Fault:
 
 
 class LineIndex:
-    """Converts indexes of a text to lines and columns."""
+    """Converts indexes to lines and columns."""
 
     def __init__(self, text: str) -> None:
         self._starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return line and column, from 1, of an index."""
+        """Return an index's line and column, from 1."""
         line = bisect_right(self._starts, index)
         return line, index - self._starts[line - 1] + 1
 
 
 class AllFoundError(Exception):
-    """A visitor has found all places, so that the walk can end."""
+    """A visitor has found all places; ends the walk."""
 
 
 class Visitor(Protocol):
-    """Is called with the places of a text in their order."""
+    """Receives places in the order of the text."""
 
     def note_place(self, path: FieldPath, line: int, column: int) -> None:
-        """Receive the place of a key or list item, from 1; the empty path is the top.
+        """Receive a key's or item's place, from 1; the empty path is the top.
 
         Raises:
-            AllFoundError: ends the walk; the caller of the walk has to catch it.
+            AllFoundError: ends the walk; its caller has to catch it.
         """
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
-        """Return the path to report for the inside of the container at `path`, or None to skip it.
+        """Return the path of a container's content, or None to skip it.
 
-        `opener` is `{` or `[`. The result is usually `path`; a visitor may treat an object as a list of one.
+        `opener` is `{` or `[`. An object may stand for a list of one.
         """

@@ -1,11 +1,10 @@
-"""JSON files as Envoy reads them: strict JSON with Envoy's leniencies; written indented.
+"""JSON files as Envoy reads them: strict JSON with leniencies.
 
-The text is read by json's own scanner, called item by item so that the lines of items are known. Only a text that is
-not strict JSON is tried again with trailing commas, single quotes and bare keys rewritten to strict JSON, line for
-line.
+json's own scanner is called item by item so that the lines of items are known. A text that is not strict JSON is tried
+again with trailing commas, single quotes and bare keys rewritten, line for line.
 
-json does not report duplicate keys or the depth of nesting. Both follow from the brackets and colons of a text that was
-read: whole-text operations cost a tenth of reading it, a hook that gets every object's pairs costs twice that.
+json does not report duplicate keys or depth. Both follow from the brackets and colons: whole-text operations cost a
+tenth of reading a text, a hook that gets every object's pairs twice that.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ _MOST_DIGITS: Final = 1000
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read the one document of a JSON file."""
+    """Read a JSON file."""
     try:
         return _read(read_text(content, allow_mark=False))
     except UnreadableError as error:
@@ -68,12 +67,12 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
 
 
 def encode(message: Message, printer: Printer) -> bytes:
-    """Write a message as indented JSON."""
+    """Write indented JSON."""
     return encode_plain(printer.to_plain(message))
 
 
 def encode_plain(value: PlainValue) -> bytes:
-    """Write a plain value as indented JSON."""
+    """Write indented JSON."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -106,11 +105,11 @@ _AFTER_ITEM: Final = re.compile(r"[ \t\n\r]*+(?:,[ \t\n\r]*+|(\]))")
 
 
 class _NumberError(ValueError):
-    """A number that no message can hold."""
+    """No message can hold the number."""
 
 
 def read_json(text: str) -> Decoded:
-    """Read the one value of a text; white space alone is None.
+    """Read one value; white space alone is None.
 
     Raises:
         json.JSONDecodeError: the text is not strict JSON.
@@ -137,7 +136,7 @@ def read_json(text: str) -> Decoded:
 
 
 class _JsonReader:
-    """Reads the outermost object or list by hand, and its content by json's scanner."""
+    """Reads the outermost container by hand, its content by json's scanner."""
 
     def __init__(self, text: str) -> None:
         self.item_lines: list[int] = []
@@ -230,7 +229,7 @@ def _is_odd(number: str) -> bool:
 
 
 def _check_pairs(text: str, value: PlainValue) -> None:
-    """Reject half of a surrogate pair: it has no UTF-8, so no message can hold it."""
+    """Half of a surrogate pair has no UTF-8."""
     half = _HALF_PAIR.search(text) if "\\" in text and "\\ud" in text.lower() else None
     if half is None:
         return
@@ -250,8 +249,6 @@ def _duplicate_faults(text: str) -> tuple[Fault, ...]:
 
 
 class _Duplicates:
-    """Collects duplicate keys; a `Visitor`."""
-
     def __init__(self) -> None:
         self.faults: list[Fault] = []
         self._lines: dict[FieldPath, int] = {}
@@ -278,14 +275,14 @@ _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """`members` counts all keys; `too_deep_at` is the index of the first bracket beyond a depth."""
+    """A text's brackets: `members` counts keys; `too_deep_at` is the first one beyond a depth."""
 
     members: int
     too_deep_at: int | None
 
 
 def structure_of(text: str, depth: int) -> Structure:
-    """Return the structure of a strict JSON text with at most `depth` levels."""
+    """Return a strict JSON text's structure."""
     content = text.encode(errors="replace")
     if b"\\" in content:
         content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -337,23 +334,23 @@ _IN_SINGLE_QUOTES: Final = re.compile(r"\\.|\"")
 
 @dataclass(frozen=True, slots=True)
 class StrictText:
-    """A text rewritten to strict JSON, and the index of its first comment, or None."""
+    """Strict JSON, and the index of the first comment, or None."""
 
     text: str
     comment_at: int | None
 
 
 def make_strict(text: str) -> StrictText:
-    """Return the text with Envoy's leniencies rewritten to strict JSON.
+    """Rewrite Envoy's leniencies to strict JSON.
 
-    Text that Envoy rejects, too, stays as it is, for json to reject. Lines stay the same, columns may move.
+    Text that Envoy rejects, too, stays, for json to reject. Lines stay the same, columns may move.
     """
     rewriter = _Rewriter()
     return StrictText(_TOKENS.sub(rewriter.rewrite, text), rewriter.comment_at)
 
 
 class _Rewriter:
-    """Rewrites tokens; a comma is a trailing one only after a value."""
+    """Only a comma after a value can be a trailing one."""
 
     def __init__(self) -> None:
         self.comment_at: int | None = None
@@ -385,13 +382,13 @@ _BLANKS: Final = re.compile(r"[ \t\n\r]*+")
 
 
 def skip_blanks(text: str, index: int) -> int:
-    """Return the index of the next character that is not white space."""
+    """Skip white space."""
     found = _BLANKS.match(text, index)
     return found.end() if found else index
 
 
 def _behind(text: str, mark: str, index: int) -> int:
-    """Return the index after a mark and the blanks around it; JSONDecodeError if it is missing."""
+    """Skip a mark and blanks; JSONDecodeError if it is missing."""
     index = skip_blanks(text, index)
     if text[index : index + 1] != mark:
         raise json.JSONDecodeError(f"Expecting '{mark}' delimiter", text, index)
@@ -399,7 +396,7 @@ def _behind(text: str, mark: str, index: int) -> int:
 
 
 class JsonWalk:
-    """One walk through a JSON text, calling a visitor."""
+    """A walk that calls a visitor."""
 
     def __init__(self, text: str, visitor: Visitor) -> None:
         self._text = text
@@ -411,14 +408,13 @@ class JsonWalk:
         """Walk from the top.
 
         Raises:
-            json.JSONDecodeError: the text stops being JSON here; earlier places were reported.
+            json.JSONDecodeError: the text stops being JSON; earlier places were reported.
         """
         start = skip_blanks(self._text, 0)
         self._visitor.note_place((), *self._lines.place(start))
         self._value(start, ())
 
     def _value(self, index: int, path: FieldPath) -> int:
-        """Walk through the value at an index; return its end."""
         opener = self._text[index : index + 1]
         inside = self._visitor.enter(path, opener) if opener in ("{", "[") else None
         if inside is not None:

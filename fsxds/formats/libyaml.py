@@ -1,4 +1,4 @@
-"""The only use of PyYAML's binding to libyaml: its events, and its errors as faults."""
+"""The only use of PyYAML's libyaml binding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if __with_libyaml__ or TYPE_CHECKING:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs do not know it
 
 NextEvent = Callable[[], Any]
-"""Returns the next event of a text. Any, because each reader checks its exact class first."""
+"""Returns the next event. Any, because each reader checks its exact class first."""
 
 # libyaml's error, and the remedy; the first match counts.
 _REMEDIES = (
@@ -37,7 +37,7 @@ _REMEDIES = (
 
 
 def require_libyaml() -> None:
-    """Raise `UsageError`, with the remedy, if PyYAML was built without libyaml."""
+    """Raise `UsageError` if PyYAML was built without libyaml."""
     if not __with_libyaml__:
         raise UsageError(
             "PyYAML was built without libyaml, which fsxds reads YAML with; "
@@ -46,16 +46,16 @@ def require_libyaml() -> None:
 
 
 def read_events(text: str) -> NextEvent:
-    """Return a function that returns one libyaml event of a text at a time, and raises `YAMLError` at bad syntax."""
+    """Return a function that returns one event at a time, and raises `YAMLError`."""
     # PyYAML has no types for its binding; this is the only place that names it.
     next_event: NextEvent = CParser(text).get_event
     return next_event
 
 
 def depth_limit(error: YAMLError) -> int | None:
-    """Return the index at which libyaml 0.2.6 or newer found more than 1000 levels; None for any other error.
+    """Return the index at which libyaml 0.2.6 or newer found more than 1000 levels, else None.
 
-    It looks ahead in flow collections, so the error may come before the events of the levels above.
+    It looks ahead in flow collections, so the error may precede events of the levels above.
     """
     if isinstance(error, MarkedYAMLError) and error.problem_mark and "maximum nesting depth" in str(error.problem):
         return error.problem_mark.index
@@ -63,7 +63,7 @@ def depth_limit(error: YAMLError) -> int | None:
 
 
 def syntax_fault(error: YAMLError, text: str) -> Fault:
-    """Return libyaml's error as a fault. Its messages are constants: they quote nothing of the file."""
+    """Return libyaml's error, which quotes nothing of the file."""
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         return _marked_fault(error, error.problem_mark, text)
     if isinstance(error, ReaderError):
@@ -77,7 +77,7 @@ def syntax_fault(error: YAMLError, text: str) -> Fault:
 
 
 def _within(text: str, mark: Mark) -> tuple[int, int]:
-    """Return line and column of a mark; libyaml puts the end of a text on an extra line, which no editor can go to."""
+    """Libyaml puts a text's end on an extra line, which no editor can go to."""
     lines = text.splitlines()
     if 0 < len(lines) <= mark.line:
         return len(lines), len(lines[-1]) + 1

@@ -1,6 +1,6 @@
-"""Finds fields in a YAML, JSON or textproto text; used only for fields with mistakes.
+"""Finds fields with mistakes in a text.
 
-The text is walked again, without creating values, and a visitor receives the places of keys and items.
+The text is walked again, without values; a visitor receives the places.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fsxds.formats.textproto_tokens import CLOSERS, BadEscapeError, Cursor, is_n
 from fsxds.model.values import FieldPath
 
 Wanted: TypeAlias = Collection[tuple[int, FieldPath]]
-"""Paths of values: keys as in the file, and indexes; each with the number of its document, from 0."""
+"""Keys as in the file, and indexes; each path with the number of its document, from 0."""
 
 Found: TypeAlias = Mapping[tuple[int, FieldPath], tuple[int, int]]
 """Line and column, from 1, of the key or the list item of each path.
@@ -39,16 +39,16 @@ If a path does not exist, the place is that of its nearest existing ancestor, or
 """
 
 Locate: TypeAlias = Callable[[bytes, Wanted], Found]
-"""Returns the places of paths in the content of a file, in one walk per document."""
+"""Returns places in the content of a file, in one walk per document."""
 
 
 def locate_all(content: bytes, wanted: Wanted) -> Found:
-    """Return the places of paths in YAML or JSON; a `Locate`."""
+    """Find paths in YAML or JSON."""
     return _locate(content, wanted, _walk)
 
 
 def locate_in_textproto(content: bytes, wanted: Wanted) -> Found:
-    """Return the places of paths in text format, which is one document; a `Locate`."""
+    """Find paths in text format."""
     return _locate(content, wanted, _walk_textproto)
 
 
@@ -97,7 +97,7 @@ def _walk_textproto(text: str, paths: Mapping[int, Iterable[FieldPath]]) -> Mapp
 
 
 class _Locator:
-    """Remembers the places on the way to some paths; a `Visitor`. The first of duplicates counts."""
+    """The first of duplicates counts."""
 
     def __init__(self, paths: Iterable[FieldPath]) -> None:
         self._wanted = {path[:length] for path in paths for length in range(len(path) + 1)}
@@ -111,7 +111,7 @@ class _Locator:
                 raise AllFoundError
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
-        """Enter containers on the way to a wanted path; an object may stand for a list of one."""
+        """An object may stand for a list of one."""
         only_item = (*path, 0)
         if opener == "{" and only_item in self._wanted:
             self._places.setdefault(only_item, self.place_of(path))
@@ -131,20 +131,20 @@ _ENDS = (MappingEndEvent, SequenceEndEvent)
 
 
 class YamlWalk:
-    """One walk, without the content of aliases and merge keys, which is elsewhere."""
+    """A walk without the content of aliases and merge keys."""
 
     def __init__(self, text: str, visitors: Mapping[int, Visitor]) -> None:
-        """Report to each visitor the document with its number, counted from 0."""
+        """Each visitor receives the document of its number, from 0."""
         self._next_event = read_events(text)
         self._visitors = visitors
         # For an empty document at the end, libyaml reports a place after the text.
         self._last_line = len(_BREAK.findall(text)) + 1
 
     def walk(self) -> None:
-        """Walk until the end, or until the visitors need no more places.
+        """Walk as far as visitors need.
 
         Raises:
-            yaml.YAMLError: the text stops being YAML here; earlier places were reported.
+            yaml.YAMLError: the text stops being YAML; earlier places were reported.
             UnreadableError: it is nested too deep.
         """
         self._next_event()  # the stream's start
@@ -206,10 +206,10 @@ class YamlWalk:
 
 
 class TextprotoWalk:
-    """One walk through text format, independent of message types.
+    """A walk through text format, whatever the message types.
 
-    The first occurrence of a repeated field is reported as the field itself and as its first item. The content of an
-    Any is at the path of the Any, and the value of a map's entry under its key, as in JSON.
+    A repeated field's first occurrence is reported as the field and as its first item. As in JSON, the content of an
+    Any is at the Any's path, and a map's value under its key.
     """
 
     def __init__(self, text: str, visitor: Visitor) -> None:
@@ -217,7 +217,7 @@ class TextprotoWalk:
         self._visitor = visitor
 
     def walk(self) -> None:
-        """Walk from the top to the end."""
+        """Walk to the end."""
         self._visitor.note_place((), *self._place())
         inside = self._visitor.enter((), "{")
         if inside is not None:
@@ -280,7 +280,7 @@ class TextprotoWalk:
         self._message(inside)
 
     def _key(self) -> str | None:
-        """Return the key of a map's entry if one begins here: `{ key: "a"`."""
+        """Return a map entry's key, as in `{ key: "a"`, or None."""
         words = self._cursor.words[self._cursor.next + 1 : self._cursor.next + 4]
         if words[:2] != ["key", ":"] or len(words) < 3 or not is_text(words[2]):
             return None
@@ -290,7 +290,6 @@ class TextprotoWalk:
             return None
 
     def _message(self, path: FieldPath | None) -> None:
-        """Walk through the fields in braces, or skip them."""
         if self._cursor.word not in ("{", "<"):
             return
         self._cursor.next += 1

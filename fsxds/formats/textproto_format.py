@@ -1,9 +1,9 @@
-"""Protobuf's text format, read into plain values in the form of JSON, guided by the message types.
+"""Protobuf's text format, read into the plain values of JSON.
 
 Its message type comes from a `# proto-message:` header, from the fields, or from the file's name, in this order.
-Protobuf's own reader stops at the first mistake, quotes the whole line in it, secrets included, and takes a time that
-grows with the square of the length of a line. This one continues after mistakes, and leaves it to the converter to
-check values. Source: https://protobuf.dev/reference/protobuf/textformat-spec/
+Protobuf's own reader stops at the first mistake, quotes the whole line, secrets included, and takes a time that grows
+with the square of a line's length. This one goes on after mistakes; the converter checks values. Source:
+https://protobuf.dev/reference/protobuf/textformat-spec/
 """
 
 from __future__ import annotations
@@ -77,14 +77,11 @@ _WRAPPER_FIELDS: Final = frozenset(("resource",))
 _BRACES: Final = {"{": "}", "<": ">"}
 
 Fields: TypeAlias = dict[str, PlainValue]
-"""A message's fields by name, each in its JSON form already."""
+"""Fields by name, in their JSON form already."""
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:
-    """Read the one message of a text format file.
-
-    `message_type` is the type by the file's name; used last, after a header and the fields.
-    """
+    """Read a file; `message_type` counts after a header and the fields."""
     try:
         text = read_text(content)
         cursor = Cursor(text)
@@ -109,7 +106,7 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
 
 
 def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one signature for all
-    """Write a message as text, with the content of Any if the message's own pool knows its type."""
+    """Write text, and an Any's content if the message's pool knows its type."""
     # The stubs give a descriptor's pool a wider type than the functions that take one.
     pool = cast("DescriptorPool", message.DESCRIPTOR.file.pool)
     return text_format.MessageToString(message, as_utf8=True, descriptor_pool=pool).encode()
@@ -120,28 +117,28 @@ def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one s
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The top-level fields in order, with their lines; the place of too deep nesting, or None."""
+    """Top-level fields with lines; the place of too deep nesting, or None."""
 
     fields: tuple[tuple[str, int], ...]
     too_deep_at: tuple[int, int] | None = None
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the fields."""
+        """The fields' names."""
         return frozenset(name for name, _ in self.fields)
 
     @property
     def first_line(self) -> int:
-        """The line of the first field, or 1."""
+        """The first field's line, or 1."""
         return self.fields[0][1] if self.fields else 1
 
     def lines_of(self, name: str) -> tuple[int, ...]:
-        """Return the lines of all fields with a name."""
+        """Return a field's lines."""
         return tuple(line for field, line in self.fields if field == name)
 
 
 def outline_of(cursor: Cursor) -> Outline:
-    """Return the outline of a text, independent of message types and mistakes."""
+    """Return the outline, whatever the mistakes."""
     words = cursor.words
     fields: list[tuple[str, int]] = []
     level = 0
@@ -197,7 +194,7 @@ def _known(message_type: str, catalogue: Catalogue, line: int) -> Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class _FieldReader:
-    """The reader of a field. A pair of a map is read as an object of one key."""
+    """A map's pair is read as an object of one key."""
 
     field: FieldDescriptor
     read: ReadValue
@@ -205,7 +202,7 @@ class _FieldReader:
 
 
 class TextprotoReader:
-    """Reads one text, to its end if possible; the cursor collects mistakes."""
+    """Reads one text to its end if possible."""
 
     def __init__(self, cursor: Cursor, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -214,14 +211,14 @@ class TextprotoReader:
         self._names = FieldNames(catalogue)
 
     def read(self, descriptor: Descriptor) -> Fields | None:
-        """Return the fields of the message in JSON form, or None if the text breaks off."""
+        """Return fields in JSON form, or None if the text breaks off."""
         try:
             return self._fields(descriptor, END)
         except StopError:
             return None
 
     def _fields(self, descriptor: Descriptor | None, closer: str) -> Fields:
-        """Read fields up to the closing sign; the fields of an unknown message are only skipped."""
+        """Fields of an unknown message are only skipped."""
         cursor = self._cursor
         fields: Fields = {}
         readers = {} if descriptor is None else self._readers_of(descriptor)
@@ -282,7 +279,7 @@ class TextprotoReader:
             fields[name] = values[0]
 
     def _list(self, reader: _FieldReader) -> list[PlainValue]:
-        """Read `[value, value]`; the single word `[NAME]` is a list of one name."""
+        """A single `[NAME]` is a list of one name."""
         cursor = self._cursor
         if len(cursor.word) > 1:
             cursor.words[cursor.next] = cursor.word[1:-1].strip()
@@ -296,7 +293,7 @@ class TextprotoReader:
         return values
 
     def _plain(self, first: int, fields: Fields, descriptor: Descriptor) -> PlainValue:
-        """Return the JSON of a message that began at the word with the number `first`."""
+        """The message began at the word `first`."""
         if descriptor.full_name == ANY:
             return self._any(fields, first)
         form = plain_of(descriptor)
@@ -318,7 +315,7 @@ class TextprotoReader:
         return self._fields(descriptor, closer)
 
     def _packed(self, fields: Fields, descriptor: Descriptor | None) -> None:
-        """Read `[type.googleapis.com/the.Type] { ... }`, which is allowed in an Any only."""
+        """`[type.googleapis.com/the.Type] { ... }` is allowed in an Any only."""
         cursor = self._cursor
         type_url = "".join(cursor.word[1:-1].split())
         if descriptor is not None and descriptor.full_name != ANY:
@@ -342,7 +339,7 @@ class TextprotoReader:
             fields.update(content)
 
     def _any(self, fields: Fields, first: int) -> Fields:
-        """Return the JSON of an Any, which may be written as `type_url` and `value`."""
+        """An Any may be written as `type_url` and `value`."""
         if "@type" in fields or not fields:
             return fields
         type_url, packed = str(fields.get("type_url", "")), base64.b64decode(str(fields.get("value", "")))
@@ -388,7 +385,7 @@ def _default(field: FieldDescriptor) -> PlainValue:
 
 
 def plain_of(descriptor: Descriptor) -> Callable[[Fields], PlainValue] | None:
-    """Return the function that converts fields to a message's JSON; None if they are its JSON."""
+    """Return the conversion to a message's JSON; None if fields are its JSON."""
     if descriptor.full_name in WRAPPERS:
         default = empty_value(descriptor.full_name)
         return lambda fields: fields.get("value", default)

@@ -1,7 +1,7 @@
-"""The words of protobuf's text format, and a cursor that reads scalars from them and collects faults.
+"""The words of protobuf's text format, and a cursor that reads scalars.
 
-A word is a name, a number, a quoted text, a sign, or a type in brackets. Scalars are read into their JSON form; the
-converter checks whether they fit their fields. Source: https://protobuf.dev/reference/protobuf/textformat-spec/
+A word is a name, a number, a quoted text, a sign, or a type in brackets. The converter checks scalars. Source:
+https://protobuf.dev/reference/protobuf/textformat-spec/
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ ReadValue: TypeAlias = "Callable[[Cursor], PlainValue]"
 
 
 class StopError(Exception):
-    """The rest of the text is not text format; a fault has the reason."""
+    """The rest is no text format, for the reason in a fault."""
 
 
 class BadEscapeError(ValueError):
-    r"""A quoted text has a `\` before a character that is no escape, or an escape that names no character."""
+    """An escape that does not exist, or names no character."""
 
 
 class Cursor:
-    """Moves through the words of a text, which end with `END`; `next` is the number of the next word."""
+    """Moves through words, up to `END`; `next` is the next one's number."""
 
     def __init__(self, text: str) -> None:
         self.words: list[str] = [word for word in _WORD.findall(text) if word[0] != "#"]
@@ -83,25 +83,25 @@ class Cursor:
         return LineIndex(self._text)
 
     def place(self, number: int) -> tuple[int, int]:
-        """Return line and column, from 1, of a word."""
+        """Return a word's line and column, from 1."""
         return self._lines.place(self._starts[number])
 
     def skip(self, word: str) -> bool:
-        """Skip a word if it is the next one; return whether it was."""
+        """Skip the next word if it is this one; return whether."""
         if self.words[self.next] != word:
             return False
         self.next += 1
         return True
 
     def skip_scalar(self) -> None:
-        """Skip a value that is neither a message nor a list."""
+        """Skip a value that is no message and no list."""
         self.skip("-")
         self.next += self.word != END
         while is_text(self.word):
             self.next += 1
 
     def skip_brackets(self, level: int = 0) -> None:
-        """Skip to after the bracket that closes the next one, or `level` open ones."""
+        """Skip the next brackets, or `level` open ones."""
         while self.word != END:
             level += (self.word in OPENERS) - (self.word in CLOSERS)
             self.next += 1
@@ -109,7 +109,7 @@ class Cursor:
                 break
 
     def report(self, rule: str, message: str, remedy: str, *, back: int = 0) -> None:
-        """Record a fault of the next word, or `back` words before.
+        """Record a fault, `back` words before the next.
 
         Raises:
             StopError: there are too many faults.
@@ -119,29 +119,29 @@ class Cursor:
             raise StopError
 
     def stop(self, message: str, remedy: str, rule: str = "bad-syntax") -> StopError:
-        """Record why reading ends here; return the exception to raise."""
+        """Record why reading ends; return the exception to raise."""
         self._faults.append((self.next, rule, message, remedy))
         return StopError()
 
     def faults(self) -> tuple[Fault, ...]:
-        """Return the faults with their places."""
+        """Return faults with places."""
         return tuple(
             Fault(rule, message, remedy, (), *self.place(number)) for number, rule, message, remedy in self._faults
         )
 
 
 def is_name(word: str) -> bool:
-    """Whether a word may be the name of a field or of an enum value."""
+    """Whether a word may name a field or an enum value."""
     return word[:1].isalpha() or word[:1] == "_"
 
 
 def is_text(word: str) -> bool:
-    """Whether a word is a quoted text, with both quotes."""
+    """Whether a word has both quotes."""
     return len(word) > 1 and word[0] in "\"'"
 
 
 def unquote(word: str) -> bytes:
-    r"""Return the bytes of a quoted text; BadEscapeError for a `\` that escapes nothing."""
+    r"""Return a quoted text's bytes; BadEscapeError for a `\` that escapes nothing."""
     inner = word[1:-1]
     if "\\" not in inner:
         return inner.encode()
@@ -173,7 +173,7 @@ def _unescape(match: re.Match[str]) -> bytes:
 
 
 def scalar_reader(field: FieldDescriptor) -> ReadValue:
-    """Return the reader for values of a scalar field."""
+    """Return a scalar field's reader."""
     if field.type in INTEGERS:
         return lambda cursor: _read_number(cursor, _integer_of, "expected a whole number")
     if field.type in (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT):
@@ -198,7 +198,7 @@ def _read_number(cursor: Cursor, number_of: Callable[[str], float | str | None],
 
 
 def _integer_of(word: str) -> int | None:
-    """Return a whole number, decimal, octal or hexadecimal; None for anything else."""
+    """Numbers may be decimal, octal or hexadecimal."""
     if not _INTEGER.fullmatch(word) or len(word) > _LONGEST_INTEGER:
         return None
     if word[:2] in ("0x", "0X"):
@@ -209,7 +209,7 @@ def _integer_of(word: str) -> int | None:
 
 
 def _float_of(word: str) -> float | str | None:
-    """Return a number, with infinities and NaN as in JSON; None for anything else."""
+    """Infinities and NaN are as in JSON."""
     if _FLOAT.fullmatch(word):
         return float(word.rstrip("fF"))
     integer = _integer_of(word)
@@ -256,7 +256,7 @@ def _read_text(cursor: Cursor) -> PlainValue:
 
 
 def _read_quoted(cursor: Cursor) -> bytes:
-    """Read one quoted text, or several side by side."""
+    """Several texts may stand side by side."""
     parts: list[bytes] = []
     while is_text(word := cursor.word):
         try:
@@ -273,7 +273,6 @@ def _read_quoted(cursor: Cursor) -> bytes:
 
 
 def _report_wrong(cursor: Cursor, message: str, remedy: str) -> None:
-    """Record a value that does not fit its field, and skip it."""
     if cursor.word in OPENERS or cursor.word in CLOSERS or cursor.word == END:
         raise cursor.stop(message, remedy, "wrong-value")
     cursor.report("wrong-value", message, remedy)

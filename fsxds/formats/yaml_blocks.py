@@ -1,12 +1,11 @@
-"""YAML of one simple form, read line by line, several times as fast as libyaml's events.
+"""YAML of one simple form, read several times as fast as by libyaml's events.
 
 The form is that of generators and most people: block mappings and lists, one key or item per line, scalars and flow
-collections that end on their first line, literal blocks (`|`). Any text that could have another meaning (anchors and
+collections that end on their first line, literal blocks (`|`). Any text that could have another meaning (anchors,
 aliases, tags, tabs, scalars over several lines, a second document), and every mistake, is left to libyaml: then the
-result is None. Otherwise the result is the same as that of libyaml; the tests compare the two over mutations of many
-files.
+result is None. Otherwise it is the same as libyaml's; tests compare them over mutations of many files.
 
-Lines repeat, within a file and between files, so the meaning of a line by itself is cached.
+Lines repeat, within and between files, so their meanings are cached.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from fsxds.formats.yaml_scalars import is_ambiguous, resolve_plain
 from fsxds.model.values import PlainValue
 
 ReadFlow: TypeAlias = Callable[[str], PlainValue]
-"""Returns the value of a faultless flow collection, None for anything else."""
+"""Returns the value of a faultless flow collection, else None."""
 
 _Row: TypeAlias = tuple[int, tuple[int, ...], str | None, PlainValue, int]
-"""The column of a line, the columns after each of its dashes, its key, its value, and the form of the value."""
+"""A line's column, the columns after its dashes, its key, its value, and the value's form."""
 
 _Line: TypeAlias = _Row | tuple[()]
-"""The meaning of a line; empty for a blank line or a comment."""
+"""Empty for a blank line or a comment."""
 
 # Forms of values. For a flow collection, the value is its text, and the form is the number of its brackets.
 _SCALAR: Final = 0
@@ -66,7 +65,7 @@ class _OtherFormError(Exception):
 
 
 def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:
-    """Return the one document of a text in the simple form, or None. Never raises."""
+    """Return a document of the simple form, or None. Never raises."""
     try:
         return Decoded((_BlockReader(text, read_flow).read(),))
     except _OtherFormError:
@@ -74,11 +73,10 @@ def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:
 
 
 class _BlockReader:
-    """The state of one reading.
+    """`_top` is the current container, `_column` that of its keys or dashes.
 
-    `_top` is the container of the current line, `_column` the column of its keys or dashes, `_around` its enclosing
-    containers with their columns, outermost first, and `_opened` the key of `_top` with a value that may follow below
-    it.
+    `_around` are enclosing containers with columns, outermost first; `_opened` is the key of `_top` with a value that
+    may follow below.
     """
 
     def __init__(self, text: str, read_flow: ReadFlow) -> None:
@@ -96,7 +94,6 @@ class _BlockReader:
         self._item_lines: list[int] = []
 
     def read(self) -> PlainDocument:
-        """Return the document; raises _OtherFormError."""
         self._read_lines()
         if not self._document:
             raise _OtherFormError
@@ -136,7 +133,6 @@ class _BlockReader:
             literal.end_with(self._text)
 
     def _move(self, row: _Row, number: int) -> None:  # noqa: C901 - every second line comes here
-        """Move to the container of a line, which may begin with it."""
         start, dashes, key, _, _ = row
         around, column, top, opened = self._around, self._column, self._top, self._opened
         if start < column:
@@ -170,7 +166,6 @@ class _BlockReader:
         self._column, self._top = column, top
 
     def _begin(self, number: int, key: str, container: Any) -> None:
-        """Record the first line of the document, and the list with item lines."""
         if len(self._around) == 1:
             self._first_line = number
             self._listed = container
@@ -194,8 +189,6 @@ class _BlockReader:
 
 
 class _Literal:
-    """The literal block that is being read, and the container of its value."""
-
     def __init__(self, holder: Any, key: str | int, column: int, *, is_stripped: bool) -> None:
         self._holder = holder
         self._key = key
@@ -205,7 +198,6 @@ class _Literal:
         self._indent = ""
 
     def takes(self, line: str) -> bool:
-        """Take a line if it belongs to the block; otherwise the block ends."""
         if not line.strip(" "):
             if len(line) > len(self._indent):
                 raise _OtherFormError  # blanks that may count
@@ -234,10 +226,7 @@ class _Literal:
 
 
 class _SingleQuoted:
-    """A single-quoted text over several lines, and the container of its value.
-
-    Line breaks become blanks, empty lines become line breaks.
-    """
+    """Line breaks become blanks, empty lines become line breaks."""
 
     def __init__(self, holder: Any, key: str | int, column: int, first: str) -> None:
         self._holder = holder
@@ -248,7 +237,7 @@ class _SingleQuoted:
         self._is_closed = False
 
     def takes(self, line: str) -> bool:
-        """Take a line if it belongs to the text; no line after the closing quote does."""
+        """No line after the closing quote is taken."""
         if self._is_closed:
             return False
         text = line.lstrip(" ")
@@ -306,7 +295,6 @@ def _row_of(line: str) -> _Line:
 
 
 def _places(start: int, dashes: str) -> tuple[int, ...]:
-    """Return the column after each dash."""
     if not dashes:
         return ()
     if dashes.count("-") > MAX_DEPTH:

@@ -1,9 +1,8 @@
-"""YAML files: read as Envoy 1.40 reads them, and written so that Envoy and fsxds read the same values back.
+"""YAML files, read as by Envoy 1.40, and written to be read back the same.
 
-Most files have one simple form, which `yaml_blocks` reads line by line. Any other file, and any with a mistake, is read
-in one pass over libyaml's events: two loops (`_mapping`, `_sequence`) take the common case, a plain or quoted scalar
-without tag or anchor, without a call, and everything else goes through `_value`. Both readers return the same result
-for texts that both read.
+Most files have one simple form, which `yaml_blocks` reads. Others, and any with a mistake, are read in one pass over
+libyaml's events: two loops (`_mapping`, `_sequence`) take the common case, a scalar without tag or anchor, without a
+call. Both readers agree.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ else:
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read the documents of a YAML file."""
+    """Read a YAML file."""
     try:
         text = read_text(content)
     except UnreadableError as error:
@@ -58,14 +57,14 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
 
 
 def _plain_flow(text: str) -> PlainValue:
-    """Return the value of a faultless flow collection, such as `{a: [1]}`; None for anything else."""
+    """Return a faultless flow collection, such as `{a: [1]}`, else None."""
     decoded = read_yaml(text)
     document = decoded.documents[0] if len(decoded.documents) == 1 and not decoded.faults else None
     return document.value if isinstance(document, PlainDocument) else None
 
 
 def read_yaml(text: str) -> Decoded:
-    """Read all documents of a text. Never raises: mistakes are in the faults."""
+    """Read all documents. Never raises: mistakes are in the faults."""
     reader = _YamlReader(text)
     try:
         reader.read_stream()
@@ -87,10 +86,7 @@ _IGNORE: Final = "!ignore"
 
 
 class _YamlReader:
-    """The state of one reading.
-
-    `_path` leads to the container that is being read; `_plain` caches the values of plain scalars.
-    """
+    """`_path` leads to the current container; `_plain` is a cache."""
 
     def __init__(self, text: str) -> None:
         self.documents: list[PlainDocument] = []
@@ -210,7 +206,7 @@ class _YamlReader:
         return None
 
     def _odd_key(self, event: Any, depth: int) -> str | None:
-        """Return the key of an event that is not a mere scalar, or None if key and value are to be dropped."""
+        """Return None to drop key and value."""
         if type(event) is ScalarEvent:
             if event.anchor is not None:
                 self._anchors.define(event.anchor, event.value)
@@ -237,7 +233,7 @@ class _YamlReader:
         return None
 
     def _merge(self, members: dict[str, PlainValue], merged: PlainValue) -> dict[str, PlainValue]:
-        """Add merged keys: explicit keys win, then earlier sources. Source: yaml.org/type/merge."""
+        """Explicit keys win, then earlier sources. Source: yaml.org/type/merge."""
         for source in merged if isinstance(merged, list) else [merged]:
             if isinstance(source, dict):
                 for key, value in source.items():
@@ -292,12 +288,12 @@ def _place(event: Any) -> tuple[int, int]:
 
 
 MAX_COPIED_VALUES = 1_000_000
-"""The maximum number of values that all aliases of one file may stand for together; conversion copies each of them."""
+"""The most values that all aliases of a file stand for together; conversion copies them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AliasFault:
-    """Why an alias cannot be used; `is_final` if reading must end."""
+    """Why an alias cannot be used; `is_final` ends reading."""
 
     rule: str
     message: str
@@ -306,9 +302,9 @@ class AliasFault:
 
 
 class Anchors:
-    """The anchors of the current document, and the number of values that aliases have copied in the file.
+    """A document's anchors, and the number of values copied by aliases.
 
-    Values are shared, not copied: they are only read from here on. The budget is for code that expands them.
+    Values are shared, because they are only read. The budget is for code that expands them.
     """
 
     def __init__(self) -> None:
@@ -318,23 +314,23 @@ class Anchors:
         self._copied = 0
 
     def forget(self) -> None:
-        """Begin a new document, which has its own anchors."""
+        """Begin a new document."""
         self._values.clear()
         self._open.clear()
         self._extents.clear()
 
     def begin(self, anchor: str) -> None:
-        """Record the start of an anchor's value, in which an alias would be recursive."""
+        """Begin a value, in which an alias would be recursive."""
         self._open.add(anchor)
 
     def define(self, anchor: str, value: PlainValue) -> None:
-        """Record the value of an anchor, replacing one of the same name, as YAML demands."""
+        """Record an anchor's value; the last of a name counts, as YAML demands."""
         self._open.discard(anchor)
         self._extents.pop(anchor, None)
         self._values[anchor] = value
 
     def use(self, anchor: str, depth: int) -> tuple[PlainValue, AliasFault | None]:
-        """Return the value of an alias at this depth, or the reason why it cannot be used."""
+        """Return an alias's value, or why the alias cannot be used."""
         if anchor in self._open:
             return None, AliasFault("recursive-alias", "this alias contains itself", "break the loop")
         if anchor not in self._values:
@@ -357,7 +353,7 @@ class Anchors:
 
 
 def _measure(value: PlainValue) -> tuple[int, int]:
-    """Return the number of values inside, with aliases expanded, and their levels of containers."""
+    """Return the number of values, aliases expanded, and their levels."""
     size, levels, level = 0, 0, [value]
     while level:
         size += len(level)
@@ -382,16 +378,16 @@ _PLAIN_LINES: Final = re.compile("(?:[!-~](?:[ -~]*[!-~])?\\n)+(?:[!-~](?:[ -~]*
 
 
 def encode(message: Message, printer: Printer) -> bytes:
-    """Write a message as YAML.
+    """Write YAML.
 
-    A number in a Struct keeps its value only if it is whole and has 32 bits: Envoy 1.40 takes others as text, whatever
-    their spelling (ENVOY.md E51), and so does fsxds.
+    A number in a Struct keeps its value only if it is whole and has 32 bits: Envoy 1.40 takes others as text (ENVOY.md
+    E51), and so does fsxds.
     """
     return encode_plain((printer.to_plain(message),))
 
 
 def encode_plain(documents: Sequence[PlainValue]) -> bytes:
-    """Write plain values, each as a document; numbers in a Struct are written as in `encode`."""
+    """Write documents; for numbers see `encode`."""
     text: str = yaml.dump_all(
         documents,
         Dumper=_Dumper,
@@ -404,10 +400,10 @@ def encode_plain(documents: Sequence[PlainValue]) -> bytes:
 
 
 class _Dumper(CSafeDumper):
-    """Quotes every text that Envoy would read differently; PyYAML quotes only those that it would misread itself."""
+    """Quotes texts that Envoy would misread, not only those that PyYAML would."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write equal parts out, without anchors."""
+        """Write equal parts without anchors."""
         return True
 
 

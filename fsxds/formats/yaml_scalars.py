@@ -1,8 +1,8 @@
 """The meaning of plain (unquoted, untagged) YAML scalars to Envoy.
 
-Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes, and takes everything else as text (ENVOY.md
-E51; every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to Envoy, too,
-but a number field takes them: they become `SpelledFloat`, which is both.
+Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes; all else is text (ENVOY.md E51; every row
+of the tests was put to the real binary). Numbers with a fraction or an exponent are text, too, but a number field takes
+them: they become `SpelledFloat`, which is both.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ AMBIGUOUS_WORDS = {
     for word in words
     for spelling in (word, word.capitalize(), word.upper())
 }
-"""The bools that other YAML readers, and users, take for text."""
+"""Other YAML readers, and users, take these bools for text."""
 
 CONSTANTS: dict[str, PlainValue] = {
     **dict.fromkeys(NULLS, None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-"""The scalars with the same meaning for every reader."""
+"""The same for every reader."""
 
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|[0-9]+)\Z")
 _OCTAL = re.compile(r"[-+]?0[0-7]+\Z")
@@ -48,7 +48,7 @@ _LONGEST_NUMBER = 64
 
 
 def resolve_plain(text: str) -> PlainValue:
-    """Return the value of a plain scalar for Envoy."""
+    """Return Envoy's value of a plain scalar."""
     if text in CONSTANTS:
         return CONSTANTS[text]
     if text in AMBIGUOUS_WORDS:
@@ -61,7 +61,7 @@ def resolve_plain(text: str) -> PlainValue:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Whether Envoy reads a plain scalar differently from many readers: `yes`, `off`, `0755`."""
+    """Whether many readers read a plain scalar differently from Envoy: `yes`, `off`, `0755`."""
     return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The history: the snapshots of each view, their times, and their changes."""
+"""The history of each view."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SomeNames:
 
 @dataclass(frozen=True, slots=True)
 class HistoryChange:
-    """The changes of one type from the previous snapshot in the history."""
+    """One type's changes from the previous snapshot."""
 
     added: SomeNames = SomeNames()
     changed: SomeNames = SomeNames()
@@ -52,10 +52,10 @@ class HistoryEntry:
 
     Attributes:
         number: 3 for `@3`; never reused in the directory.
-        version: the id of the snapshot.
-        time_s: when it was kept, in seconds since 1970.
-        commit: the git commit of the tree, None outside of a repository.
-        changes: by short name of the type, without unchanged types.
+        version: the snapshot's id.
+        time_s: when it was kept, since 1970.
+        commit: None outside of a git repository.
+        changes: by short name, without unchanged types.
     """
 
     number: int
@@ -67,7 +67,7 @@ class HistoryEntry:
 
 
 def changes_between(before: Snapshot | None, after: Snapshot) -> dict[str, HistoryChange]:
-    """Return the changes between two snapshots, by short name of the type."""
+    """Return the changes by short name of the type."""
     changes = {}
     for row in RESOURCE_TYPES:
         old, new = before.resources(row.type_url) if before else {}, after.resources(row.type_url)
@@ -81,7 +81,7 @@ def changes_between(before: Snapshot | None, after: Snapshot) -> dict[str, Histo
 
 
 def facts_of(made: HistoryEntry) -> str:
-    """Return the JSON of an entry, without number, layers and snapshot."""
+    """Leave out number, layers and snapshot."""
     changes = {
         name: [[each.count, each.names] for each in (change.added, change.changed, change.removed)]
         for name, change in made.changes.items()
@@ -90,12 +90,12 @@ def facts_of(made: HistoryEntry) -> str:
 
 
 def layers_key(layers: Layers) -> str:
-    """Return layers as stored in the database."""
+    """Return layers as stored."""
     return json.dumps(layers)
 
 
 def read_entries(connection: sqlite3.Connection, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
-    """Return the history of some layers, or of all; the newest first.
+    """Return the history of some layers, or of all, the newest first.
 
     Raises:
         DamagedBytesError: a row is damaged.
@@ -112,7 +112,7 @@ def read_entries(connection: sqlite3.Connection, layers: Layers | None = None) -
 
 
 def entry_of(number: int, layers: str | bytes, facts: str | bytes) -> HistoryEntry:
-    """Return the entry of a database row. ValueError, TypeError, LookupError, AttributeError: it is damaged."""
+    """Decode a database row. ValueError, TypeError, LookupError, AttributeError: it is damaged."""
     read = json.loads(facts)
     changes = {
         name: HistoryChange(*(SomeNames(count, tuple(names)) for count, names in change))
@@ -126,7 +126,7 @@ def entry_of(number: int, layers: str | bytes, facts: str | bytes) -> HistoryEnt
 def read_snapshot(
     connection: sqlite3.Connection, layers: Layers, number: int, near: Snapshot | None = None
 ) -> Snapshot | None:
-    """Return the snapshot with a number, or None; `near` shares its equal resources.
+    """Return a snapshot, or None; `near` shares its equal resources.
 
     Raises:
         DamagedBytesError: it is damaged.
@@ -137,7 +137,7 @@ def read_snapshot(
 
 
 class History:
-    """Reads the history of a state directory, beside the process that holds it. Blocking."""
+    """Reads history beside the process that holds the directory. Blocking."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -145,7 +145,7 @@ class History:
     @classmethod
     @contextmanager
     def opened(cls, directory: Path) -> Iterator[History]:
-        """Open the history of a state directory.
+        """Open a state directory's history.
 
         Raises:
             UsageError: there is none, or others can write to the directory.
@@ -166,9 +166,9 @@ class History:
             raise StateError(f"{directory}: the history cannot be read: {error}") from error
 
     def entries(self, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
-        """Return the history of some layers, or of all; the newest first."""
+        """The newest first, of some layers, or of all."""
         return read_entries(self._connection, layers)
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
-        """Return the snapshot with a number, or None."""
+        """Return a snapshot, or None."""
         return read_snapshot(self._connection, layers, number, near)

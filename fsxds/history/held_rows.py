@@ -1,4 +1,4 @@
-"""Database rows of resources that are held from upstreams; damage is detected when they are read."""
+"""Database rows of upstreams' resources; damage is detected at reading."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def write_changes(
     before: NameTable[HeldResource],
     after: NameTable[HeldResource],
 ) -> None:
-    """Write the difference between two tables, which it costs.
+    """Write the difference, which it costs.
 
-    `part` is the number of the upstream, and the type.
+    `part` is the upstream's number, and the type.
     """
     fresh, renewed, gone = [], [], []
     for name in sorted(after.differing(before)):
@@ -69,7 +69,7 @@ def write_changes(
 
 
 def remove_held(connection: sqlite3.Connection, upstream: int) -> None:
-    """Remove all resources of the upstream with a number."""
+    """Remove all resources of an upstream."""
     connection.execute("DELETE FROM held_resources WHERE upstream = ?", (upstream,))
 
 
@@ -85,7 +85,6 @@ def _lasting(resource: Resource) -> tuple[str | bytes | bool, ...]:
 
 
 def _facts(resource: Resource) -> str:
-    """Return the facts of a resource beside its body as JSON, with a checksum, or empty."""
     references = [(*row[:3], _NUMBERS[row.severity], row.is_static) for row in resource.references]
     facts = resource.aliases, resource.ttl_s, resource.redirect, references
     if not any(facts):
@@ -95,26 +94,22 @@ def _facts(resource: Resource) -> str:
 
 
 def _checksum(*columns: str | float | None) -> int:
-    """Return a checksum that detects changes by other programs; the body has its digest for that."""
+    """Detects changes by other programs; the body has its digest for that."""
     return zlib.crc32(repr(columns).encode())
 
 
 class HeldReader:
-    """Reads the resources held from one upstream.
-
-    Attributes:
-        damaged: the numbers of the damaged rows.
-    """
+    """Reads one upstream's resources; `damaged` has numbers of rows."""
 
     def __init__(self, connection: sqlite3.Connection, upstream: str, near: Snapshot | None = None) -> None:
-        """Read the resources of an upstream; `near` shares its equal bodies."""
+        """`near` shares its equal bodies."""
         self._connection = connection
         self._origin = origin_of(upstream)
         self._near = near
         self.damaged: list[int] = []
 
     def read(self, number: int) -> Held:
-        """Return the resources of an upstream by its number."""
+        """Read by the upstream's number."""
         found: dict[TypeUrl, dict[str, HeldResource]] = {}
         for row, *columns in self._connection.execute(_READ, (number,)):
             try:
@@ -126,11 +121,11 @@ class HeldReader:
         return MappingProxyType({type_url: NameTable(members) for type_url, members in found.items()})
 
     def remove_damaged(self) -> None:
-        """Remove the damaged rows, which are not found otherwise."""
+        """Remove damaged rows, which are not found otherwise."""
         self._connection.executemany("DELETE FROM held_resources WHERE rowid = ?", [(row,) for row in self.damaged])
 
     def _held(self, *row: Any) -> HeldResource:
-        """Return the resource of a row; raises one of `_DAMAGE`."""
+        """Raises one of `_DAMAGE`."""
         type_url, name, version, server = map(bytes.decode, row[:4])
         received_s, expires_s, checksum = row[4:7]
         _require(_checksum(name, version, server, received_s, expires_s) == checksum)

@@ -1,4 +1,4 @@
-"""The database table of the objects that snapshots consist of (`snapshots/snapshot_objects.py`)."""
+"""The database table of the objects of `snapshots/snapshot_objects.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fsxds.snapshots.snapshot_objects import Content, Digest, KeptObject, joined
 
 
 def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:
-    """Return the content of an object.
+    """Return an object's content.
 
     Raises:
         DamagedBytesError: it is missing.
@@ -22,7 +22,7 @@ def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:
 
 
 class ObjectTable:
-    """The objects, and their reference counts: from other objects, entries of the history, and rollouts.
+    """The objects, and their reference counts.
 
     The counts are in memory only: on disk, each change of a cluster would change the counts of all chunks. After a
     failed transaction they are wrong, and a new table has to be created.
@@ -47,7 +47,7 @@ class ObjectTable:
         self._uses = named
 
     def keep(self, kept: KeptObject) -> None:
-        """Add one reference to an object, and write it if it is new."""
+        """Add a reference, and write the object if it is new."""
         if kept.digest not in self._uses:
             children = kept.children()
             for child in children:
@@ -57,7 +57,7 @@ class ObjectTable:
         self._uses[kept.digest] += 1
 
     def release(self, digest: Digest) -> None:
-        """Remove one reference to an object, and the object if that was the last."""
+        """Remove a reference, and with the last one the object."""
         self._uses[digest] -= 1
         if self._uses[digest]:
             return

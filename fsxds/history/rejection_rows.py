@@ -1,7 +1,6 @@
-"""Stores rejections of nodes: after a restart the versions are still held back, and offered again no sooner.
+"""Stores rejections: after a restart the versions are still held back, and offered again no sooner.
 
-Times are stored as elapsed or remaining seconds; with the stored time of day, they are adjusted to the present when
-read.
+Times are stored as elapsed or remaining seconds, with the time of day to adjust them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> str:
-    """Return the rejections of nodes with a node id as text.
+    """Encode the rejections of nodes with a node id.
 
     `clock_s` is the time of their clock, `now_s` seconds since 1970.
     """
@@ -57,7 +56,7 @@ def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> s
 
 
 def restore_rejections(rejections: Rejections, text: bytes, clock_s: float, now_s: float) -> None:
-    """Restore the text of `encode_rejections`; all nodes count as gone until they are seen again.
+    """Restore encoded rejections; all nodes count as gone until they are seen again.
 
     Raises:
         DamagedBytesError: the text is damaged.

@@ -1,4 +1,4 @@
-"""Database rows of removed members of collections, for the next process."""
+"""Database rows of removed members of collections."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _DELETE = "DELETE FROM removed_members WHERE layers = ? AND type = ? AND collect
 
 
 class RemovedMembersTable:
-    """The content of the rows; wrong after a failed transaction, when a new table has to be created.
+    """The tombstones by view, the last changed last.
 
-    Attributes:
-        by_layers: the tombstones by the layers of views, the last changed last.
+    Wrong after a failed transaction, when a new table has to be created.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -54,7 +53,7 @@ class RemovedMembersTable:
         self.by_layers.update(read)
 
     def keep(self, noted: Mapping[Layers, Tombstones]) -> None:
-        """Write the changed tombstones of views; other views stay as they are."""
+        """Write changed tombstones; other views stay."""
         for layers, tombstones in noted.items():
             before = self.by_layers.get(layers, NO_TOMBSTONES)
             if before is not tombstones:

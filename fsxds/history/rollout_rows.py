@@ -1,7 +1,7 @@
 """The stored form of a rollout's place: its snapshots by digest, the rest as JSON.
 
-Times of a rollout are remaining seconds, of a clock that starts with the machine. With the stored time of day, the
-elapsed time is subtracted, also after a restart of the machine.
+Times are remaining seconds; with the stored time of day, the elapsed time is subtracted, also after a restart of the
+machine.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 class OtherFormError(Exception):
-    """A state has a form that this version of fsxds does not read."""
+    """This version of fsxds does not read a state's form."""
 
 
 def channel_text(key: ChannelKey) -> str:
-    """Return the key of a channel as text."""
+    """Encode a channel's key."""
     text: list[PlainValue] = [list(key.layers), key.is_canary]
     if not key.is_main:
         held: list[PlainValue] = [[*resource, version] for resource, version in sorted(key.held or ())]
@@ -49,7 +49,7 @@ def channel_text(key: ChannelKey) -> str:
 
 
 def channel_key(text: bytes) -> ChannelKey:
-    """Return the key from a text of `channel_text`.
+    """Decode `channel_text`.
 
     Raises:
         DamagedBytesError: the text is damaged.
@@ -64,7 +64,7 @@ def channel_key(text: bytes) -> ChannelKey:
 
 
 def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
-    """Return the snapshots of a rollout by their role in it."""
+    """Return a rollout's snapshots by role."""
     found = {name: getattr(state, name) for name in _SNAPSHOTS}
     found[_PINS] = _kept_snapshot(state.pins)
     found |= {_before(number): snapshot for number, snapshot in enumerate(_distinct(state.before.values()))}
@@ -72,7 +72,7 @@ def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
 
 
 def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: float) -> str:
-    """Return a state as text; `digests` has its snapshots' digests by role."""
+    """Encode a state; `digests` are by role of the snapshot."""
     facts: dict[str, PlainValue] = {
         "format": FORMAT,
         "saved_s": now_s,
@@ -93,7 +93,7 @@ def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: floa
 
 
 def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: float) -> RolloutState:
-    """Return the state of a text, with its remaining times adjusted to now.
+    """Decode a state, with remaining times adjusted to now.
 
     Raises:
         OtherFormError: another version of fsxds wrote it.
@@ -124,7 +124,7 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
 
 
 def is_same_place(before: RolloutState, before_s: float, after: RolloutState, after_s: float) -> bool:
-    """Whether two states of a rollout differ only by the elapsed time."""
+    """Whether only time elapsed between two states."""
     are_same = before.served is after.served and before.target is after.target and before.good is after.good
     are_same = are_same and before.pinned is after.pinned
     are_same = are_same and (before.pins, before.nodes) == (after.pins, after.nodes)
@@ -137,7 +137,6 @@ def _ids(state: RolloutState) -> dict[ResourceVersion, int]:
 
 
 def _ends(state: RolloutState, now_s: float) -> list[DrainingListener]:
-    """Return the draining listeners, with the second in which they end."""
     ends = ((one, one.ends_at_s) for one in state.draining)
     return [one if left_s is None else replace(one, ends_at_s=round(now_s + left_s)) for one, left_s in ends]
 

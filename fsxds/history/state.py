@@ -1,4 +1,4 @@
-"""The server's state on disk: the history of each view, the place of each rollout, and upstream resources.
+"""The server's state on disk: history, rollouts, and upstream resources.
 
 All functions block, and are called in a thread. Each change is one transaction, so a crash leaves it complete or
 absent. An unreadable database is set aside and reported, and an empty one takes its place: serving does not depend on
@@ -67,7 +67,7 @@ class _Opened(NamedTuple):
 class State:
     """One state directory, held by this process. Any thread may use it; methods wait for each other.
 
-    A method that raises StateError has written nothing; the next one starts from the disk.
+    After StateError nothing is written; the next method starts from the disk.
     """
 
     def __init__(self, path: Path, observer: Observer) -> None:
@@ -79,7 +79,7 @@ class State:
 
     @classmethod
     def open(cls, path: Path, observer: Observer) -> Self:
-        """Hold a directory until `close`, and report unused files in it.
+        """Hold a directory until `close`, and report unused files.
 
         Raises:
             UsageError: it cannot be created, others can write to it, or another process holds it.
@@ -101,10 +101,9 @@ class State:
             self._directory.release()
 
     def record(self, layers: Layers, snapshot: Snapshot, commit: str | None, now_s: float) -> int:
-        """Append a snapshot to the history of some layers, and return its number; the oldest beyond 50 is removed.
+        """Append a snapshot, unless it is the newest, and return its number; the oldest beyond 50 is removed.
 
-        The newest one is not recorded again. The cost follows the bodies that are not stored yet. `now_s` is in seconds
-        since 1970.
+        The cost follows the bodies that are not stored yet. `now_s` counts since 1970.
 
         Raises:
             StateError: it could not be written.
@@ -120,15 +119,11 @@ class State:
         now_s: float,
         removed: Mapping[Layers, Tombstones] = NO_VIEWS,
     ) -> frozenset[ChannelKey]:
-        """Store the places of rollouts and the snapshots that they reached; return the channels of all stored rollouts.
+        """Store rollouts and the snapshots that they reached; return all stored channels.
 
-        Args:
-            rollouts: the changed ones. A snapshot that canaries reached is in the history only if the main channel has
-                no rollout.
-            commit: the git commit of the tree.
-            now_s: seconds since 1970.
-            removed: the removed members of views, as of the same moment: however the process ends, the next one finds a
-                member either in the served snapshot, or among these.
+        A snapshot that canaries reached is in the history only if the main channel has no rollout. `now_s` counts since
+        1970. `removed` members are of the same moment: however the process ends, the next one finds a member either in
+        the served snapshot, or among these.
 
         Raises:
             StateError: it could not be written.
@@ -158,7 +153,7 @@ class State:
                 _forget(opened, channel_text(key))
 
     def rollouts(self, now_s: float) -> dict[ChannelKey, RolloutState]:
-        """Return the places of all rollouts, as of now; unreadable ones are reported and omitted.
+        """Return all rollouts, as of now; report unreadable ones.
 
         Raises:
             StateError: nothing can be read.
@@ -196,7 +191,7 @@ class State:
             write_rejections(opened.connection, text)
 
     def restore_rejections(self, rejections: Rejections, clock_s: float, now_s: float) -> None:
-        """Restore the rejections that a process stored last; `clock_s` is the time of their clock.
+        """Restore stored rejections; `clock_s` is the time of their clock.
 
         Raises:
             StateError: they cannot be read.
@@ -215,7 +210,7 @@ class State:
             return dict(opened.removed.by_layers)
 
     def keep_upstreams(self, upstreams: Iterable[KeptUpstream]) -> None:
-        """Store the resources of these upstreams; the cost follows the difference.
+        """Store resources; the cost follows the difference.
 
         Raises:
             StateError: they could not be written.
@@ -227,7 +222,7 @@ class State:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return the stored resources of these upstreams, and drop all other upstreams; `near` shares its equal bodies.
+        """Return the resources of these upstreams, and drop all others; `near` shares its equal bodies.
 
         Raises:
             StateError: nothing can be read.
@@ -236,7 +231,7 @@ class State:
             return self._upstreams.read(opened.connection, upstreams, near)
 
     def entries(self, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
-        """Return the history of some layers, or of all; the newest first.
+        """Return the newest first, of some layers, or of all.
 
         Raises:
             StateError: it cannot be read.
@@ -245,7 +240,7 @@ class State:
             return read_entries(connection, layers)
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
-        """Return the snapshot with a number, or None; `near` shares its equal resources.
+        """Return a snapshot, or None; `near` shares its equal resources.
 
         Raises:
             StateError: it cannot be read.
@@ -254,7 +249,7 @@ class State:
             return read_snapshot(connection, layers, number, near)
 
     def newest_manifest(self, subject: str) -> SeenManifest | None:
-        """Return the newest trusted manifest of a subject, or None.
+        """Return a subject's newest trusted manifest, or None.
 
         Raises:
             StateError: it cannot be read.
@@ -263,7 +258,7 @@ class State:
             return _read_seen(opened.connection, subject)
 
     def keep_manifest(self, subject: str, seen: SeenManifest) -> None:
-        """Store the newest trusted manifest of a subject.
+        """Store a subject's newest trusted manifest.
 
         Raises:
             StateError: it could not be written.
@@ -273,7 +268,6 @@ class State:
 
     @contextmanager
     def _transaction(self) -> Iterator[_Opened]:
-        """Open the database if necessary; run the context as one transaction."""
         with self._lock:
             is_done = False
             try:
@@ -319,7 +313,7 @@ def _words_of(error: Exception) -> str:
 
 
 def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: HistoryEntry) -> int:
-    """Append a snapshot to its history, unless it is the newest there; return its number."""
+    """Append a snapshot, unless it is the newest."""
     connection, objects = opened.connection, opened.objects
     key = layers_key(made.layers)
     query = "SELECT number, snapshot FROM entries WHERE layers = ? ORDER BY number DESC"
@@ -338,7 +332,6 @@ def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: History
 
 
 def _save(opened: _Opened, key: ChannelKey, rollout: RolloutState, now_s: float) -> dict[str, KeptObject]:
-    """Store the place of a rollout, and return its snapshots by role."""
     snapshots = snapshots_of(rollout)
     # Most often they are one and the same.
     made = {id(snapshot): object_of(snapshot) for snapshot in snapshots.values()}

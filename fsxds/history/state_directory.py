@@ -1,4 +1,4 @@
-"""The state directory on disk: its permissions, its lock, and the database in it.
+"""The state directory: its permissions, its lock, and the database in it.
 
 The database is one SQLite file, with atomic transactions, even at a crash or a power failure. Only `state.py` knows its
 content.
@@ -75,13 +75,13 @@ class StateDirectory:
     """One state directory, held by one process at a time."""
 
     def __init__(self, path: Path, observer: Observer) -> None:
-        """Use a directory, which is created with its parents if necessary."""
+        """The directory and its parents are created if necessary."""
         self.path = path
         self._observer = observer
         self._lock = DirectoryLock(path / _LOCK, "keeps its state in this directory")
 
     def hold(self) -> None:
-        """Lock the directory for this process.
+        """Lock the directory.
 
         Raises:
             UsageError: it cannot be created, others can write to it, or another process holds it.
@@ -100,7 +100,7 @@ class StateDirectory:
         self._lock.release()
 
     def connect(self) -> sqlite3.Connection:
-        """Open the database for writing; a foreign or damaged file is set aside, and an empty one created.
+        """Open the database for writing; a foreign or damaged file is set aside.
 
         Raises:
             sqlite3.Error, OSError: that is not possible.
@@ -136,7 +136,7 @@ class StateDirectory:
         return connection
 
     def _made_private(self) -> str | None:
-        """Create an empty file if there is no database; return the fault of an existing one, or None."""
+        """Create an empty database, or return the fault of an existing one, if any."""
         path = self.path / DATABASE
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with suppress(FileExistsError):
@@ -151,7 +151,7 @@ class StateDirectory:
         return "others can write to it" if found.st_mode & _WRITABLE else None
 
     def set_aside(self, reason: str) -> None:
-        """Rename an unusable database, replacing an earlier renamed one."""
+        """Rename an unusable database, replacing an earlier one."""
         # The journal may be needed to repair it. Beside another database it would do harm.
         for name in (DATABASE, _JOURNAL):
             with suppress(FileNotFoundError):
@@ -160,17 +160,17 @@ class StateDirectory:
         self.ignore(str(self.path / f"{DATABASE}{DAMAGED}"), reason)
 
     def ignore(self, subject: str, reason: str) -> None:
-        """Report an unused file in the directory."""
+        """Report an unused file."""
         self._observer(StateIgnored(subject, reason))
 
     def ignore_others(self) -> None:
-        """Report the databases of other versions of fsxds, which stay."""
+        """Report databases of other versions of fsxds, which stay."""
         for path in sorted(self.path.glob("history-*.sqlite")):
             if path.name != DATABASE:
                 self.ignore(str(path), "another version of fsxds wrote it")
 
     def is_same(self, status: os.stat_result) -> bool:
-        """Whether the database still is the file with this status: the directory may have been removed."""
+        """Whether the database still is this file: it may have been removed."""
         with suppress(FileNotFoundError):
             return os.path.samestat(status, (self.path / DATABASE).lstat())
         return False
@@ -196,7 +196,7 @@ def reject_shared(path: Path) -> None:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open the existing database. Each statement is a transaction, unless one was begun."""
+    """Open an existing database. Each statement is a transaction, unless one was begun."""
     uri = f"{(path / DATABASE).absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     # All text is JSON: whether it is UTF-8 is checked with whether it is JSON.
@@ -205,7 +205,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error means damage: not a database, other tables, or changes by other programs."""
+    """Whether an error shows that the file is no database, or that others changed it."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         # From the sqlite3 module: a mistake in fsxds. Other exceptions are about the content read.

@@ -1,4 +1,4 @@
-"""Writes the served state to the state directory, beside the event loop: the newest state wins, nothing is queued."""
+"""Writes the served state beside the event loop: the newest state wins, nothing is queued."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ BACK_OFF = BackOff()
 UPSTREAMS_WITHIN_S = 0.2
 
 ReadState = Callable[[], RolloutState | None]
-"""Returns the current place of a rollout; None if it has none yet."""
+"""Returns a rollout's current place, or None."""
 
 
 class _Unwritten(NamedTuple):
-    """The data to write: places of rollouts, forgotten channels, removed members by view, all upstreams.
+    """The data to write.
 
-    `rejections` is None if they are written already. `by_clock` is the same with times that stay constant.
+    `rejections` is None if they are written already; `by_clock` is the same with times that stay constant.
     """
 
     changed: Mapping[ChannelKey, RolloutState]
@@ -49,16 +49,16 @@ class _Unwritten(NamedTuple):
 
 
 class StateWriter:
-    """Writes the current places of rollouts and upstream resources to a state directory.
+    """Writes rollouts and upstream resources to a state directory.
 
-    Upstream resources are written before snapshots that contain them: on the disk, they are never behind.
+    On the disk, upstream resources are never behind the snapshots that contain them.
 
     A full disk, a read-only or missing directory is reported and retried after 1, 2, 4, ... 30 seconds, and at each
     change. Serving never waits for it.
     """
 
     def __init__(self, state: State, tree: Path | None, observer: Observer) -> None:
-        """Write to a directory that is held; `tree` is for its git commit, or None."""
+        """The directory is held; `tree` is for its git commit, or None."""
         self.state = state
         self.seen_manifests = SeenInState(state, observer)
         self._tree = tree
@@ -87,7 +87,7 @@ class StateWriter:
 
     @classmethod
     def open(cls, path: Path, tree: Path | None, observer: Observer) -> Self:
-        """Hold a state directory. Raises UsageError as `State.open` does."""
+        """Raises UsageError as `State.open` does."""
         return cls(State.open(path, observer), tree, observer)
 
     @property
@@ -96,7 +96,7 @@ class StateWriter:
         return self.state.path
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
-        """Return the places of rollouts that a process wrote last, and report them; blocking, for the start."""
+        """Return and report the last written rollouts; blocking, for the start."""
         try:
             found = self.state.rollouts(time.time())
         except StateError as error:
@@ -110,7 +110,7 @@ class StateWriter:
         return found
 
     def restored_members(self) -> dict[Layers, Tombstones]:
-        """Return the removed members of views that a process wrote last; blocking, for the start."""
+        """Return the last written members; blocking, for the start."""
         try:
             return self.state.removed_members()
         except StateError:
@@ -120,10 +120,7 @@ class StateWriter:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return the upstream resources that a process wrote last, and report unusable ones.
-
-        Blocking, for the start.
-        """
+        """Return the last written resources; report unusable ones; blocking, for the start."""
         try:
             found = self.state.restored_upstreams(upstreams, near)
         except StateError as error:
@@ -138,7 +135,7 @@ class StateWriter:
         return found
 
     def restore_rejections(self, rejections: Rejections) -> None:
-        """Restore the rejections of the last process, and store them from now on; blocking, for the start."""
+        """Restore and keep the last written rejections; blocking, for the start."""
         self.rejections = rejections
         try:
             self.state.restore_rejections(rejections, time.monotonic(), time.time())
@@ -147,7 +144,7 @@ class StateWriter:
             return
 
     def note_rejections(self) -> None:
-        """Schedule a write of the rejections, unless they are on the disk already."""
+        """Schedule a write, unless the rejections are on the disk already."""
         self._are_rejections_due = True
         self._noted.set()
 
@@ -158,12 +155,12 @@ class StateWriter:
             asyncio.get_running_loop().call_later(UPSTREAMS_WITHIN_S, self._noted.set)
 
     def save(self, key: ChannelKey, read: ReadState) -> None:
-        """Schedule a write of the place of a rollout."""
+        """Schedule a write of a rollout."""
         self._readers[key] = self._due[key] = read
         self._noted.set()
 
     def forget(self, key: ChannelKey) -> None:
-        """Schedule the removal of a rollout that no client follows."""
+        """Schedule the removal of a rollout without clients."""
         self._readers.pop(key, None)
         self._kept.pop(key, None)
         self._due[key] = _nowhere
@@ -276,10 +273,10 @@ _LONGEST_LINE = 4096
 
 
 def commit_of(directory: Path) -> str | None:
-    """Return the checked-out commit of the repository that contains a directory: 40 or 64 hex digits.
+    """Return a repository's checked-out commit: 40 or 64 hex digits.
 
-    None if it is in no repository, if nothing was committed yet, and if the references are not files (reftable).
-    Uncommitted changes are not detected.
+    None without a repository or commit, and if the references are not files (reftable). Uncommitted changes are not
+    detected.
 
     Source: gitrepository-layout(5), https://git-scm.com/docs/gitrepository-layout
     """
@@ -316,7 +313,6 @@ def _commit_in(git: Path) -> str | None:
 
 
 def _packed(common: Path, reference: str) -> str:
-    """Return the commit of a packed reference, or ""."""
     path = common / "packed-refs"
     if not path.is_file():
         return ""
@@ -335,11 +331,11 @@ def _first_line(path: Path) -> str:
 class SeenInState:
     """Remembers manifests in a state directory. Blocks; for one caller at a time.
 
-    A manifest that cannot be written stays in memory, and is written at the next read.
+    An unwritten manifest stays in memory, and is written at the next read.
     """
 
     def __init__(self, state: State, observer: Observer) -> None:
-        """Remember in a directory that is held; `observer` receives failures."""
+        """The directory is held; `observer` receives failures."""
         self._state, self._observer = state, observer
         # By subject: the newest manifest, and whether it is on the disk.
         self._seen: dict[str, tuple[SeenManifest, bool]] = {}

@@ -1,7 +1,7 @@
 """Stores upstream resources, one per row, so that the cost of an edit follows its changes.
 
-Each upstream has a mark in the database, which changes with each write, so that this process recognizes its last write.
-With another mark, because the database was set aside or never had the upstream, all its resources are written.
+Each write changes an upstream's mark, by which this process recognizes its last write. With another mark, because the
+database was set aside or never had the upstream, all its resources are written.
 """
 
 from __future__ import annotations
@@ -33,21 +33,19 @@ _NO_TABLE = NameTable[HeldResource]()
 
 
 class _KnownUpstream(NamedTuple):
-    """The state of an upstream that this process wrote or read last, and its mark in the database."""
-
     mark: bytes
     upstream: KeptUpstream
 
 
 class UpstreamTable:
-    """The rows of upstreams, as known to this process. It outlives the connections to a database."""
+    """The rows known to this process. Outlives the connections to a database."""
 
     def __init__(self) -> None:
         # By name. A failed transaction changes neither the rows nor these.
         self._written: dict[str, _KnownUpstream] = {}
 
     def write(self, connection: sqlite3.Connection, upstreams: Iterable[KeptUpstream]) -> dict[str, _KnownUpstream]:
-        """Write the difference to the stored rows; return the argument for `take` after the commit.
+        """Write the difference; return the argument for `take` after the commit.
 
         Resources that an earlier process wrote and this one could not read stay until others are held.
         """
@@ -63,7 +61,7 @@ class UpstreamTable:
     def read(
         self, connection: sqlite3.Connection, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Read the resources of these upstreams, and remove damaged ones, and other upstreams.
+        """Read these upstreams' resources; remove damaged ones, and other upstreams.
 
         A renamed upstream is recognized by a common server. `near` shares its equal bodies.
 
@@ -109,7 +107,7 @@ class _KeptRow(NamedTuple):
 
 
 def _matching(upstreams: Collection[KeptUpstream], kept: Collection[_KeptRow]) -> Iterator[tuple[int, KeptUpstream]]:
-    """Yield row numbers with their upstreams; the name counts first."""
+    """The name counts first."""
     by_name = {row.name: row for row in kept}
     taken = {one.name for one in upstreams}
     left = [row for row in kept if row.name not in taken]

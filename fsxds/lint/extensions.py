@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
@@ -18,6 +18,7 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks
 from fsxds.lint.field_values import looks_up_names, packed_type
+from fsxds.lint.rules import chapters
 from fsxds.model.values import Fault, FieldPath
 from fsxds.snapshots.references import TYPED_STRUCTS
 
@@ -58,6 +59,7 @@ class ExtensionFacts:
             spaces.
         looked_up_by_name: fields in which Envoy finds the extension by name, not by type.
         packed: per field with an extension without a name, its category.
+        without_structs: fields in which Envoy does not unpack a TypedStruct.
         for_routes: the types for routes of filter types that have one. Envoy finds the filter by either, and then reads
             the content as the required one, unless it is empty.
         not_for_routes: the filter types that a route cannot configure.
@@ -67,6 +69,7 @@ class ExtensionFacts:
     extension_points: Mapping[str, str]
     looked_up_by_name: frozenset[str]
     packed: Mapping[str, str]
+    without_structs: frozenset[str]
     for_routes: Mapping[str, str]
     not_for_routes: frozenset[str]
     is_terminal: Mapping[str, bool]
@@ -80,6 +83,7 @@ def extension_facts() -> ExtensionFacts:
         read["extension_points"],
         frozenset(read["looked_up_by_name"]),
         read["packed"],
+        frozenset(read["without_structs"]),
         read["for_routes"],
         frozenset(read["not_for_routes"]),
         dict.fromkeys(read["terminal_filters"], True) | dict.fromkeys(read["other_filters"], False),
@@ -95,6 +99,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
             for field, categories in facts.extension_points.items()
         },
         {field: (extensions.packed(category),) for field, category in facts.packed.items()},
+        dict.fromkeys(facts.without_structs, (_check_struct,)),
         {
             "envoy.config.listener.v3.Listener": (extensions.check_listener_filters,),
             "envoy.config.cluster.v3.Cluster.TransportSocketMatch": (_check_socket,),
@@ -103,7 +108,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
             "envoy.config.cluster.v3.LoadBalancingPolicy": (extensions.check_policies,),
             "envoy.config.core.v3.TypedExtensionConfig": (extensions.check_discovered,),
         },
-        {f"{holder}.typed_per_filter_config": (routes.check_all,) for holder in _HOLDERS},
+        dict.fromkeys(_HOLDERS, (routes.enter_holder,)),
         {
             "envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter": (routes.check_filter,),
             _WRAPPER: (routes.enter_wrapper,),
@@ -117,6 +122,9 @@ class ExtensionTypes:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._features = catalogue.features
+        self._structs: dict[str, type[Message]] = {
+            name: catalogue.message_class(name) for name in TYPED_STRUCTS if catalogue.knows(name)
+        }
 
     def fits(self, name: str, categories: Iterable[str]) -> bool:
         """Return whether a type may be an extension of these categories."""
@@ -156,6 +164,18 @@ class ExtensionTypes:
             return f'Envoy goes by the name here, and "{name}" is configured by {" or ".join(named[name])}'
         return None
 
+    def content_type(self, packed: DynamicMessage) -> str:
+        """Return the type of what is in an Any, that of its content for a TypedStruct; "" for one that is not known."""
+        name = packed_type(packed)
+        struct = self._structs.get(name)
+        if struct is None:
+            return name
+        try:
+            content: DynamicMessage = struct.FromString(packed.value)
+        except DecodeError:
+            return name  # reported where the TypedStruct is read
+        return packed_type(content)
+
     def of(self, category: str) -> frozenset[str]:
         """Return the types of a category; empty if unknown."""
         return self._features.types(category) if self._features is not None else frozenset()
@@ -166,9 +186,6 @@ class ExtensionChecks:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
-        self._structs: dict[str, type[Message]] = {
-            name: catalogue.message_class(name) for name in TYPED_STRUCTS if catalogue.knows(name)
-        }
 
     def at(self, categories: str, *, is_named: bool) -> Hook:
         """Return the check of a field with an extension, or a list of them."""
@@ -181,7 +198,7 @@ class ExtensionChecks:
             self._check(held, categories, path, walk)
             if is_named:
                 one: DynamicMessage = held
-                content = self._content_type(one.typed_config)
+                content = self._types.content_type(one.typed_config)
                 fault = self._types.name_fault(one.name, content, categories)
                 if fault is not None:
                     walk.error((path, "name"), "wrong-extension", fault, "write one of these names")
@@ -192,7 +209,7 @@ class ExtensionChecks:
         """Return the check of a field with an extension without a name."""
 
         def check_packed(packed: DynamicMessage, path: Path, walk: Walk) -> None:
-            name = self._content_type(packed)
+            name = self._types.content_type(packed)
             if name and not self._types.fits(name, (category,)):
                 message = f"{name} cannot be used here: it is no extension of {category}"
                 walk.error(path, "wrong-extension", message, self._types.remedy(name, (category,)))
@@ -228,7 +245,7 @@ class ExtensionChecks:
         for index, one in enumerate(policy.policies):
             if not one.HasField("typed_extension_config"):
                 continue
-            name = self._content_type(one.typed_extension_config.typed_config)
+            name = self._types.content_type(one.typed_extension_config.typed_config)
             if self._types.fits(name, ("envoy.load_balancing_policies",)):
                 return walk.forgetting(partial(_is_after, index, field_path_of((path, "policies"))))
             wrong = index, name
@@ -247,7 +264,7 @@ class ExtensionChecks:
     def _check(self, extension: DynamicMessage, category: str, path: Path, walk: Walk) -> None:
         packed = extension.typed_config
         if packed.type_url:
-            name = self._content_type(packed)
+            name = self._types.content_type(packed)
             if getattr(extension, "is_optional", False):
                 return
             if not name:
@@ -263,21 +280,26 @@ class ExtensionChecks:
             remedy = 'add typed_config, with the "@type" of the extension; Envoy does not go by the name'
             walk.error((path, "typed_config"), "wrong-extension", "is missing", remedy)
 
-    def _content_type(self, packed: DynamicMessage) -> str:
-        """Return the type in an Any, or in its TypedStruct; "" if unknown."""
-        name = packed_type(packed)
-        struct = self._structs.get(name)
-        if struct is None:
-            return name
-        try:
-            content: DynamicMessage = struct.FromString(packed.value)
-        except DecodeError:
-            return name  # reported where the TypedStruct is read
-        return packed_type(content)
-
 
 def _is_after(last: int, items: FieldPath, fault: Fault) -> bool:
     return fault.field_path[: len(items)] == items and fault.field_path[len(items) :][:1] > (last,)
+
+
+def _check_struct(held: FieldValue, path: Path, walk: Walk) -> None:
+    """Check a field of which Envoy knows the types of extensions alone: an Any, an extension, or a list of them."""
+    extensions = enumerate(held) if not isinstance(held, Message) else ((None, held),)
+    for index, extension in extensions:
+        packed = getattr(extension, "typed_config", extension)
+        if packed_type(packed) in TYPED_STRUCTS:
+            place = path if index is None else (path, index)
+            remedy = "write the message itself"
+            walk.error(place, "wrong-extension", "Envoy does not look into a TypedStruct here", remedy)
+
+
+@cache
+def _constraints() -> frozenset[str]:
+    """Return the rules of what the API states of its fields."""
+    return frozenset(rule.name for rule in chapters()["constraints"].rules)
 
 
 def _check_socket(match: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -303,27 +325,70 @@ class RouteChecks:
         self._types = ExtensionTypes(catalogue)
         self._facts = extension_facts()
         self._for_filters = {of_routes: own for own, of_routes in self._facts.for_routes.items()}
+        self._catalogue = catalogue
         self._wrapper: type[Message] | None = catalogue.message_class(_WRAPPER) if catalogue.knows(_WRAPPER) else None
 
-    def check_all(self, settings: FieldValue, path: Path, walk: Walk) -> None:
-        """Check the settings of a route, its holder, or a weighted cluster."""
-        for name in sorted(settings):
-            packed, place = settings[name], (path, name)
+    def enter_holder(self, holder: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
+        """Check the settings of a route, its holder, or a weighted cluster, by the names of filters."""
+        if not holder.typed_per_filter_config:
+            return None
+        place, unread = (path, "typed_per_filter_config"), set()
+        for name in sorted(holder.typed_per_filter_config):
+            packed = holder.typed_per_filter_config[name]
+            if self._is_read_otherwise(packed):
+                unread.add(name)
             if packed_type(packed) == _WRAPPER and self._wrapper is not None:
                 try:
                     wrapper: DynamicMessage = self._wrapper.FromString(packed.value)
                 except DecodeError:
                     continue
-                self._check_wrapper(wrapper, place, walk)
+                self._check_wrapper(wrapper, (place, name), walk)
             else:
-                self._check_settings(packed, place, walk)
+                self._check_settings(packed, (place, name), walk)
+        return self._leaving_out(holder, unread, place, walk) if unread else None
+
+    def _is_read_otherwise(self, packed: DynamicMessage) -> bool:
+        """Return whether Envoy reads the empty settings of a filter as those that it has for routes."""
+        return packed_type(packed) in self._facts.for_routes and not packed.value
+
+    def _leaving_out(self, holder: DynamicMessage, names: Container[str], place: Path, walk: Walk) -> Leave:
+        """Return what has settings that are read as others checked as those."""
+        start = field_path_of(place)
+        forget = walk.forgetting(
+            lambda fault: fault.field_path[: len(start)] == start and fault.field_path[len(start)] in names
+        )
+
+        def leave() -> None:
+            forget()
+            for name in sorted(holder.typed_per_filter_config):
+                if name in names:
+                    self._enter_empty(holder.typed_per_filter_config[name], (place, name), walk)
+
+        return leave
+
+    def _enter_empty(self, packed: DynamicMessage, path: Path, walk: Walk) -> None:
+        name = self._facts.for_routes[packed_type(packed)]
+        if self._catalogue.knows(name):
+            walk.enter(self._catalogue.message_class(name)(), path)
 
     def enter_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
         """Forget faults in optional settings of an unknown filter, which Envoy does not read."""
         name = packed_type(wrapper.config)
-        if not wrapper.is_optional or self._types.is_of(name, _HTTP_FILTERS[0]):
+        if self._is_read_otherwise(wrapper.config):
+            forget = walk.forgetting(lambda _: True)
+
+            def leave() -> None:
+                forget()
+                self._enter_empty(wrapper.config, (path, "config"), walk)
+
+            return leave
+        if not wrapper.is_optional:
             return None
-        return walk.forgetting(lambda _: True)
+        if not self._types.is_of(name, _HTTP_FILTERS[0]):
+            return walk.forgetting(lambda _: True)
+        if name in self._facts.not_for_routes:
+            return walk.forgetting(lambda fault: fault.rule not in _constraints())
+        return None
 
     def _check_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> None:
         if not wrapper.HasField("config"):
@@ -334,7 +399,7 @@ class RouteChecks:
             self._check_settings(wrapper.config, (path, "config"), walk)
 
     def _check_settings(self, packed: DynamicMessage, path: Path, walk: Walk) -> None:
-        name = packed_type(packed)
+        name = self._types.content_type(packed)
         if not name and path is not None and path[1] != "config":
             remedy = 'add "@type" and the settings, or remove it'
             walk.error(path, "wrong-extension", "configures nothing of the filter", remedy)
@@ -342,11 +407,11 @@ class RouteChecks:
             remedy = "remove it, or write FilterConfig with disabled"
             walk.error(path, "wrong-extension", f"a route cannot configure {name}", remedy)
         elif name in self._facts.for_routes:
-            if packed.value:
+            if packed.value and packed_type(packed) == name:
                 remedy = f"write {self._facts.for_routes[name]}"
                 walk.error(path, "wrong-extension", f"{name} is for the filter, not for routes", remedy)
-        elif name and not self._types.fits(name, _HTTP_FILTERS):
-            message = f"{name} is not for HTTP filters"
+        elif name == _WRAPPER or (name and not self._types.fits(name, _HTTP_FILTERS)):
+            message = f"{name} is not for HTTP filters" if name != _WRAPPER else "a FilterConfig is in no other message"
             walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
 
     def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -44,6 +44,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
             _check_grpc_codes,
         ),
         _HTTP + "aws_lambda.v3.Config.arn": (_check_arn,),
+        _HTTP + "aws_lambda.v3.PerRouteConfig": (_check_invocation,),
         _HTTP + "aws_request_signing.v3.AwsRequestSigning": (_check_region,),
         _HTTP + "proto_message_extraction.v3.ProtoMessageExtractionConfig": (_check_descriptors("data_source"),),
         _HTTP + "grpc_field_extraction.v3.GrpcFieldExtractionConfig": (_check_descriptors("descriptor_set"),),
@@ -71,8 +72,9 @@ class FilterOrder:
         features = catalogue.features
         # Unknown filters are not reported.
         self._terminal = dict(extension_facts().is_terminal)
-        self._upstream = frozenset[str]()
+        self._http = self._upstream = frozenset[str]()
         if features is not None:
+            self._http = features.types("envoy.filters.http")
             self._terminal |= features.terminal
             self._upstream = features.types("envoy.filters.http.upstream")
 
@@ -115,7 +117,9 @@ class FilterOrder:
     def _check_order(self, filters: DynamicMessage, path: Path, walk: Walk, example: str) -> None:
         last = len(filters) - 1
         for index, one in enumerate(filters):
-            is_terminal = self._terminal.get(packed_type(one.typed_config))
+            name = packed_type(one.typed_config)
+            is_skipped = getattr(one, "is_optional", False) and name not in self._http
+            is_terminal = None if is_skipped else self._terminal.get(name)
             if index < last and is_terminal:
                 message = f'"{one.name}" answers by itself: no filter may follow it'
                 walk.error((path, index), "filter-order", message, "move it to the end, and keep one such filter")
@@ -243,6 +247,11 @@ def _check_grpc_codes(codes: FieldValue, path: Path, walk: Walk) -> None:
 def _check_arn(arn: FieldValue, path: Path, walk: Walk) -> None:
     if not arn.startswith("arn:") or arn.count(":") < _COLONS_OF_ARN:
         walk.error(path, "wrong-filter", "is no ARN of a function", "write arn:aws:lambda:REGION:ACCOUNT:function:NAME")
+
+
+def _check_invocation(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    if not config.HasField("invoke_config"):
+        walk.error((path, "invoke_config"), "wrong-filter", "is missing", "write it, with the arn of a function")
 
 
 def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -53,7 +53,7 @@ SUBJECTS = (
     tls,
 )
 
-# The rule about a TTL that only `--ttl spec` keeps.
+# The rule about a TTL that only `ttl: spec` keeps.
 TTL_DROPPED = "ttl-dropped"
 
 

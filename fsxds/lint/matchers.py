@@ -35,6 +35,7 @@ class Context(NamedTuple):
     stops: bool = False
     only_inputs: tuple[str, ...] = ()
     no_inputs: tuple[str, ...] = ()
+    takes_structs: bool = True
 
 
 _RBAC = frozenset({"envoy.config.rbac.v3.Action"})
@@ -47,9 +48,15 @@ _OF_PACKETS = (
     "SourcePortInput",
 )
 _HTTP_RBAC = Context(
-    _HTTP, _RBAC, stops=True, no_inputs=("envoy.type.matcher.v3.", f"{_NETWORK_INPUTS}SourceTypeInput")
+    _HTTP,
+    _RBAC,
+    stops=True,
+    no_inputs=("envoy.type.matcher.v3.", f"{_NETWORK_INPUTS}SourceTypeInput"),
+    takes_structs=False,
 )
-_NETWORK_RBAC = Context(_NETWORK, _RBAC, no_inputs=tuple(f"{_NETWORK_INPUTS}{name}" for name in _OF_CONNECTIONS))
+_NETWORK_RBAC = Context(
+    _NETWORK, _RBAC, no_inputs=tuple(f"{_NETWORK_INPUTS}{name}" for name in _OF_CONNECTIONS), takes_structs=False
+)
 _BUCKETS = Context(_HTTP, frozenset({"envoy.extensions.filters.http.rate_limit_quota.v3.RateLimitQuotaBucketSettings"}))
 _ROUTES = frozenset({"envoy.config.route.v3.Route", "envoy.config.route.v3.RouteList"})
 
@@ -60,7 +67,7 @@ CONTEXTS: dict[str, Context] = {
     ),
     "envoy.config.cluster.v3.Cluster.transport_socket_matcher": Context(_SOCKET, "envoy.matching.action"),
     "envoy.config.route.v3.VirtualHost.matcher": Context(
-        _HTTP, _ROUTES, stops=True, only_inputs=(_HEADER, f"{_NETWORK_INPUTS}FilterStateInput")
+        _HTTP, _ROUTES, stops=True, only_inputs=(_HEADER, f"{_NETWORK_INPUTS}FilterStateInput"), takes_structs=False
     ),
     "envoy.extensions.filters.http.rbac.v3.RBAC.matcher": _HTTP_RBAC,
     "envoy.extensions.filters.http.rbac.v3.RBAC.shadow_matcher": _HTTP_RBAC,
@@ -135,15 +142,15 @@ class _MatcherChecks:
             )
 
     def _check_input(self, name: str, path: Path, walk: Walk) -> None:
-        context, is_common = self._context, self._types.is_of(name, _COMMON)
-        is_left_out = name.startswith(context.no_inputs) if context.no_inputs and name != _HEADER else False
-        if context.only_inputs and not is_common and name in self._types.of(context.inputs):
-            is_left_out = name not in context.only_inputs
-        if (
-            name
-            and (is_left_out or not self._types.fits(name, (context.inputs, _COMMON)))
-            and name not in TYPED_STRUCTS
-        ):
+        context = self._context
+        if not name or (name in TYPED_STRUCTS and context.takes_structs):
+            return
+        fits = name not in TYPED_STRUCTS and self._types.fits(name, (context.inputs, _COMMON))
+        if context.no_inputs and name != _HEADER and name.startswith(context.no_inputs):
+            fits = False
+        if context.only_inputs and name in self._types.of(context.inputs):
+            fits = name in context.only_inputs
+        if not fits:
             message = f"{name} is nothing that can be asked for here"
             remedy = f"write {' or '.join(context.only_inputs) or f'a type of {context.inputs}'}"
             walk.error((path, "typed_config"), "wrong-extension", message, remedy)

@@ -1,1 +1,1 @@
-"""The shared vocabulary: values, resources and snapshots, names, the table of types, errors."""
+"""The shared vocabulary."""

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 
 class FsxdsError(Exception):
-    """The base class; its text has one or more lines for users: the place, the fact, the remedy."""
+    """Its text has lines for users: the place, the fact, the remedy."""
 
 
 class UsageError(FsxdsError):
-    """fsxds was started wrongly: a missing directory, a taken port, a bad setting. The process ends with status 2."""
+    """fsxds was started wrongly. The process ends with status 2."""
 
 
 class StateError(FsxdsError):
-    """The state directory cannot be read or written; its text states the reason."""
+    """The state directory cannot be read or written."""
 
 
 class ApiError(FsxdsError):
-    """The API descriptors could not be obtained from the given source."""
+    """The API descriptors could not be obtained."""
 
 
 class ProtocolError(FsxdsError):
     """A client violated the protocol; only that client is affected.
 
-    `code` is the gRPC status code name, which each transport maps to its own form. `subject`, such as the node, is
-    added to the message in the log; errors that differ only in it are repetitions.
+    `code` is the gRPC status code name, which each transport maps. `subject`, such as the node, is added in the log;
+    errors that differ only in it are repetitions.
     """
 
     def __init__(self, message: str, code: str = "INVALID_ARGUMENT", subject: str = "") -> None:
@@ -33,12 +33,14 @@ class ProtocolError(FsxdsError):
 
 
 class LimitError(ProtocolError):
-    """A client exceeds the limit of an option, such as `max-streams`; `fact` describes the excess."""
+    """A client exceeds an option's limit, such as `max-streams`."""
 
     def __init__(self, limit: str, fact: str) -> None:
-        super().__init__(f"{fact}; ask for less, or have --{limit} raised", "RESOURCE_EXHAUSTED")
+        super().__init__(
+            f"{fact}; ask for less, or have the setting {limit.replace('-', '_')} raised", "RESOURCE_EXHAUSTED"
+        )
         self.limit = limit
 
 
 class TreeLost(FsxdsError):  # noqa: N818 - it says what happened, as the observers' methods do
-    """The served directory does not exist, is not a directory, or lost all its files at once."""
+    """The served directory is missing, is none, or lost all files at once."""

@@ -1,4 +1,4 @@
-"""Bounded caches that drop the least recently used value first."""
+"""Bounded caches that drop the least recently used value."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ Value = TypeVar("Value")
 class Lru(Generic[Key, Value]):
     """Keeps up to `most` values by key, the most recently used last.
 
-    With `size_of`, the sum of their sizes is at most `most_size`, except for a single value. Without it, several
-    threads may share one object: each step is a single operation of `OrderedDict`, and a value that another thread
-    dropped in between is created again.
+    With `size_of`, their sum is at most `most_size`, except for a single value. Without it, threads may share one
+    object: each step is a single operation of `OrderedDict`, and a value dropped in between is created again.
     """
 
     __slots__ = ("_most", "_most_size", "_size", "_size_of", "_values")
@@ -31,15 +30,14 @@ class Lru(Generic[Key, Value]):
         return len(self._values)
 
     def __contains__(self, key: object) -> bool:
-        """Whether there is a value; does not count as a use."""
+        """Does not count as a use."""
         return key in self._values
 
     def __iter__(self) -> Iterator[Key]:
-        """Yield the keys, the least recently used first."""
         return iter(self._values)
 
     def get(self, key: Key) -> Value | None:
-        """Return a value and count it as used, or None."""
+        """Return a value, or None; counts as a use."""
         value = self._values.get(key)
         if value is not None:
             try:  # noqa: SIM105 - in a third of the time of `suppress`
@@ -49,7 +47,7 @@ class Lru(Generic[Key, Value]):
         return value
 
     def find(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the cached value, which may be None, and count it as used; or create it."""
+        """Return the cached value, which may be None, or create it."""
         with suppress(KeyError):
             self._values.move_to_end(key)
             return self._values[key]
@@ -58,7 +56,7 @@ class Lru(Generic[Key, Value]):
         return value
 
     def put(self, key: Key, value: Value) -> list[tuple[Key, Value]]:
-        """Add a value as the most recently used; return the dropped ones, the oldest first."""
+        """Return the dropped values, the oldest first."""
         self.pop(key)
         self._values[key] = value
         self._size += self._size_of(value) if self._size_of else 0
@@ -70,7 +68,7 @@ class Lru(Generic[Key, Value]):
         return dropped
 
     def pop(self, key: Key) -> Value | None:
-        """Remove a value and return it, or None."""
+        """Remove and return a value."""
         value = self._values.pop(key, None)
         self._size -= self._size_of(value) if self._size_of and value is not None else 0
         return value
@@ -86,9 +84,8 @@ MOST_NAMES = 1_000_000
 class AnswersByNames(Generic[Value]):
     """Caches answers about sets of names; an answer survives changes of other names.
 
-    Args:
-        most: the maximum number of answers.
-        earlier: the last changes, the newest first: the changed names, the answers before, and their number of names.
+    `most` is their maximum number. `earlier` has the last changes, the newest first: the changed names, the answers
+    before, and their number of names.
     """
 
     __slots__ = ("_earlier", "_kept", "_most", "_names")
@@ -102,14 +99,14 @@ class AnswersByNames(Generic[Value]):
         self._names = 0
 
     def after(self, changed: AbstractSet[str]) -> AnswersByNames[Value]:
-        """Return the answers after a change of these names."""
+        """Return the answers after a change."""
         earlier = ((changed, self._kept, self._names), *self._earlier[: MOST_EARLIER - 1])
         sums = accumulate(names for _, _, names in earlier)
         within = sum(names <= MOST_NAMES for names in sums)
         return AnswersByNames(self._most, earlier[: max(within, 1)])
 
     def find(self, names: frozenset[str], make: Callable[[], Value]) -> Value:
-        """Return the answer that is cached or still valid, or create it."""
+        """Return the answer, if still valid, or create it."""
         return self._kept.find(names, lambda: self._make(names, make))
 
     def _make(self, names: frozenset[str], make: Callable[[], Value]) -> Value:
@@ -119,7 +116,6 @@ class AnswersByNames(Generic[Value]):
         return self._find_earlier(names, make)
 
     def _drop(self) -> None:
-        """Drop the least recently used answers until half of the names is left."""
         kept = tuple(self._kept)
         self._names = sum(map(len, kept))
         for names in kept:

@@ -1,11 +1,11 @@
-"""An immutable mapping from names to values, sorted by name, that shares equal parts with its successors.
+"""An immutable, sorted mapping from names to values that shares equal parts with its successors.
 
-A name is found by its hash, in one of many small dicts. The order is kept in chunks of some hundred names each. A
-change copies the dicts and the chunks that it touches, and the lists of them. A few new names are kept in a separate
-dict: a thousand tables that each add some names to the same table share all dicts but that.
+A name is found by its hash, in one of many small dicts. The order is kept in chunks of some hundred names. A change
+copies the dicts and chunks that it touches, and the lists of them. A few new names are in a separate dict: a thousand
+tables that each add some to the same table share all others.
 
-Chunk boundaries depend only on the names in them (`begins_chunk`). So equal names are in equal chunks, whatever changes
-led to them, and results computed from chunks are comparable between processes.
+Chunk boundaries depend only on the names in them (`begins_chunk`), so equal names are in equal chunks, also in other
+processes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MOST_ADDED = 16
 
 
 def begins(name: str, count: int) -> bool:
-    """Whether a part begins with this name, as one in `count` names does, independent of other names.
+    """Whether a part begins with this name, as one in `count` names does.
 
-    If a count divides a larger one, each part of the larger count begins where a part of the smaller count does.
+    Each part by a multiple of `count` begins where a part by `count` does.
     """
     return crc32(name.encode()) % count == 0
 
@@ -56,7 +56,7 @@ class Chunk(Generic[Value]):
         self._known: dict[Callable[..., object], Any] = {}
 
     def once(self, make: Callable[[Chunk[Value]], Result]) -> Result:
-        """Return the cached result of a function of this chunk."""
+        """Return the cached result of a function."""
         known: Result | None = self._known.get(make)
         if known is None:
             known = self._known[make] = make(self)
@@ -71,7 +71,7 @@ Buckets = tuple[dict[str, Value], ...]
 
 @dataclass(slots=True)
 class _Run:
-    """Consecutive chunks, from `start` to before `end`, and the names that change in them."""
+    """Chunks from `start` to before `end`, and the changed names in them."""
 
     start: int
     end: int
@@ -79,12 +79,12 @@ class _Run:
 
 
 class NameTable(Mapping[str, Value]):
-    """Values by name, sorted by name; never changed."""
+    """Values by name, sorted; never changed."""
 
     __slots__ = ("_added", "_buckets", "_mask", "_size", "chunks")
 
     def __init__(self, members: Mapping[str, Value] | None = None) -> None:
-        """Take values by name, in any order; a table is shared, not copied."""
+        """Take values in any order; a table is shared, not copied."""
         if isinstance(members, NameTable):
             self._share(members)
         else:
@@ -106,7 +106,7 @@ class NameTable(Mapping[str, Value]):
             return self._added[name]
 
     def get(self, name: str, default: Any = None) -> Value | Any:
-        """Return the value of this name, or the default."""
+        """Return a value, or the default."""
         bucket = self._buckets[hash(name) & self._mask]
         return bucket[name] if name in bucket else self._added.get(name, default)
 
@@ -120,24 +120,24 @@ class NameTable(Mapping[str, Value]):
         return chain.from_iterable(chunk.names for chunk in self.chunks)
 
     def keys(self) -> Names:
-        """Return the names; set operations cost as much as the smaller set."""
+        """Set operations cost as much as the smaller set."""
         return Names(self)
 
     def values(self) -> Values[Value]:
-        """Return the values, in the order of their names."""
+        """Return the values, in the order of names."""
         return Values(self)
 
     def items(self) -> Items[Value]:
-        """Return names and values, in the order of the names."""
+        """Return names and values, in order."""
         return Items(self)
 
     def among(self, names: Iterable[object]) -> set[str]:
-        """Return the subset of `names` with values."""
+        """Return the names with values."""
         buckets, mask, added = self._buckets, self._mask, self._added
         return {name for name in names if name in buckets[hash(name) & mask] or name in added}
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, Value]]:
-        """Yield names with a prefix, and their values, in order."""
+        """Yield names with a prefix, and values, in order."""
         at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
         for chunk in self.chunks[at:]:
             for place in range(bisect_left(chunk.names, prefix), len(chunk.names)):
@@ -146,7 +146,7 @@ class NameTable(Mapping[str, Value]):
                 yield chunk.names[place], chunk.values[place]
 
     def chunks_with(self, prefix: str) -> Iterator[Chunk[Value]]:
-        """Yield the chunks that may have names with this prefix, in order."""
+        """Yield chunks that may have names with a prefix, in order."""
         at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
         for place in range(at, len(self.chunks)):
             chunk = self.chunks[place]
@@ -155,7 +155,7 @@ class NameTable(Mapping[str, Value]):
             yield chunk
 
     def changed(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> NameTable[Value]:
-        """Return a table with `new` values, and without `removed` names, which must be in this one."""
+        """Add `new` values, and remove `removed` names, which must be in this table."""
         size = len(self) - len(removed) + len(new) - len(self.among(new))
         chunks = self._changed_chunks(new, removed)
         added: dict[str, Value] = {}
@@ -168,7 +168,7 @@ class NameTable(Mapping[str, Value]):
         return table
 
     def differing(self, other: NameTable[Value]) -> set[str]:
-        """Return the names with different objects as values, or in one table only."""
+        """Return names with different objects, or in one table only."""
         mine, others = set(self.chunks), set(other.chunks)
         names = chain.from_iterable(chunk.names for chunk in mine ^ others)
         return {name for name in names if self.get(name) is not other.get(name)}
@@ -176,7 +176,6 @@ class NameTable(Mapping[str, Value]):
     def _changed_buckets(
         self, new: Mapping[str, Value], removed: AbstractSet[str]
     ) -> tuple[Buckets[Value], dict[str, Value]]:
-        """Return the dicts of a changed table, and the separate dict of new names."""
         buckets, mask = list(self._buckets), self._mask
         added = {name: value for name, value in self._added.items() if name not in removed}
         placed: dict[str, Value] = {}
@@ -204,7 +203,6 @@ class NameTable(Mapping[str, Value]):
         return tuple(chunks)
 
     def _touched(self, names: list[str], removed: AbstractSet[str]) -> list[_Run]:
-        """Return the chunks that change because of these sorted names."""
         runs: list[_Run] = []
         for name in names:
             at = max(bisect_right(self.chunks, name, key=_first) - 1, 0)
@@ -219,7 +217,7 @@ class NameTable(Mapping[str, Value]):
 
 
 class Names(KeysView[str]):
-    """The names of a table."""
+    """A table's names."""
 
     __slots__ = ()
     _mapping: NameTable[Any]
@@ -237,7 +235,7 @@ class Names(KeysView[str]):
 
 
 class Values(ValuesView[Value]):
-    """The values of a table."""
+    """A table's values."""
 
     __slots__ = ()
     _mapping: NameTable[Value]
@@ -247,7 +245,7 @@ class Values(ValuesView[Value]):
 
 
 class Items(ItemsView[str, Value]):
-    """The names of a table and their values."""
+    """A table's names and values."""
 
     __slots__ = ()
     _mapping: NameTable[Value]

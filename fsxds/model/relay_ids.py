@@ -1,7 +1,7 @@
-"""Detects relay loops: each process has an id, and calls and responses list the relays that they pass.
+"""Detects relay loops: calls and responses list the ids of the processes that they pass.
 
-Calls to an upstream list the relay and those below it in a header; responses list it and those above it, over gRPC in
-`control_plane.identifier`, over REST in the same header. Touched from the event loop only.
+Calls list the relay and those below it in a header; responses those above it, over gRPC in `control_plane.identifier`,
+over REST in the same header. Touched from the event loop only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ID = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 class LoopError(ProtocolError):
-    """A call came from a relay that is also above this one, or is this one."""
+    """A call came from a relay above this one, or from this one."""
 
     def __init__(self, fact: str) -> None:
         super().__init__(f"{fact}; {REMEDY}", "FAILED_PRECONDITION")
@@ -36,12 +36,8 @@ class LoopError(ProtocolError):
 class RelayIds:
     """The known relays above and below this process.
 
-    Args:
-        own: the id of this process, 16 hexadecimal digits; empty if it has no upstream.
-
-    Attributes:
-        listeners: callbacks by owner, called with the relays of a call that was rejected because of a loop. An upstream
-            that has not answered yet is an owner.
+    `own` is its id, 16 hexadecimal digits; empty if it has no upstream. `listeners`, by owner, are called with the
+    relays of a call that was rejected because of a loop; an upstream that has not answered yet is an owner.
     """
 
     def __init__(self, own: str = "") -> None:
@@ -52,7 +48,7 @@ class RelayIds:
 
     @property
     def upwards(self) -> str:
-        """The header of calls to an upstream: this relay, and those connected to it."""
+        """The header of calls: this relay, and those below it."""
         return ",".join((self.own, *self._below)[:MOST_IDS])
 
     @property
@@ -68,10 +64,10 @@ class RelayIds:
 
     @contextmanager
     def calling(self, relays: Collection[str]) -> Iterator[None]:
-        """Count the relays of a call as below this one while the context lasts.
+        """Count the relays of a call as below this one, within the context.
 
         Raises:
-            LoopError: this relay is among them, or one that is above it.
+            LoopError: this relay is among them, or one above it.
         """
         if self.own and relays:
             if self.own in relays:
@@ -89,10 +85,7 @@ class RelayIds:
             self._below += Counter()
 
     def receive(self, upstream: object, relays: tuple[str, ...]) -> str:
-        """Record the relays of a response as above this one; return the description of a loop, or "".
-
-        The relays of a response with a loop are not recorded, because it is not accepted.
-        """
+        """Record a response's relays as above this one, or return the description of a loop."""
         own = {self.own, *self._below}
         if found := [relay for relay in relays if relay in own]:
             self._above.pop(upstream, None)
@@ -106,7 +99,7 @@ class RelayIds:
 
 
 def relays_in(text: str) -> tuple[str, ...]:
-    """Return the ids in a header; other parts are skipped.
+    """Return a header's ids; other parts are skipped.
 
     >>> relays_in("00112233aabbccdd, nonsense,0123456789abcdef")
     ('00112233aabbccdd', '0123456789abcdef')
@@ -115,7 +108,7 @@ def relays_in(text: str) -> tuple[str, ...]:
 
 
 def relays_of_identifier(identifier: str) -> tuple[str, ...]:
-    """Return the ids in the identifier of a control plane.
+    """Return the ids in a control plane's identifier.
 
     >>> relays_of_identifier("fsxds 00112233aabbccdd")
     ('00112233aabbccdd',)
@@ -125,12 +118,12 @@ def relays_of_identifier(identifier: str) -> tuple[str, ...]:
 
 
 def relays_of_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, ...]:
-    """Return the ids in the headers of a gRPC call."""
+    """Return the ids in a gRPC call's headers."""
     return relays_in(",".join(str(value) for key, value in metadata if key == HEADER))
 
 
 def relays_of_words(words: str) -> tuple[str, ...]:
-    """Return the ids in the description of a loop.
+    """Return the ids in a loop's description.
 
     >>> relays_of_words("relay 0123456789abcdef is its own upstream")
     ('0123456789abcdef',)

@@ -1,4 +1,4 @@
-"""Structured resource names, `xdstp://authority/type/path?parameters`, and locators, which may have directives. Pure.
+"""Structured resource names, `xdstp://authority/type/path?parameters`, and locators. Pure.
 
 | rule | source |
 | --- | --- |
@@ -46,8 +46,7 @@ _IN_AUTHORITY, _IN_PATH, _IN_PARAMETER = "!$&'()*+,;=:@[]", "!$&'()*+,;=@/", "!$
 class MalformedName(ValueError):  # noqa: N818 - as what int() raises, it is a ValueError
     """A text is not a structured name, or not a locator.
 
-    Attributes:
-        fact: the reason, without quotes of the text, which may contain a secret.
+    `fact` does not quote the text, which may contain a secret.
     """
 
     def __init__(self, fact: str, remedy: str) -> None:
@@ -60,12 +59,12 @@ _FORM = "write xdstp://<authority>/<type>/<path>, such as xdstp://example.com/en
 
 
 def is_structured(text: str) -> bool:
-    """Whether a text is meant as a structured name or its locator; it may be malformed."""
+    """Whether a text is meant as a structured name; it may be malformed."""
     return text.startswith(SCHEMES)
 
 
 def names_no_authority(text: str) -> bool:
-    """Whether a well-formed structured name has no authority: `xdstp:///...`, or `xdstp:/...`."""
+    """Whether a name begins like `xdstp:///...`, or `xdstp:/...`."""
     rest = text.partition(":")[2]
     return is_structured(text) and (rest.startswith("///") or not rest.startswith("//"))
 
@@ -75,10 +74,10 @@ class ResourceName:
     """A structured name; `str` of it is the canonical form.
 
     Attributes:
-        authority: the owner of the resource, or empty.
+        authority: may be empty.
         message_type: such as `envoy.config.cluster.v3.Cluster`.
-        path: after the type, decoded: `foo/bar`. It ends with `/*` (or is `*`) for a glob.
-        context: the context parameters, decoded, sorted.
+        path: decoded: `foo/bar`. It ends with `/*` (or is `*`) for a glob.
+        context: decoded, sorted parameters.
     """
 
     authority: str
@@ -88,7 +87,7 @@ class ResourceName:
 
     @classmethod
     def parse(cls, text: str, authority: str = "") -> ResourceName:
-        """Read a name in any spelling; `authority` completes one without. Raises MalformedName."""
+        """`authority` completes a name without one. Raises MalformedName."""
         name, fragment = _split(text, authority)
         if fragment is not None:
             raise MalformedName("has directives, and a name has none", "write it without what follows `#`")
@@ -99,13 +98,13 @@ class ResourceName:
 
     @property
     def without_authority(self) -> str:
-        """The part after the authority: `/type/path?parameters`."""
+        """`/type/path?parameters`."""
         query = query_of(self.context)
         return f"/{self.message_type}/{quote(self.path, _IN_PATH)}{'?' if query else ''}{query}"
 
     @property
     def type_url(self) -> TypeUrl:
-        """The type URL of its message."""
+        """The message's type URL."""
         return TypeUrl(_TYPE_PREFIX + self.message_type)
 
     @property
@@ -120,12 +119,12 @@ class ResourceName:
         return replace(self, path=f"{directory}{slash}*")
 
     def with_context(self, context: Mapping[str, str]) -> ResourceName:
-        """Return this name with more parameters; existing ones are kept (xRFC TP1, "Context parameters")."""
+        """Existing parameters are kept (xRFC TP1, "Context parameters")."""
         return replace(self, context=tuple(sorted({**context, **dict(self.context)}.items())))
 
 
 def query_of(context: tuple[tuple[str, str], ...]) -> str:
-    """Return context parameters as the query of a URI, without `?`."""
+    """Format parameters, without `?`."""
     return "&".join(f"{quote(key, _IN_PARAMETER)}={quote(value, _IN_PARAMETER)}" for key, value in context)
 
 
@@ -133,8 +132,7 @@ def query_of(context: tuple[tuple[str, str], ...]) -> str:
 class FileName:
     """A file, or all files of a directory if the path ends with `/*`; `str` of it is its URI.
 
-    Attributes:
-        path: absolute, decoded, without `.` and `..`.
+    `path` is absolute, decoded, without `.` and `..`.
     """
 
     path: str
@@ -152,10 +150,8 @@ class FileName:
 class Locator:
     """A reference to a resource; `str` of it is the canonical form.
 
-    Attributes:
-        target: the name of the resource or of a collection, or a file.
-        entry: the name of an inline entry of this list collection; empty for the whole.
-        alternatives: tried in this order if the target is absent or cannot be reached.
+    `entry` is in a list collection; empty for the whole. `alternatives` are tried in order if the target is absent or
+    cannot be reached.
     """
 
     target: ResourceName | FileName
@@ -164,17 +160,17 @@ class Locator:
 
     @classmethod
     def parse(cls, text: str, authority: str = "") -> Locator:
-        """Read an `xdstp:`, `udpa:` or `file:` URI, with or without directives. Raises MalformedName."""
+        """Read an `xdstp:`, `udpa:` or `file:` URI. Raises MalformedName."""
         return _locator(text, authority, DEEPEST)
 
     def __str__(self) -> str:
-        """Return the canonical form; within `alt=`, `%#[],` are percent-encoded, as Envoy does it."""
+        """Within `alt=`, percent-encode `%#[],` as Envoy does."""
         directives = [f"alt={quote(str(alternative), safe=_IN_ALTERNATIVE)}" for alternative in self.alternatives]
         directives += [f"entry={self.entry}"] if self.entry else []
         return f"{self.target}{'#' if directives else ''}{','.join(directives)}"
 
     def choices(self) -> Iterator[Locator]:
-        """Yield the locators to try, in order, each without alternatives."""
+        """Yield the locators to try, without alternatives."""
         yield replace(self, alternatives=())
         for alternative in self.alternatives:
             yield from alternative.choices()
@@ -184,23 +180,23 @@ _IN_ALTERNATIVE = "!$&'()*+;=:@/?"
 
 
 def canonical(text: str, authority: str = "") -> str:
-    """Return the canonical form of a structured name, else the name. Raises MalformedName."""
+    """Plain names stay. Raises MalformedName."""
     return str(ResourceName.parse(text, authority)) if is_structured(text) else text
 
 
 def is_glob(name: str) -> bool:
-    """Whether a canonical name is a glob. Called for every indirect name, so it is fast."""
+    """Called for every indirect name, so it is fast."""
     return name.startswith(SCHEME) and name.partition("?")[0].endswith(GLOB)
 
 
 def glob_of(name: str) -> str:
-    """Return the canonical glob of a canonical name; a glob returns itself. Called for every member."""
+    """A glob returns itself. Called for every member."""
     path, mark, context = name.partition("?")
     return f"{path.rpartition('/')[0]}{GLOB}{mark}{context}"
 
 
 def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
-    """Return the canonical form of a structured name of a type, else the name.
+    """Return the canonical form of a structured name; plain names stay.
 
     Raises:
         MalformedName: it is malformed, or of another type.
@@ -216,7 +212,7 @@ def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
 
 
 def is_as_written(text: str, type_url: TypeUrl) -> bool:
-    """Whether a text is certainly a canonical name of a type, with an authority, without codes and parameters."""
+    """Whether a text is certainly canonical, of this type, with an authority, without codes and parameters."""
     found = _AS_WRITTEN.fullmatch(text)
     return found is not None and _TYPE_PREFIX + found[1] == type_url and not _DOTS.search(text)
 
@@ -227,7 +223,7 @@ def is_locator(text: str) -> bool:
 
 
 def parse_or_none(text: str) -> ResourceName | None:
-    """Return a structured name, or None if it is malformed or plain."""
+    """Return None if a name is malformed or plain."""
     if not is_structured(text):
         return None
     try:

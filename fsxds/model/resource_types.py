@@ -1,4 +1,4 @@
-"""The table of xDS resource types: a row has everything about its type; adding a type means adding a row."""
+"""The table of xDS resource types: adding a type means adding a row."""
 
 from __future__ import annotations
 
@@ -20,30 +20,28 @@ class ResourceType:
     """The properties of one resource type.
 
     Attributes:
-        short_name: the users' name of its discovery service, such as `cds`.
-        noun: the users' name of its resources, such as `clusters`; also a word in names of its files.
+        short_name: of its discovery service, such as `cds`.
+        noun: such as `clusters`; also a word in names of its files.
         rest_path: the last part of `/v3/discovery:...`, None if the type has no REST form.
-        name_field: the field with the resource's name, None if only a `Resource` wrapper has it.
-        full_state_in_sotw: a SotW response has all resources, and removes those missing from it.
-        may_be_empty: Envoy takes a response without resources as "there is none"; else it rejects it (ENVOY.md E15).
-        file_words: more words in names of its files.
+        name_field: None if only a `Resource` wrapper has the name.
+        full_state_in_sotw: a SotW response removes missing resources.
+        may_be_empty: else Envoy rejects a response without resources (ENVOY.md E15).
+        file_words: further such words.
         grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty if
             only ADS serves it.
-        has_sotw: its service has the SotW method and the unary one beside the Delta one.
+        has_sotw: its service has the SotW method and the unary one.
         is_user: it uses other types: in a rollout it changes after additions to these and before removals from them.
-        followed_by: the short name of the type that an Envoy needs again, by Delta, after a resource of this type, or
-            empty.
-        comes_and_goes: an Envoy drops its resources, and takes them up again within one flight without a request that
-            shows it (ENVOY.md E36): it does not request a route configuration again that another scope uses now.
-            Endpoints follow their clusters anyway, and runtime layers stay as long as the Envoy runs.
+        followed_by: the short name of the type that an Envoy needs again, by Delta, after this one, or empty.
+        comes_and_goes: an Envoy drops its resources, and uses them again without a request (ENVOY.md E36), such as a
+            route configuration for another scope. Endpoints follow their clusters anyway, and runtime layers stay.
         absence_hangs_envoy: when Delta reports that an awaited name does not exist, Envoy 1.40 waits for ever, and its
             start with it; without a report, it continues after `initial_fetch_timeout`.
         lets_go_of_removed: that holds for awaited names; Envoy drops a resource that it has (ENVOY.md E86).
-        survives_expiry: Envoy 1.40 survives the end of a time to live of its resources (ENVOY.md E40).
-        is_secret: its resources are never shown, and their mirrored files are readable by the user of fsxds only.
-        holds_config_sources: its resources may name the source of other resources.
-        file_order: the position of its files in the order of mirror writes: files that others name by path must exist
-            first (ENVOY.md E26), so it is below that of clusters; types that may reference new clusters are above.
+        survives_expiry: Envoy 1.40 survives the end of a time to live (ENVOY.md E40).
+        is_secret: never shown, and mirrored into files that only the user of fsxds can read.
+        holds_config_sources: its resources may name the source of others.
+        file_order: its position in mirror writes: files that others name by path must exist first (ENVOY.md E26), so
+            before clusters; types that may reference new clusters come after.
         new_file_order: the same for a file that does not exist yet, None if that makes no difference.
     """
 
@@ -76,7 +74,7 @@ class ResourceType:
 
     @property
     def words(self) -> frozenset[str]:
-        """All words in names of files or folders for this type."""
+        """All words in names of files or folders."""
         return frozenset((self.short_name, self.noun, *self.file_words))
 
 
@@ -125,16 +123,16 @@ BY_REST_PATH = {row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
 
 
 def in_push_order(by_type: Mapping[TypeUrl, Value]) -> dict[TypeUrl, Value]:
-    """Return the same, in the order of the table."""
+    """Sort by the order of the table."""
     return {row.type_url: by_type[row.type_url] for row in RESOURCE_TYPES if row.type_url in by_type}
 
 
 def type_from_path(path: PurePosixPath) -> ResourceType | None:
     """Return the type that a file's name means, else its nearest folder's, else None.
 
-    Names with a word of the table as a whole part between dots come first, the file's before its folders'. Otherwise
-    dots, hyphens and underscores alike separate words, and a word may be in the singular: `prod-clusters.yaml`,
-    `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` means routes.
+    Names with a word of the table as a whole part between dots come first. Otherwise dots, hyphens and underscores
+    alike separate words, and a word may be in the singular: `my_cluster.yaml`. The last word decides:
+    `cluster-routes.yaml` means routes.
     """
     exact = exact_type_from_path(path)
     if exact is not None:
@@ -144,10 +142,10 @@ def type_from_path(path: PurePosixPath) -> ResourceType | None:
 
 
 def exact_type_from_path(path: PurePosixPath) -> ResourceType | None:
-    """Return the type if a name was made for fsxds, else None; such a file holds no other type.
+    """Return the type if a name was made for fsxds; such a file holds no other.
 
-    `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` mean clusters: the last part between dots
-    that is a word of the table, without the suffix, decides.
+    The last part between dots that is a word of the table, without the suffix, decides: `cds.yaml`,
+    `edge.clusters.yaml` and `clusters/edge.yaml` mean clusters.
     """
     parts = path.name.split(".")[:-1]
     words = (*reversed(parts), *reversed(path.parts[:-1]))
@@ -177,15 +175,15 @@ _LOOSE_WORDS = {
 
 
 def route_configuration_of(name: str) -> str:
-    """Return the route configuration of a virtual host's name; it may contain slashes itself."""
+    """Return the route configuration, which may contain slashes."""
     return name.rpartition("/")[0]
 
 
 def name_of_domain(route_configuration: str, domain: str) -> str:
-    """Return the name by which Envoy requests a domain of a route configuration."""
+    """Return the name by which Envoy requests a domain."""
     return f"{route_configuration}/{lowered(domain)}"
 
 
 def lowered(domain: str) -> str:
-    """Return a domain in lower case as Envoy does: ASCII letters only."""
+    """Lower ASCII letters only, as Envoy does."""
     return domain.encode().lower().decode()

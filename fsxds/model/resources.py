@@ -1,4 +1,4 @@
-"""Resources, rows of one type, and snapshots of rows; immutable, no I/O."""
+"""Resources, rows of one type, and snapshots; immutable, no I/O."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ MOST_TAKEN_OVER = 10_000
 LARGE_SHARE = 0.25
 
 Key = tuple[TypeUrl, str]
-"""Type and name of a resource; there may be one resource per key."""
+"""Type and name of a resource."""
 
 
 ADDRESS = TypeUrl("address")
-"""The type of a mention that is not a reference but a claim: no other resource may make the same claim."""
+"""The type of a claim, not a reference: no other resource may make the same."""
 
 HOST = TypeUrl("host")
-"""The type of a claim of virtual hosts: their names, and the names by which their domains are requested."""
+"""Claims of virtual hosts: their names, and the names by which their domains are requested."""
 
 HOST_NAME = TypeUrl("host name")
-"""The type of a claim of virtual hosts: `VirtualHost.name`, Envoy's key of them."""
+"""Claims of virtual hosts: `VirtualHost.name`, Envoy's key."""
 
 UNNAMED = TypeUrl("unnamed listener")
-"""The type of a claim of listeners without a name; there may be one."""
+"""The claim of a listener without a name."""
 
 CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME, UNNAMED})
 """All types of claims."""
@@ -53,10 +53,9 @@ CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME, UNNAMED})
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The place of a resource: its file, and its first line (from 1); 0 if it does not come from a file.
+    """The place of a resource: its file, and its first line (from 1; 0 without a file).
 
-    `document` counts from 0; `field_path` leads from the top of the document to the resource. For a patched resource it
-    is the place in the patch; `patched` has the places of other fields.
+    `document` counts from 0; `field_path` leads from its top to the resource, or to the patch of a `patched` one.
     """
 
     path: PurePosixPath
@@ -72,12 +71,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """The places of the fields of a patched resource.
+    """The places of a patched resource's fields.
 
-    Attributes:
-        base: the origin of the original resource.
-        sources: by path in the patched resource: whether the patch wrote the value, and its path there or in the base.
-            The longest path that leads to a field counts; other fields are from the base.
+    `sources`, by path: whether the patch wrote the value, and its path there or in `base`. The longest path that leads
+    to a field counts; other fields are from the base.
     """
 
     base: Origin
@@ -85,11 +82,11 @@ class Patched:
 
 
 class Reference(NamedTuple):
-    """One resource's mention of another by its name.
+    """One resource's mention of another.
 
-    `field_path` leads from the top of the resource to the mention, in the API's own spelling. `severity` is that of a
-    dangling reference: an ERROR if Envoy would reject the resource or wait until a timeout. `is_static`: it has to name
-    a static resource of the bootstrap.
+    `field_path` leads from the top of the resource, in the API's spelling. `severity` is that of a dangling reference:
+    an ERROR if Envoy would reject the resource or wait until a timeout. `is_static`: a resource of the bootstrap is
+    meant.
     """
 
     type_url: TypeUrl
@@ -103,9 +100,8 @@ class Reference(NamedTuple):
 class Resource:
     """One named xDS resource.
 
-    `body` is its deterministic binary serialization, `version` the digest of type and body. `ttl_s` is None for no
-    expiry. `references` are in the order of its fields. `redirect` is the canonical locator of its target, or empty; a
-    redirect from a file has no body.
+    `body` is serialized deterministically, `version` the digest of type and body. `ttl_s` is None for no expiry.
+    `redirect` is the canonical locator of its target, or empty; a redirect from a file has no body.
     """
 
     type_url: TypeUrl
@@ -119,14 +115,14 @@ class Resource:
     redirect: str = ""
 
     def equals_for_clients(self, other: Resource) -> bool:
-        """Whether content, time to live and aliases are equal."""
+        """Compare content, time to live and aliases."""
         return self is other or (
             self.version == other.version and self.ttl_s == other.ttl_s and self.aliases == other.aliases
         )
 
 
 def key_of(resource: Resource) -> Key:
-    """Return the identity of a resource."""
+    """Return type and name."""
     return resource.type_url, resource.name
 
 
@@ -136,7 +132,7 @@ def claims_of(resource: Resource) -> frozenset[Key]:
 
 
 def version_of_body(type_url: TypeUrl, body: bytes) -> Version:
-    """Return the version of one resource: 32 hex digits of SHA-256 over type and body."""
+    """Return 32 hex digits of SHA-256 over type and body."""
     return Version(hashlib.sha256(type_url.encode() + b"\0" + body).hexdigest()[:32])
 
 
@@ -151,11 +147,9 @@ class UnreadResource:
 
 @dataclass(frozen=True, slots=True)
 class LayerEdit:
-    """A layer's edit of a resource of the layers below it.
+    """A layer's edit of a resource below.
 
-    Attributes:
-        column: counts from 1.
-        patch: merged into the resource; None deletes it. It is never changed.
+    `column` counts from 1. `patch` is never changed; None deletes the resource.
     """
 
     type_url: TypeUrl
@@ -174,8 +168,7 @@ class LayerEdit:
 class Document:
     """One document of a file.
 
-    `declared` are the types of its lists, even empty ones. `version_info` is the author's, or None. `unread` are not
-    among the resources. `edits` are of resources in lower layers.
+    `declared` are the types of its lists, even empty ones. `version_info` is the author's.
     """
 
     path: PurePosixPath
@@ -188,10 +181,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """The documents of one file and its problems; `digest` is that of the parsed content.
+    """One parsed file, its problems, and its digest.
 
-    `takes` are the resources of lower layers that it deleted or patched. `mark` is unique to this object, so that
-    derived results can be keyed by it without keeping it alive.
+    `takes` are the resources below that it deleted or patched. `mark` is unique to this object, so that derived results
+    can be keyed by it without keeping it alive.
     """
 
     path: PurePosixPath
@@ -203,22 +196,22 @@ class ParsedFile:
 
     @property
     def is_good(self) -> bool:
-        """Whether it has no error, so that it may be served."""
+        """Whether it has no error."""
         return not any(problem.severity is Severity.ERROR for problem in self.problems)
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """The resources of all its documents, in order."""
+        """All resources, in order."""
         return tuple(resource for document in self.documents for resource in document.resources)
 
     @property
     def unread(self) -> tuple[UnreadResource, ...]:
-        """The unread resources of all its documents."""
+        """All unread resources."""
         return tuple(resource for document in self.documents for resource in document.unread)
 
     @property
     def edits(self) -> tuple[LayerEdit, ...]:
-        """The edits of all its documents."""
+        """All edits."""
         return tuple(edit for document in self.documents for edit in document.edits)
 
     @property
@@ -228,7 +221,7 @@ class ParsedFile:
 
 
 class ResourceList(Collection[Resource]):
-    """Resources of one type sorted by name, as one object for all clients.
+    """Resources of one type sorted by name, one object for all clients.
 
     Compares by identity, so that derived results can be keyed by it at no cost.
     """
@@ -236,7 +229,7 @@ class ResourceList(Collection[Resource]):
     __slots__ = ("_names", "_resources")
 
     def __init__(self, resources: NameTable[Resource] | Iterable[Resource] = ()) -> None:
-        """Take resources sorted by name; a table is not copied."""
+        """A table is not copied."""
         self._resources: Collection[Resource]
         self._resources = resources.values() if isinstance(resources, NameTable) else tuple(resources)
         self._names: frozenset[str] | None = None
@@ -252,7 +245,7 @@ class ResourceList(Collection[Resource]):
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the resources."""
+        """The names."""
         if self._names is None:
             self._names = frozenset(resource.name for resource in self._resources)
         return self._names
@@ -263,10 +256,10 @@ NO_RESOURCES = ResourceList()
 
 @dataclass(frozen=True, slots=True)
 class RowsChange:
-    """The difference between resources of one type and earlier ones, by name.
+    """The difference between resources of one type, by name.
 
-    `fresh` are new or have other content, `renewed` differ only in time to live or aliases, `moved` only in their
-    place, which clients do not see.
+    `fresh` are new or have other content, `renewed` have another time to live or aliases, `moved` only another place,
+    which clients do not see.
     """
 
     fresh: frozenset[str] = frozenset()
@@ -275,7 +268,6 @@ class RowsChange:
     moved: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __bool__(self) -> bool:
-        """Whether there is a difference for clients."""
         return bool(self.fresh or self.renewed or self.removed)
 
     @property
@@ -287,8 +279,7 @@ class RowsChange:
 class Rows(NameTable[Resource]):
     """The resources of one type in a snapshot, sorted by name; never changed.
 
-    Derived results are computed once, for all clients, and are dropped with the rows. A change keeps the results that
-    it does not touch.
+    Derived results are computed once, for all clients. A change keeps those that it does not touch.
     """
 
     __slots__ = (
@@ -310,7 +301,7 @@ class Rows(NameTable[Resource]):
         resources: Mapping[str, Resource] | None = None,
         since: tuple[Rows, RowsChange] | None = None,
     ) -> None:
-        """Take resources by name, and their known difference to earlier rows."""
+        """`since` is the known difference to earlier rows."""
         super().__init__(resources)
         self.type_url = type_url
         # Stands for these rows in caches of others, without keeping them alive.
@@ -326,7 +317,6 @@ class Rows(NameTable[Resource]):
             self._follow(*since)
 
     def _follow(self, earlier: Rows, change: RowsChange) -> None:
-        """Take over the valid results of earlier rows."""
         names = change.names
         self._changes.put(earlier._mark, change)
         if len(names) <= MOST_TAKEN_OVER:
@@ -337,7 +327,7 @@ class Rows(NameTable[Resource]):
 
     @property
     def by_name(self) -> NameTable[Resource]:
-        """The resources alone, without derived results."""
+        """The resources without derived results."""
         return NameTable(self)
 
     @property
@@ -365,7 +355,7 @@ class Rows(NameTable[Resource]):
 
     @property
     def shortest_ttl_s(self) -> float | None:
-        """The shortest time to live of any resource, or None."""
+        """The shortest time to live, or None."""
         shortest_s = min((chunk.once(_shortest_ttl_s) for chunk in self.timed.chunks), default=inf)
         return None if shortest_s == inf else shortest_s
 
@@ -382,14 +372,14 @@ class Rows(NameTable[Resource]):
         return self
 
     def version_of(self, names: frozenset[str]) -> Version:
-        """Return the version of the resources with these names, existing or not."""
+        """Names may not exist."""
         return self._versions.find(names, lambda: version_of_set(self.type_url, self._members(names)))
 
     def _members(self, names: frozenset[str]) -> Iterator[tuple[str, str]]:
         return ((name, self[name].version if name in self else "") for name in sorted(names))
 
     def with_changes(self, updated: Iterable[Resource], removed: Iterable[str]) -> Rows:
-        """Apply a change; the result knows its difference to these rows, and the cost follows the change."""
+        """Apply a change, at its cost; the result knows the difference."""
         new = {resource.name: resource for resource in updated if self.get(resource.name) is not resource}
         gone = frozenset(self.among(removed))
         if not new and not gone:
@@ -398,9 +388,9 @@ class Rows(NameTable[Resource]):
         return Rows(self.type_url, table, (self, self._change(new, gone)) if self else None)
 
     def with_those_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
-        """Add the earlier rows with these names, none of which is in these rows.
+        """Add earlier rows, none of which is in these.
 
-        The result knows its difference to the earlier rows, and keeps their valid results.
+        The result knows its difference to `earlier`, and keeps its valid results.
         """
         change = self.changes_since(earlier)
         change = replace(change, removed=change.removed - names)
@@ -416,7 +406,7 @@ class Rows(NameTable[Resource]):
         return RowsChange(frozenset(new.keys() - renewed - moved), renewed, gone, moved)
 
     def changes_since(self, earlier: Rows) -> RowsChange:
-        """Return the difference to earlier rows of the type, from the cache or by comparing."""
+        """Return the difference, cached or compared."""
         if earlier is self:
             return RowsChange()
         if not earlier:
@@ -425,7 +415,7 @@ class Rows(NameTable[Resource]):
         return self._changes.find(earlier._mark, lambda: self._compare(earlier, self.differing(earlier)))
 
     def changes_over(self, below: Rows, earlier: Rows, earlier_below: Rows) -> RowsChange:
-        """Return the difference to earlier rows, if both were made from others by a few changes, which it costs."""
+        """Return the difference, at the cost of the few changes that made both from others."""
         if earlier is self or not earlier:
             return self.changes_since(earlier)
         names = self.changes_since(below).names | earlier.changes_since(earlier_below).names
@@ -447,7 +437,7 @@ class Rows(NameTable[Resource]):
         return found
 
     def derived(self, made: type[Derived]) -> Derived | None:
-        """Return the object of a class that was made from these rows, or None."""
+        """Return the object of a class that was made from these rows."""
         found = self._derived.get(made)
         return found if isinstance(found, made) else None
 
@@ -458,10 +448,9 @@ def _shortest_ttl_s(chunk: Chunk[Resource]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """The last change of a type: the generation of its snapshot, the names, and their files.
+    """The last change of a type: the generation, the names, and their files.
 
-    `changed` includes resources with only another time to live or other aliases. For `removed` names, `files` has their
-    former files.
+    `changed` includes changes of time to live or aliases alone; `files` includes former files of `removed` names.
     """
 
     generation: int
@@ -477,17 +466,16 @@ class Snapshot:
 
     Attributes:
         generation: counts up in this process, and is never sent.
-        by_type: rows for every known type.
-        authored: the authors' versions to send instead of the rows'.
-        changes: the last change of each type.
+        by_type: includes every known type.
+        authored: the authors' versions to send.
         incomplete: the types that a never-good file may define, so that missing resources must not be reported as
             removed.
-        withheld: the subset of these types for which no file was ever good.
+        withheld: the subset of these for which no file was ever good.
         undeclared: the types that no document ever listed.
-        unresolved: the redirects without a target that is served here.
-        tombstones: by type and collection: the names of removed members, the latest last.
-        let_go: by type, names of upstreams that are gone though no upstream removed them; see `UpstreamContent`.
-        upstreams: by upstream name: the `sequence` of its merged content.
+        unresolved: redirects without a target that is served here.
+        tombstones: removed members of collections, the latest last.
+        let_go: names of upstreams that are gone though no upstream removed them; see `UpstreamContent`.
+        upstreams: the `sequence` of each merged content.
     """
 
     generation: int
@@ -506,11 +494,11 @@ class Snapshot:
 
     @property
     def versions(self) -> Mapping[TypeUrl, Version]:
-        """The version of all resources of a type, for each."""
+        """The version of each type."""
         return MappingProxyType({type_url: rows.version for type_url, rows in self.by_type.items()})
 
     def resources(self, type_url: TypeUrl) -> Rows:
-        """Return the resources of a type by name; empty if it is not served."""
+        """Return a type's resources; empty if it is not served."""
         rows = self.by_type.get(type_url)
         return Rows(type_url) if rows is None else rows
 

@@ -1,4 +1,4 @@
-"""Versions of sets of resources: digests of their names and versions, equal in every process and every release."""
+"""Versions of sets of resources, equal in every process and every release."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Ver
       change costs the digest of one chunk and of their list, and equal sets have equal versions however they came
       about.
 
-    Neither may ever change: clients would fetch everything again after an upgrade. `members` are sorted; a name that
-    does not exist has an empty version.
+    Neither may ever change: clients would fetch everything again after an upgrade. `members` are sorted; a missing name
+    has an empty version.
     """
     members = tuple(members)
     if len(members) <= MOST_IN_ONE_DIGEST:
@@ -50,7 +50,7 @@ def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Ver
 
 
 def version_of_table(type_url: TypeUrl, members: NameTable[Member]) -> Version:
-    """Return the version of a set of resources; chunks shared with another set are not read again."""
+    """Chunks shared with another set are not read again."""
     if len(members) <= MOST_IN_ONE_DIGEST:
         return _version_of_lines(type_url, (chunk.once(_lines_of) for chunk in members.chunks))
     return _version_of_digests(type_url, (chunk.once(_digest_of) for chunk in members.chunks))

@@ -1,7 +1,4 @@
-"""Decides which trees may be loaded: all, or only verified ones; otherwise the last trusted tree stays.
-
-The verifier is a capability: see `signing/`.
-"""
+"""Decides which trees may be loaded; otherwise the last trusted tree stays."""
 
 from __future__ import annotations
 
@@ -15,22 +12,22 @@ MANIFEST_PATH = PurePosixPath(MANIFEST)
 
 
 class TrustedSigners(Protocol):
-    """The trusted signers. Equal objects trust the same signers."""
+    """Equal objects trust the same signers."""
 
     def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
-        """Return the trusted signer of a manifest; see `signatures.TrustAnchors`."""
+        """Return a manifest's trusted signer; see `signatures.TrustAnchors`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenManifest:
-    """The serial of a trusted manifest, and the digest of its bytes."""
+    """A trusted manifest's serial and digest."""
 
     serial: int
     digest: str
 
 
 class SeenManifests(Protocol):
-    """Remembers the newest trusted manifest of each subject, to detect older ones."""
+    """Remembers the newest trusted manifest of each subject."""
 
     def newest(self, subject: str) -> SeenManifest | None:
         """Return the newest one, or None."""
@@ -55,19 +52,17 @@ class SeenInProcess:
 
 
 class TreeVerifier(Protocol):
-    """Verifies whole trees, one by one."""
+    """Verifies whole trees."""
 
     def faults(self, tree: SourceTree, now_s: float) -> tuple[Problem, ...]:
-        """Return why a tree is not trusted at a time, in seconds since 1970. It may block."""
+        """Return why a tree is not trusted now, in seconds since 1970. May block."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrustDecision:
     """The tree that may be loaded.
 
-    Attributes:
-        faults: why it is not the tree that was read; empty if it is.
-        has_last_good: there is a trusted tree to load.
+    `faults` say why it is not the one that was read. `has_last_good`: there is a trusted tree.
     """
 
     tree: SourceTree
@@ -76,26 +71,23 @@ class TrustDecision:
 
 
 class TreeTrust:
-    """Decides which trees of one server may be loaded, one by one."""
+    """Decides which trees of one server may be loaded."""
 
     def __init__(self) -> None:
         self._last: SourceTree | None = None
 
     @property
     def offered(self) -> tuple[OfferedManifest, ...]:
-        """The manifest and signature of the last trusted tree, if it has both."""
+        """The last trusted tree's manifest and signature, if it has both."""
         return (NO_MANIFEST if self._last is None else self._last.signed).offered
 
     def decide(
         self, tree: SourceTree, verifier: TreeVerifier | None, now_s: float, *, has_layers: bool = False
     ) -> TrustDecision:
-        """Return the tree to load: this one, or the last trusted one.
+        """Return this tree, or the last trusted one.
 
-        Args:
-            tree: the tree that was read.
-            verifier: None if every tree is trusted.
-            now_s: seconds since 1970.
-            has_layers: folders of the tree are layers of views.
+        `verifier` is None if every tree is trusted. `now_s` counts since 1970. `has_layers`: folders are layers of
+        views.
         """
         faults = () if verifier is None else verifier.faults(tree, now_s)
         if faults:
@@ -106,7 +98,7 @@ class TreeTrust:
 
 
 def nothing_of(tree: SourceTree, faults: tuple[Problem, ...], *, has_layers: bool = False) -> SourceTree:
-    """Return an empty tree with problems, if neither this tree nor an earlier one is trusted."""
+    """Return an empty tree with problems."""
     folders = {folder for file in tree.files for folder in file.path.parents} if has_layers else set[PurePosixPath]()
     paths = ({MANIFEST_PATH} | folders) - {PurePosixPath(), *(problem.path for problem in faults)}
     fact, remedy = "nothing here is read: the tree is not trusted", "see what is wrong with its manifest and its files"

@@ -1,4 +1,4 @@
-"""The values that all parts of fsxds share: names, versions, problems, source files; immutable, no I/O."""
+"""Values that all parts of fsxds share; immutable, no I/O."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import PurePosixPath
 from typing import NewType, Protocol, Self, TypeAlias
 
 TypeUrl = NewType("TypeUrl", str)
-"""A full type URL, for example `type.googleapis.com/envoy.config.cluster.v3.Cluster`."""
+"""Such as `type.googleapis.com/envoy.config.cluster.v3.Cluster`."""
 
 Version = NewType("Version", str)
-"""A digest of content: equal content has an equal version in every process and on every replica."""
+"""A digest of content, equal in every process and on every replica."""
 
 Nonce = NewType("Nonce", str)
 """Identifies one response."""
@@ -25,13 +25,13 @@ PlainValue: TypeAlias = "dict[str, PlainValue] | list[PlainValue] | str | int | 
 """The values of YAML and JSON."""
 
 FieldPath: TypeAlias = tuple[str | int, ...]
-"""Keys and indexes from the top of a document down to a value, as the author spelled them."""
+"""Keys and indexes from the top of a document, as the author spelled them."""
 
 Layers: TypeAlias = tuple[str, ...]
-"""The layers of a view for one node, in order: folders of the tree as posix paths; later ones win.
+"""The layers of a view for one node: folders of the tree as posix paths; later ones win.
 
-Folders that replace a template exist. `()` is the whole tree. A name that begins with `/` is not a folder and has no
-files: `/staging`, always the last, means that the variables of the view `staging` apply; `NO_LAYERS` is an empty view.
+Folders that replace a template exist. `()` is the whole tree. A name that begins with `/` has no files: `/staging`,
+always the last, means that the variables of the view `staging` apply; `NO_LAYERS` is an empty view.
 """
 
 WHOLE_TREE: Layers = ()
@@ -39,7 +39,7 @@ NO_LAYERS: Layers = ("/",)
 
 
 class Severity(Enum):
-    """The severity of a problem: only an ERROR holds its file back."""
+    """Only an ERROR holds its file back."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -67,8 +67,7 @@ class Problem:
     """A mistake in a file: its place, the fact and the remedy. Sorts by place.
 
     `line` and `column` count from 1; 1:1 is the whole file. `pointer` is a field path as text (`resources[2].name`), or
-    empty. `rule` is the stable name of the broken rule. `elsewhere` is the same problem in the file that wrote the
-    mistake, or None.
+    empty. `rule` is a stable name. `elsewhere` is the same problem in the file that wrote the mistake, or None.
     """
 
     path: PurePosixPath
@@ -95,7 +94,7 @@ class Problem:
 
 
 def pointer_of(field_path: FieldPath) -> str:
-    """Format a field path for users: `resources[2].virtual_hosts[0].name`."""
+    """Format a path: `resources[2].virtual_hosts[0].name`."""
     text = ""
     for step in field_path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -103,7 +102,7 @@ def pointer_of(field_path: FieldPath) -> str:
 
 
 def scalar_text(value: object) -> str | None:
-    """Return a text, number or truth value as in JSON, without quotes; None for anything else."""
+    """Return a scalar as in JSON, without quotes; None for anything else."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -133,10 +132,8 @@ VARIABLES_MARK = b"# fsxds: variables"
 class SourceFile:
     """One file as it was read; compares by path and content.
 
-    Attributes:
-        has_variables: its first line requests the replacement of variables.
-        path: relative to the tree.
-        digest: the SHA-256 of the content.
+    `has_variables`: its first line requests their replacement. `path` is relative to the tree, `digest` the SHA-256 of
+    the content.
     """
 
     __slots__ = ("_content", "_packed", "digest", "has_variables", "path", "size_bytes")
@@ -161,13 +158,13 @@ class SourceFile:
         return zlib.decompress(self._packed) if content is None else content
 
     def begins_with(self, other: SourceFile) -> bool:
-        """Whether the content begins with the whole content of another file."""
+        """Whether the content begins with another file's content."""
         if self.size_bytes < other.size_bytes:
             return False
         return hashlib.sha256(memoryview(self.content)[: other.size_bytes]).hexdigest() == other.digest
 
     def pack(self) -> None:
-        """Compress the content: it is seldom needed after parsing, and a tree may take gigabytes."""
+        """Content is seldom needed after parsing, and a tree may take gigabytes."""
         if self._content is not None and self.size_bytes >= SMALLEST_PACKED_BYTES:
             self._packed = zlib.compress(self._content, PACKING_LEVEL)
             self._content = None
@@ -184,7 +181,7 @@ class SourceFile:
 
 
 class ProjectedFile(SourceFile):
-    """A file that is served differently from its content, with a separate digest."""
+    """A file that is served differently from its content."""
 
     __slots__ = ("_original",)
 
@@ -204,11 +201,9 @@ class ProjectedFile(SourceFile):
 
 
 class VariedFile(ProjectedFile):
-    """A file with other values for its variables in a view.
+    """A file with a view's values for its variables.
 
-    Attributes:
-        texts: the values, by name.
-        unset: environment names of variables without a value there, by name.
+    `unset` has the environment names of variables without a value there.
     """
 
     __slots__ = ("texts", "unset")
@@ -221,7 +216,7 @@ class VariedFile(ProjectedFile):
 
 
 class Tree(Protocol):
-    """Files at one settled moment, sorted by path; `problems` name unreadable ones."""
+    """Files at one settled moment, sorted by path."""
 
     @property
     def files(self) -> tuple[SourceFile, ...]:
@@ -236,10 +231,10 @@ class Tree(Protocol):
 
 
 MANIFEST = ".fsxds-manifest"
-"""The name of the file at the top of a signed tree that lists its content."""
+"""The file at the top of a signed tree that lists its content."""
 
 MANIFEST_SIGNATURE = ".fsxds-manifest.sig"
-"""The name of the file with its signature."""
+"""The file with its signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +247,7 @@ class OfferedManifest:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFiles:
-    """The manifest of a tree and its signature; None if missing or unreadable.
-
-    `problems` name unreadable ones.
-    """
+    """A tree's manifest and signature; None if missing or unreadable."""
 
     manifest: SourceFile | None = None
     signature: SourceFile | None = None
@@ -263,7 +255,7 @@ class ManifestFiles:
 
     @property
     def offered(self) -> tuple[OfferedManifest, ...]:
-        """Both, for relays; empty if one of them is missing."""
+        """Both, for relays; empty if one is missing."""
         if self.manifest is None or self.signature is None:
             return ()
         return (OfferedManifest(self.manifest.content, self.signature.content),)
@@ -276,9 +268,8 @@ NO_MANIFEST = ManifestFiles()
 class SourceTree:
     """All files of a tree at one settled moment, sorted by path.
 
-    `problems` name unreadable files (too large, no permission): their last content stays. `ignored` are files with a
-    suffix of no format, `excluded` files and directories that the user excludes. `signed` is the manifest with its
-    signature.
+    `problems` name unreadable files: their last content stays. `ignored` files have an unknown suffix, `excluded` ones
+    are the user's choice.
     """
 
     files: tuple[SourceFile, ...]
@@ -288,14 +279,14 @@ class SourceTree:
     signed: ManifestFiles = NO_MANIFEST
 
     def file_at(self, path: PurePosixPath) -> SourceFile | None:
-        """Return the file at a path, or None; a binary search."""
+        """A binary search."""
         place = bisect_left(self.files, path.parts, key=lambda file: file.path.parts)
         return self.files[place] if place < len(self.files) and self.files[place].path == path else None
 
 
 @dataclass(frozen=True, slots=True)
 class OverlaidTree:
-    """A tree over another one, with changed and new files, which it costs."""
+    """A tree with changed and new files, which it costs."""
 
     below: Tree
     changed: Mapping[PurePosixPath, SourceFile]
@@ -316,7 +307,7 @@ class OverlaidTree:
 class HeldFile:
     """A file that is served in an older version, or not at all.
 
-    `problem` is its first problem, None if it waits for other files; `digest` is that of its current content.
+    `problem` is None if it waits for other files; `digest` is that of its current content.
     """
 
     path: PurePosixPath
@@ -329,9 +320,7 @@ class HeldFile:
 class LostLayer:
     """A layer of the settings without a folder.
 
-    Attributes:
-        folders: its former folders, or possible ones.
-        is_kept: the tree before had it.
+    `folders` are former or possible ones; `is_kept`: the tree before had it.
     """
 
     problem: Problem
@@ -340,7 +329,7 @@ class LostLayer:
 
     @property
     def held(self) -> HeldFile | None:
-        """The held file for it; None if the layer is just empty, which is no error."""
+        """None if the layer is just empty, which is no error."""
         is_error = self.problem.severity is Severity.ERROR
         return HeldFile(self.problem.path, self.problem, self.is_kept) if is_error else None
 
@@ -355,7 +344,7 @@ class SpelledFloat(float):
     """A float with the text it was read from.
 
     Envoy 1.40 keeps YAML's plain decimals as text: `version_info: 1.0` is the string "1.0", and so is a `1.0` within a
-    Struct (ENVOY.md E51). A number field takes the number, everything else the text.
+    Struct (ENVOY.md E51). A number field takes the number.
     """
 
     __slots__ = ("text",)
@@ -376,8 +365,7 @@ class SpelledFloat(float):
 class BackOff:
     """The pauses between retries: 1, 2, 4, ... 30 seconds.
 
-    Attributes:
-        well_after_s: after a success of this length, the next failure begins with the first pause again.
+    After a success of `well_after_s`, the next failure begins with the first pause again.
     """
 
     first_s: float = 1.0
@@ -385,5 +373,5 @@ class BackOff:
     well_after_s: float = 10.0
 
     def pause_s(self, failures: int) -> float:
-        """Return the pause after so many failures in a row, from 1."""
+        """Failures in a row count from 1."""
         return float(min(self.first_s * 2 ** min(max(failures, 1) - 1, 30), self.longest_s))

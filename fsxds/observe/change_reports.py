@@ -1,4 +1,4 @@
-"""Reports of changes: one line when the waiting clients were answered, and lines about mirrored files."""
+"""Reports of changes: one line when clients were answered, and lines about mirrored files."""
 
 from __future__ import annotations
 
@@ -13,23 +13,19 @@ from fsxds.events.phrases import LONGEST_NAME, MOST_NAMES, count_of, noun_of, so
 from fsxds.model.resources import Snapshot, TypeChange
 from fsxds.model.values import PlainValue, TypeUrl
 
-# Held polls are answered within milliseconds; a change is reported after so long without a further answer ...
+# Held polls are answered within milliseconds; then a change is reported ...
 QUIET_S = 0.2
 
-# ... or after this time at the latest, however many clients there are.
+# ... or after this time at the latest.
 MOST_GATHERING_S = 5.0
 
 
 @dataclass(slots=True)
 class PublishedChange:
-    """One published snapshot, and the clients that got it.
+    """A published snapshot, and its clients.
 
-    Attributes:
-        types: the changes of changed types.
-        detected_s: monotonic time of the first sign of the change.
-        last_s: monotonic time of the publication, then of the last answer.
-        clients: node ids, an ordered set.
-        rejected_by: ids of the nodes that rejected a part of it, likewise.
+    `last_s`: of the publication, then of the last answer; times are monotonic. `clients` and `rejected_by` are ordered
+    sets of node ids.
     """
 
     types: Mapping[TypeUrl, TypeChange]
@@ -60,7 +56,7 @@ class PublishedChange:
 
 
 class ChangeReports:
-    """Collects the answers to the last changes, and reports each change when no more answers come."""
+    """Collects answers to changes, and reports when no more come."""
 
     def __init__(self, write: Callable[[LogLine], None], now_s: Callable[[], float]) -> None:
         self._write = write
@@ -69,7 +65,7 @@ class ChangeReports:
         self._gathering: list[PublishedChange] = []
 
     def publish(self, snapshot: Snapshot, detected_s: float) -> None:
-        """Start the report of a new snapshot."""
+        """Start a snapshot's report."""
         types = {
             type_url: change
             for type_url, change in snapshot.changes.items()
@@ -83,13 +79,13 @@ class ChangeReports:
         self._inbox.put_nowait(change)
 
     def answer(self, type_url: TypeUrl, client: str) -> None:
-        """Count a response to a client for the newest unreported change of its type."""
+        """Count a response for its type's newest unreported change."""
         if change := self._newest_of(type_url):
             change.clients[client[:LONGEST_NAME]] = None
             change.last_s = self._now_s()
 
     def reject(self, type_url: TypeUrl, client: str) -> None:
-        """Record that a client rejected the newest change of a type, unless it is reported already."""
+        """Record a rejection of its type's newest unreported change."""
         if change := self._newest_of(type_url):
             change.rejected_by[client[:LONGEST_NAME]] = None
 
@@ -97,7 +93,7 @@ class ChangeReports:
         return next((change for change in reversed(self._gathering) if type_url in change.types), None)
 
     async def report(self) -> Never:
-        """Report each change when its answers are in; cancellation reports the open ones at once."""
+        """Report changes when answered; on cancellation, at once."""
         try:
             while True:
                 await self._inbox.get()
@@ -133,7 +129,7 @@ def _audience(clients: tuple[str, ...], took_ms: int) -> str:
 
 
 class MirrorReports:
-    """Makes lines about mirrored files; each remark once while it holds."""
+    """Makes lines about mirrored files, remarks once."""
 
     def __init__(self) -> None:
         self._reported: frozenset[str] = frozenset()
@@ -159,7 +155,7 @@ class MirrorReports:
         self._reported = frozenset(line.text for line in remarks)
 
     def failed(self, failure: MirrorFailed) -> LogLine:
-        """Return the line about a directory that could not be written."""
+        """Return the line about a failed write."""
         self._has_failed = True
         error, retry_s = failure.error, failure.retry_s
         text = f"mirror: {error}; trying again in {retry_s:g} s, serving goes on"
@@ -167,7 +163,7 @@ class MirrorReports:
 
 
 def summary(report: FilesWritten) -> str:
-    """Return a report in one line: `2 files written (cds.pb, eds/web.pb), 1 removed, 7 unchanged, in 12 ms`."""
+    """Word a report: `2 files written (cds.pb, eds/web.pb), 1 removed, 7 unchanged, in 12 ms`."""
     names = [str(path) for path in dict.fromkeys(report.written)]
     written = f"{count_of(len(names), 'file')} written{f' ({some_of(names)})' if names else ''}"
     took_ms = round(report.duration_s * 1000)

@@ -1,6 +1,6 @@
-"""Reports of errors of fsxds itself and messages of libraries, with tracebacks and limited repetition.
+"""Reports of errors of fsxds and messages of libraries, with limited repetition.
 
-A message caused by a client's mistake or departure is a `debug` line, any other message for stderr a `library_error`.
+A message caused by a client is a `debug` line, any other for stderr a `library_error`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from fsxds.events.event import Details, Event, Level, LogLine, Observer
 from fsxds.events.phrases import omitted, shortened
 from fsxds.events.process_events import InternalError, place_of
 
-# asyncio's message about a write to a client that is gone; aiohttp detects that by itself.
+# On a write to a client that is gone, which aiohttp detects itself.
 _DEPARTURES = ("socket.send() raised exception",)
 MOST_IN_TEN_SECONDS = 20
 MOST_KEYS = 100
 
 
 class RepeatLimit:
-    """Admits each key once per `pause_s` seconds, and at most `most` different ones in that time."""
+    """Admits each key once per `pause_s` seconds, and at most `most`."""
 
     def __init__(self, most: int = MOST_KEYS, pause_s: float = 10.0) -> None:
         self._most = most
@@ -35,7 +35,7 @@ class RepeatLimit:
         self._left_out = 0
 
     def admit(self, key: Hashable, now_s: float) -> int | None:
-        """Return the number of rejections since the last admission; None if rejected."""
+        """Return the rejections since the last admission; None if rejected."""
         while self._seen and next(iter(self._seen.values())) <= now_s - self._pause_s:
             self._seen.popitem(last=False)
         if key in self._seen or len(self._seen) >= self._most:
@@ -47,14 +47,14 @@ class RepeatLimit:
 
 
 class InternalErrors:
-    """Counts errors by the task that they ended (`mirror`, `REST request`), and logs each at most once a minute."""
+    """Counts errors by ended task (`mirror`, `REST request`), and logs each once a minute."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._limit = RepeatLimit(pause_s=60.0)
 
     def lines(self, event: InternalError, now_s: float) -> Iterator[LogLine]:
-        """Count an error and yield its line, unless the same one was just logged."""
+        """Count an error and yield its line, unless just logged."""
         where, error = event.where, event.error
         self.counts[where] += 1
         name, place = type(error).__name__, place_of(error)
@@ -74,7 +74,7 @@ class InternalErrors:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return the traceback of an exception without the data that exceptions quote."""
+    """Return a traceback without the data that exceptions quote."""
     return "\n".join(_trace(error))
 
 
@@ -93,10 +93,7 @@ def _trace(error: BaseException) -> Iterator[str]:
 
 @contextmanager
 def library_logs(write: Callable[[LogLine], None]) -> Iterator[None]:
-    """Pass log records, warnings and uncatchable errors of libraries to `write` within the context.
-
-    Any thread may call `write`.
-    """
+    """Pass libraries' logs, warnings and uncatchable errors to `write`, from any thread."""
     handler = LibraryLogs(write)
     root = logging.getLogger()
     hooks = sys.unraisablehook, threading.excepthook
@@ -122,7 +119,7 @@ class LibraryLogs(logging.Handler):
         self._limit = RepeatLimit(MOST_IN_TEN_SECONDS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record as a line. `logging` calls it under the lock of this handler."""
+        """Write a record, under this handler's lock."""
         error = record.exc_info[1] if record.exc_info else None
         message = record.getMessage().strip()
         is_clients = isinstance(error, ConnectionError) or message.startswith(_DEPARTURES)
@@ -130,7 +127,7 @@ class LibraryLogs(logging.Handler):
         self._report(record.name, level, message, error)
 
     def unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Report an exception of a destructor or a C callback: a `sys.unraisablehook`."""
+        """Report an exception of a destructor or C callback: a `sys.unraisablehook`."""
         message = f"{unraisable.err_msg or 'exception ignored in'}: {unraisable.object!r}"
         with self._own_lock():
             self._report("python", Level.ERROR, message, unraisable.exc_value)
@@ -168,13 +165,13 @@ class LibraryLogs(logging.Handler):
 
 
 def observed_by(log: Observer, **others: Observer) -> Callable[[Event], None]:
-    """Return an observer that passes each event to all; errors of `others` are reported to `log` and not raised."""
+    """Return an observer for all; errors of `others` go to `log`."""
 
     def receive(event: Event) -> None:
         for name, other in others.items():
             try:
                 other(event)
-            # Senders of events must not fail by an error of a receiver.
+            # They must not reach the event's sender.
             except Exception as error:  # noqa: BLE001
                 log(InternalError(name, error))
         log(event)

@@ -1,6 +1,6 @@
 """The log: turns events into lines on stderr, for people or programs.
 
-Writing never waits for a reader. Lines that may be caused in large numbers are limited, each and in total.
+Writing never waits for a reader. Frequent lines are limited, each and in total.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from fsxds.observe.problem_reports import ProblemReports
 
 LAST_FLUSH_S = 1.0
 
-# Events that read like the success of an edit, although a part of it may be held.
+# They read like the success of an edit, of which a part may be held.
 ENDS_WELL = frozenset({"snapshot_published", "envoy_acked"})
 
 
@@ -54,7 +54,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The two clocks of the log: a monotonic one, and the time of day."""
+    """A monotonic clock, and the time of day."""
 
     now_s: Callable[[], float] = time.monotonic
     moment: Callable[[], datetime] = _now
@@ -62,7 +62,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class LogOutput:
-    """The renderer of lines, their output, and the minimum level to log."""
+    """How to render and write lines, from a level on."""
 
     render: Renderer
     write: Callable[[str], None]
@@ -73,15 +73,11 @@ class Reporter(Protocol):
     """Makes the lines of some events."""
 
     def lines(self, event: Event, now_s: float) -> Iterator[LogLine]:
-        """Yield the lines of an event, unless equal ones were just logged."""
+        """Yield an event's lines, unless just logged."""
 
 
 class Log:
-    """Receives the events of all components, and writes lines. `report_changes` must run as a task.
-
-    Attributes:
-        internal_errors: counts errors of fsxds itself.
-    """
+    """Receives all events, and writes lines; `report_changes` is a task."""
 
     def __init__(self, output: LogOutput, clock: Clock | None = None) -> None:
         self._output = output
@@ -89,7 +85,7 @@ class Log:
         self._reports = ChangeReports(self.write, self._clock.now_s)
         self._problems = ProblemReports(output.level)
         self._tree = TreeLoaded((), ())
-        # Problems of its held and rejected resources.
+        # Of held and rejected resources.
         self._held_resources: tuple[Problem, ...] = ()
         self._mirror = MirrorReports()
         self._rejections = RepeatLimit()
@@ -100,7 +96,7 @@ class Log:
 
     @property
     def level(self) -> Level:
-        """The minimum level to log."""
+        """The minimum level."""
         return self._output.level
 
     def write_from(self, level: Level) -> None:
@@ -109,11 +105,11 @@ class Log:
         self._problems.show_from(level)
 
     async def report_changes(self) -> Never:
-        """Report each published change, once its clients were answered."""
+        """Report each change once clients were answered."""
         await self._reports.report()
 
     def receive(self, event: Event) -> None:
-        """Log an event, at once or with related ones."""
+        """Log an event, at once or with others."""
         if isinstance(event, ResponseSent):
             self._reports.answer(event.subscription.type_url, name_of(event.node))
         elif isinstance(event, NackReceived):
@@ -124,15 +120,15 @@ class Log:
             self.write(line)
 
     def write(self, line: LogLine) -> None:
-        """Write one line, if its level is logged; a successful edit also names held files.
+        """Write a line of sufficient level; a successful edit also names held files.
 
-        A line that cannot be written is only counted.
+        Failures are counted.
         """
         if (line.admitted_as or line.level) < self._output.level:
             return
         try:
             self._write(line)
-        # Components that log must not fail by an error of the log.
+        # Components must not fail by logging.
         except Exception:  # noqa: BLE001
             self.internal_errors.counts["log"] += 1
 
@@ -176,13 +172,13 @@ class Log:
         return (*self._tree.problems, *self._held_resources)
 
     def rejected(self, type_url: TypeUrl, client: str) -> None:
-        """Add a client that NACKed a type to the report of the type's newest change."""
+        """Add a client's NACK to a type's newest change."""
         self._reports.reject(type_url, client)
 
     def _lines_about_peers(
         self, event: RequestRejected | HandshakeFailed | LimitReached | NackReceived
     ) -> Iterator[LogLine]:
-        """Yield the line about a client's mistake or rejection, which it may repeat at any rate."""
+        """Clients may repeat these at any rate."""
         match event:
             case RequestRejected():
                 return self._limited(self._rejections, (event.peer, event.reason), event, "rejection")
@@ -196,7 +192,7 @@ class Log:
                 return self._limited(self._nacks, about, event, "NACK")
 
     def _limited(self, limit: RepeatLimit, said: Hashable, event: Event, noun: str) -> Iterator[LogLine]:
-        """Yield the line of an event, at most one of equal ones in ten seconds."""
+        """At most one of equal ones in ten seconds."""
         repeats = limit.admit(said, self._clock.now_s())
         if repeats is not None:
             line = event.line()
@@ -205,12 +201,12 @@ class Log:
 
 @contextmanager
 def open_log(log_format: str, log_level: str, worker: int = 0) -> Iterator[Log]:
-    """Open the log on stderr, and flush it in the end.
+    """Open the log on stderr; flush it in the end.
 
     Args:
-        log_format: `human`, `json`, or `auto` for human on a terminal and JSON elsewhere.
+        log_format: `human`, `json`, or `auto` for human on a terminal.
         log_level: `debug`, `info`, `warning` or `error`.
-        worker: the number of this process in its lines; 0 for none.
+        worker: this process's number in lines; 0: none.
     """
     is_human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
     render = human_renderer(Console(stderr=True)) if is_human else json_renderer
@@ -225,18 +221,18 @@ def open_log(log_format: str, log_level: str, worker: int = 0) -> Iterator[Log]:
         sink.flush(patience_s=LAST_FLUSH_S)
 
 
-# poll() guarantees space for this many bytes in a pipe (PIPE_BUF), and no more.
+# poll() guarantees so much space in a pipe (PIPE_BUF).
 CHUNK_BYTES = 4096
-# About the number that a reader misses in a minute; more would only cost memory.
+# About what a reader misses in a minute.
 MOST_WAITING_LINES = 1000
 RETRY_S = 0.2
 STYLES = {Level.DEBUG: "dim", Level.INFO: "none", Level.WARNING: "yellow", Level.ERROR: "bold red"}
 Renderer = Callable[[LogLine, datetime], str]
-"""Renders a line of this time of day, without its newline."""
+"""Renders a line without its newline."""
 
 
 def human_renderer(console: Console) -> Renderer:
-    """Return a renderer for people: `12:03:11 text`, with colours if the console has them."""
+    """Return a renderer for people: `12:03:11 text`."""
 
     def render(line: LogLine, moment: datetime) -> str:
         text = Text.assemble((f"{moment:%H:%M:%S} ", "dim"), (escape(mask_text(line.text)), STYLES[line.level]))
@@ -248,7 +244,6 @@ def human_renderer(console: Console) -> Renderer:
 
 
 def _numbered(render: Renderer, worker: int) -> Renderer:
-    """Return a renderer that adds the number of this process to its lines."""
 
     def numbered(line: LogLine, moment: datetime) -> str:
         named = replace(line, text=f"worker {worker}: {line.text}", details={**line.details, "worker": worker})
@@ -258,7 +253,7 @@ def _numbered(render: Renderer, worker: int) -> Renderer:
 
 
 def json_renderer(line: LogLine, moment: datetime) -> str:
-    """Render a line for programs: one JSON object with `ts`, `level`, `event`, `message` and details."""
+    """Render JSON with `ts`, `level`, `event`, `message` and details."""
     facts = {
         "ts": moment.isoformat(timespec="milliseconds"),
         "level": line.level.name.lower(),
@@ -271,15 +266,15 @@ def json_renderer(line: LogLine, moment: datetime) -> str:
 
 def _masked(fact: PlainValue) -> PlainValue:
     if isinstance(fact, str):
-        # A file name may have half a surrogate pair, which is invalid in JSON.
+        # JSON cannot have half a surrogate pair of a file name.
         return mask_text(fact).encode(errors="replace").decode()
     return [_masked(member) for member in fact] if isinstance(fact, list) else fact
 
 
 class LineSink:
-    """Writes whole lines to a file descriptor and never waits for its reader. Any thread may write.
+    """Writes whole lines without waiting. Thread-safe.
 
-    Lines for a slow reader are queued; if too many are queued, new ones are dropped and counted.
+    Queues lines for a slow reader; too many are dropped and counted.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -290,7 +285,7 @@ class LineSink:
         self._retry: asyncio.TimerHandle | None = None
 
     def write(self, line: str) -> None:
-        """Write one line, now or as soon as there is space."""
+        """Write a line, when there is space."""
         with self._lock:
             if len(self._waiting) >= MOST_WAITING_LINES:
                 self._dropped += 1
@@ -301,12 +296,12 @@ class LineSink:
             self.flush(patience_s=0)
 
     def flush(self, *, patience_s: float) -> None:
-        """Write queued lines, waiting up to `patience_s` seconds each time that there is no space."""
+        """Write queued lines, waiting up to `patience_s` seconds for each space."""
         with self._lock:
             try:
                 self._write_while_there_is_room(patience_s)
             except OSError:
-                # The log has no reader (a closed pipe, a full disk); serving continues without it.
+                # No reader (a closed pipe, a full disk): serving continues.
                 self._waiting.clear()
             if self._waiting and self._retry is None:
                 self._retry = self._retry_later()

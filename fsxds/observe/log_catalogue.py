@@ -35,10 +35,10 @@ REPORTED = (
     log_row(
         "library_error",
         "info warning error",
-        "A library, or Python itself, reported something.",
+        "A report of a library, or of Python itself.",
         "logger repeats details traceback",
     ),
-    log_row("library_message", "debug", "A library reported what a client caused, or a detail.", "logger"),
+    log_row("library_message", "debug", "A library reported a fault of a client, or a detail.", "logger"),
     log_row(
         "snapshot_published",
         "debug info",
@@ -54,9 +54,11 @@ REPORTED = (
     log_row("degraded", "warning", "Of some files the last good version is served, or nothing.", "held since"),
     log_row("recovered", "info", "Every file is served as it is."),
     log_row("files_written", "info", "Mirrored files were written.", "written removed unchanged took_ms"),
-    log_row("files_restored", "warning", "Mirrored files that somebody else changed were written again.", "files"),
+    log_row("files_restored", "warning", "Mirrored files that another program changed were written again.", "files"),
     log_row("mirror_failed", "error", "The directory of mirrored files could not be written.", "error retry_s"),
-    log_row("file_blocked", "error", "A file of somebody else stands in the way of a mirrored one.", "subject reason"),
+    log_row(
+        "file_blocked", "error", "A file of another program stands in the way of a mirrored one.", "subject reason"
+    ),
     log_row("resource_kept", "info", "A mirrored file stays although its resource was removed.", "subject reason"),
     log_row("config_source_left", "warning", "A config source was left as it was written.", "subject reason"),
     log_row("envoy_started", "info", "The Envoy of `fsxds dev` runs.", "admin listeners"),
@@ -67,7 +69,7 @@ REPORTED = (
     log_row("envoy_logged", "warning error", "A warning or an error of its own log.", "logger"),
     log_row("envoy_ended", "error", "It ended without being asked to.", "status"),
 )
-"""Lines that combine several events, and lines about libraries and a local Envoy."""
+"""Lines of several events, of libraries and of a local Envoy."""
 
 
 def _rows() -> tuple[LogRow, ...]:
@@ -77,7 +79,7 @@ def _rows() -> tuple[LogRow, ...]:
 
 
 CATALOGUE = _rows()
-"""All lines: those of single events, by families, and then `REPORTED`."""
+"""All lines: single events' by family, then `REPORTED`."""
 
 EVENTS_BY_NAME = MappingProxyType({row.event: row for row in CATALOGUE})
 
@@ -102,9 +104,9 @@ FIELDS = MappingProxyType(
         "details": "the whole message",
         "directory": "the tree, or the directory of the cache or of the state",
         "elapsed_s": "seconds so far",
-        "error": "type of the exception, or what the system says",
+        "error": "type of the exception, or the message of the system",
         "excluded": "how many files the settings exclude",
-        "faults": "what is wrong with the first of its resources",
+        "faults": "faults of the first of its resources",
         "file": "the file of tokens",
         "files": "paths of the files that it is about, or that it came from",
         "found": "how many of them",
@@ -118,7 +120,7 @@ FIELDS = MappingProxyType(
         "logger": "the library, or the part of Envoy",
         "missing": "how many canaries have not taken the change, or left",
         "mode": "`inotify` or `poll`",
-        "name": "what listens there, or the name of the resource, if known",
+        "name": "the listener there, or the name of the resource, if known",
         "needs_restart": "options that changed, and need a restart",
         "node": "the client's node id",
         "path": "the file, from the top of the tree",
@@ -126,7 +128,7 @@ FIELDS = MappingProxyType(
         "place": "file, line and function of fsxds",
         "places": "file and line of the resource",
         "problem": "identifies the problem: the same when it is found and when it is fixed",
-        "reason": "why, and what to do",
+        "reason": "the cause, and the remedy",
         "rejected_by": "node ids of the first three that NACKed it before this line was written, if any did",
         "relays": "ids of the relays on the way, from the server to this process",
         "removals": "by type, how many resources of how many go",
@@ -155,10 +157,10 @@ FIELDS = MappingProxyType(
         "waits_for": "for what",
         "warming": "how many clusters and listeners are warming",
         "was_sent": "whether a server of the upstream is connected, and got the NACK",
-        "where": "what it ended: a request, a stream or a component",
+        "where": "the part that ended: a request, a stream or a component",
         "wire": "`Delta ADS`, `SotW ADS` or `REST`",
-        "words": "what the request said, such as a version",
+        "words": "words of the request, such as a version",
         "written": "how many files were written",
     }
 )
-"""The meaning of each field of a line, the same in all lines."""
+"""The fields' meanings, the same in all lines."""

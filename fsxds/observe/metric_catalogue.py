@@ -1,4 +1,4 @@
-"""The catalogue of metrics at `/metrics` and of their labels."""
+"""The catalogue of metrics at `/metrics`, and labels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class MetricRow:
     """One metric.
 
     Attributes:
-        name: as in queries; a histogram has `_bucket`, `_sum` and `_count` appended.
+        name: as in queries; a histogram appends `_bucket`, `_sum` and `_count`.
         metric_type: `counter`, `gauge` or `histogram`.
         meaning: one sentence.
-        labels: in the order of the values; see `LABELS`.
+        labels: in order; see `LABELS`.
     """
 
     name: str
@@ -49,14 +49,14 @@ CATALOGUE = (
     _counter("reloads_total", "Loads of the directory.", "result"),
     _gauge("last_reload_successful", "1 when no file was held back by the last load, otherwise 0."),
     _gauge("last_reload_success_timestamp_seconds", "When a load held no file back last, in seconds since 1970."),
-    _histogram("reload_duration_seconds", "How long it took to parse, check and merge what changed."),
+    _histogram("reload_duration_seconds", "Time to parse, check and merge a change."),
     _counter("snapshots_published_total", "Changes that were published, each once in however many views it shows."),
     _histogram("update_publish_seconds", "From the first file event of a change to its publication."),
     _histogram("update_send_seconds", "From the first file event of a change to its response to a client.", "type"),
     _histogram("update_ack_seconds", "From the first file event of a change to the ACK of a client.", "type"),
     # Served resources.
     _gauge("resources", "Resources that are served.", "view type"),
-    _gauge("version_info", "Always 1; the version of what is served.", "view type version"),
+    _gauge("version_info", "Always 1; the served version.", "view type version"),
     # Clients.
     _gauge(
         "clients", "Clients that are connected; one that polls counts until it is forgotten.", "transport view state"
@@ -74,7 +74,7 @@ CATALOGUE = (
     _counter("acks_total", "Versions that clients ACKed.", "type"),
     _counter("nacks_total", "Versions that clients NACKed.", "node type"),
     # Rollouts.
-    _gauge("rollouts_active", "Rollouts under way: clients have not yet what the directory asks for.", _ROLLOUT),
+    _gauge("rollouts_active", "Rollouts under way: clients do not have the content of the directory yet.", _ROLLOUT),
     _gauge(
         "rollout_step_age_seconds", "For how long the step is waited for; none while no step is.", f"{_ROLLOUT} step"
     ),
@@ -83,7 +83,7 @@ CATALOGUE = (
     _gauge("approvals_pending", "1 while a removal waits for approval.", _ROLLOUT),
     _gauge("held_resources", "Resources that are not served as the directory has them.", f"{_ROLLOUT} reason"),
     _gauge("rollback_timestamp_seconds", "Unix time of the rollback that is in force; none without one.", _ROLLOUT),
-    _gauge("rejecting_nodes", "Nodes that reject something of what they are to be served."),
+    _gauge("rejecting_nodes", "Nodes that reject a version that they are offered."),
     _gauge("held_versions", "Versions of resources that are held back from all nodes, because nodes reject them."),
     _gauge("canary_wait_seconds", "For how long a change waits for canaries that are not there; 0 for none."),
     _gauge("lingering_resources", "Resources that stay for connections of draining listeners.", "view type"),
@@ -97,30 +97,30 @@ CATALOGUE = (
     _counter("mirror_files_written_total", "Mirrored files that were written."),
     _counter("mirror_files_removed_total", "Mirrored files that were removed."),
     _counter(
-        "mirror_files_restored_total", "Mirrored files that somebody else had changed, and that were written again."
+        "mirror_files_restored_total", "Mirrored files that another program had changed, and that were written again."
     ),
     _histogram("mirror_write_duration_seconds", "How long it took to bring a snapshot to a directory."),
     _counter("mirror_failures_total", "Failures to write a directory of mirrored files."),
     _counter("state_writes_total", "Writes to the state directory."),
     _counter("state_failures_total", "Failures to write the state directory."),
-    _gauge("state_failing", "1 while the state directory is behind what is served, because it cannot be written."),
+    _gauge("state_failing", "1 while the state directory is behind the served content, because it cannot be written."),
     # Fleets.
-    _gauge("fleet_reached", "1 while what the fleet agrees by answers, otherwise 0."),
+    _gauge("fleet_reached", "1 while the store of the fleet answers, otherwise 0."),
     _gauge("fleet_publishes", "1 while this server publishes for its fleet, otherwise 0."),
     _counter("fleet_elections_total", "How often this server was elected to publish."),
-    _counter("fleet_damages_total", "Times that what is published could not be read."),
+    _counter("fleet_damages_total", "Publications that could not be read."),
     # Upstreams.
     _gauge("upstream_connected", "1 while the upstream is connected, otherwise 0.", "upstream"),
     _gauge(
         "upstream_age_seconds",
-        "Time since the upstream sent something last, also to an earlier process; none where it never did.",
+        "Time since the last message of the upstream, also to an earlier process; none before the first.",
         "upstream",
     ),
     _gauge("upstream_resources", "Resources that are held of the upstream.", "upstream type"),
     _gauge("upstream_pending_types", "Types of which an answer of the upstream is awaited.", "upstream"),
     _gauge("upstream_shadowed_resources", "Resources of the upstream that an earlier source has too.", "upstream"),
-    _counter("upstream_responses_total", "Responses that changed what is held.", "upstream type"),
-    _counter("upstream_rejections_total", "What was rejected of what the upstream sent.", "upstream type by"),
+    _counter("upstream_responses_total", "Responses that changed held resources.", "upstream type"),
+    _counter("upstream_rejections_total", "Rejected resources of the upstream.", "upstream type by"),
     _counter("upstream_connects_total", "How often a server of the upstream answered a new connection.", "upstream"),
     _counter("upstream_losses_total", "Connections that ended, and attempts that failed.", "upstream"),
     _counter(
@@ -132,7 +132,7 @@ CATALOGUE = (
     _gauge("component_degraded", "1 while a component that failed has not run well since, otherwise 0.", "component"),
     _counter("component_restarts_total", "Failures of a component, after each of which it starts again.", "component"),
     _counter("snapshots_set_aside_total", "Snapshots on which a component failed three times in a row.", "component"),
-    _counter("internal_errors_total", "Errors of fsxds itself, by what they ended.", "where"),
+    _counter("internal_errors_total", "Errors of fsxds itself, by the part that ended.", "where"),
     _counter("certificate_reloads_total", "How often changed files of TLS were read again.", "result"),
     _gauge(
         "certificates_last_reload_successful", "0 when the files of TLS that were read last cannot be used, else 1."
@@ -144,12 +144,12 @@ ROWS_BY_NAME = MappingProxyType({row.name: row for row in CATALOGUE})
 
 LABELS = MappingProxyType(
     {
-        "by": "`relay` for what it cannot take in, `nodes` for what too many nodes reject",
-        "cohort": "`main`, `canary`, `rejecting` for nodes that reject something, or `catching up` for those that are slower, or on their way to another view",
+        "by": "`relay` if it cannot take them in, `nodes` if too many nodes reject them",
+        "cohort": "`main`, `canary`, `rejecting` for nodes that reject a version, or `catching up` for nodes that are slower, or on their way to another view",
         "component": "name of the component, as in the log",
         "limit": "name of the option, such as `max-streams`",
         "listener": "`REST`, `gRPC` or `admin`",
-        "node": "the first 200 node ids that NACKed something; all others are `other`",
+        "node": "the first 200 node ids with a NACK; all others are `other`",
         "reason": "`rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource`, `names a held resource` or `claims what another one has`",
         "result": "of a load `good` (no file is held back), `held` or `failed`; of a rollout `completed` or `superseded`; of settings and certificates `applied` or `rejected`",
         "service": "method of the stream",
@@ -160,9 +160,9 @@ LABELS = MappingProxyType(
         "transport": "`REST`, `gRPC` or `mirror`",
         "type": "short name of the resource type (`cds`)",
         "upstream": "name of the upstream",
-        "version": "the version of fsxds, or of what is served",
+        "version": "the version of fsxds, or of the served resources",
         "view": "name of the view, with its layers where there are several of this name; the first 100, all others are `other`; `whole tree` without views",
-        "where": "what ended: a request, a stream or a component",
+        "where": "the part that ended: a request, a stream or a component",
     }
 )
-"""The meaning of each label; each has a bounded number of values, whatever clients connect."""
+"""The labels' meanings; each has a bounded number of values."""

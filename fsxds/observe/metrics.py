@@ -1,7 +1,6 @@
-"""The metrics: events are counted as they come, current values are read on each scrape.
+"""The metrics: events are counted at once, current values read on each scrape.
 
-Each response is counted, always in the event loop: numbers in a dict need no lock, and the library's objects are made
-on a scrape only.
+In the event loop, a dict needs no lock.
 """
 
 from __future__ import annotations
@@ -36,26 +35,25 @@ from fsxds.observe.metric_catalogue import CATALOGUE, ROWS_BY_NAME, MetricRow
 from fsxds.rollout import Completed, Held, StepKind, StepStarted, StepTimedOut, Superseded
 
 Labels: TypeAlias = tuple[str, ...]
-"""The values of the labels of a row of the catalogue, in its order."""
+"""The values of a row's labels, in order."""
 
 Readings: TypeAlias = Iterable[tuple[str, Labels, float]]
-"""Current values: names of the catalogue's gauges, labels and values."""
+"""Gauges' names, labels and values."""
 
-# An edit of a small file takes 20 ms, one of a hundred thousand clusters seconds; steps wait for clients 5 s by
-# default.
+# An edit of a small file takes 20 ms, of a hundred thousand clusters seconds; steps wait 5 s by default.
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
-# A limit, because a client may use any name.
+# A client may use any name.
 MOST_NODES = 200
 OTHER = "other"
 
-# The maximum number of responses with an awaited ACK, and how long it is awaited.
+# Responses with an awaited ACK, and for how long.
 MOST_UNACKED = 10_000
 ACKED_WITHIN_S = 300.0
 
 TYPE_LABELS = {row.type_url: (row.short_name,) for row in RESOURCE_TYPES}
 
-# Values that exist from the start, so that the first event is seen as an increase.
+# So that the first event is seen as an increase.
 _ALWAYS: dict[str, tuple[str, ...]] = {
     "fsxds_reloads_total": ("good", "held", "failed"),
     "fsxds_rollouts_total": ("completed", "superseded"),
@@ -67,7 +65,7 @@ _ALWAYS: dict[str, tuple[str, ...]] = {
 
 
 class Distribution:
-    """A histogram: the number of values in each interval between `BOUNDS_S`, and their sum."""
+    """A histogram: counts between `BOUNDS_S`, and the sum."""
 
     __slots__ = ("counts", "total")
 
@@ -82,7 +80,7 @@ class Distribution:
 
     @property
     def buckets(self) -> list[tuple[str, float]]:
-        """The number of values up to each bound, as the library takes them."""
+        """Counts up to each bound, for the library."""
         buckets, count = [], 0
         for bound, own in zip((*BOUNDS_S, "+Inf"), self.counts, strict=True):
             count += own
@@ -91,10 +89,10 @@ class Distribution:
 
 
 class Metrics(Collector):
-    """Counts events. Call it only in the event loop, as must the reader of its registry."""
+    """Counts events. For the event loop, also the registry's reader."""
 
     def __init__(self, read: Callable[[], Readings] = tuple) -> None:
-        """Count from now on; `read` returns the current values of gauges."""
+        """Count from now on; `read` returns current gauges."""
         self.registry = CollectorRegistry()
         self._read = read
         self._counts: dict[str, dict[Labels, float]] = {row.name: {} for row in CATALOGUE}
@@ -105,7 +103,7 @@ class Metrics(Collector):
         self._acks: defaultdict[TypeUrl, int] = defaultdict(int)
         self._answers: defaultdict[tuple[str, int | str], int] = defaultdict(int)
         self._nodes: set[str] = set()
-        # {response with an awaited ACK: time at which its change was detected}, the oldest first.
+        # {awaited response: detection time of its change}, oldest first.
         self._unacked: OrderedDict[tuple[str, str, TypeUrl, str], float] = OrderedDict()
         self._sent = self._distributions["fsxds_update_send_seconds"]
         self._acked = self._distributions["fsxds_update_ack_seconds"]
@@ -123,7 +121,7 @@ class Metrics(Collector):
             self._take(event, measure)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric of the catalogue, also those without a value yet."""
+        """Yield every metric, also without a value."""
         self._take_frequent()
         values = {name: {**counts} for name, counts in self._counts.items()}
         for name, labels, value in self._read():
@@ -153,7 +151,7 @@ class Metrics(Collector):
         self._set("fsxds_state_failing", 0)
 
     def _find_receivers(self) -> dict[type[Event], Callable[[Any], None]]:
-        """Return the methods for events with more effects than `measures`."""
+        """For events with more effects than `measures`."""
         return {
             ResponseSent: self._receive_response,
             AckReceived: self._receive_ack,
@@ -189,7 +187,7 @@ class Metrics(Collector):
     def _observe(self, name: str, value: float) -> None:
         self._distributions[name][()].observe(value)
 
-    # Thousands of these may come at once: they are counted by their attributes and get labels on a scrape.
+    # Thousands may come at once: they get labels on a scrape.
     def _receive_response(self, event: ResponseSent) -> None:
         type_url = event.subscription.type_url
         self._responses[type_url] += 1
@@ -214,7 +212,6 @@ class Metrics(Collector):
         self._answers[event.name, event.status] += 1
 
     def _take_frequent(self) -> None:
-        """Add labels to the counts of frequent events."""
         for name, counts in (("fsxds_responses_sent_total", self._responses), ("fsxds_acks_total", self._acks)):
             self._counts[name] = {(type_name(type_url),): count for type_url, count in counts.items()}
         self._counts["fsxds_requests_total"] = {
@@ -279,5 +276,5 @@ def _family(row: MetricRow) -> CounterMetricFamily | GaugeMetricFamily | Histogr
 
 
 def _sendable(labels: Labels) -> Labels:
-    """Return labels without lone surrogates, which file and node names may have, and which UTF-8 cannot encode."""
+    """File and node names may have lone surrogates, which UTF-8 cannot encode."""
     return tuple(label if label.isascii() else label.encode(errors="replace").decode() for label in labels)

@@ -1,4 +1,4 @@
-"""Reports of problems: each once when found and once when fixed, and of the files that are held because of them."""
+"""Reports of problems, once when found and once when fixed, and of held files."""
 
 from __future__ import annotations
 
@@ -16,22 +16,18 @@ from fsxds.model.values import HeldFile, Problem, Severity
 
 LEVELS = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.DEBUG}
 
-# More lines of one severity at once would hide the rest; `fsxds check` lists them all.
+# More would hide the rest; `fsxds check` lists all.
 MOST_LINES = 20
 
 Identity: TypeAlias = tuple[PurePosixPath, str, str, str]
 
-# Parts that change when lines or resources are inserted before: indices in pointers, and line numbers in messages.
+# They change when lines or resources are inserted before.
 _INDEX = re.compile(r"\[\d+\]")
 _LINE = re.compile(r"(?<=:)\d+\b")
 
 
 class ProblemReports:
-    """Remembers the reported problems, and since when files are held.
-
-    Args:
-        level: the minimum level of the log. Problems below it are reported neither as found nor as fixed.
-    """
+    """Remembers reported problems of at least `level`, and since when files are held."""
 
     def __init__(self, level: Level = Level.INFO) -> None:
         self._reported: dict[Severity, _Reported] = {}
@@ -40,14 +36,14 @@ class ProblemReports:
         self._since: dict[PurePosixPath, datetime] = {}
 
     def show_from(self, level: Level) -> None:
-        """Report problems from this level on; reported ones stay known."""
+        """Report from this level on; known problems stay."""
         before = self._reported
         self._reported = {
             severity: before.get(severity) or _Reported() for severity, own in LEVELS.items() if own >= level
         }
 
     def update(self, problems: Iterable[Problem], held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Yield the lines about changed problems and held files: fixed, found, not served."""
+        """Yield lines about changed problems and held files."""
         present: dict[Severity, dict[Identity, list[Problem]]] = {severity: {} for severity in LEVELS}
         for problem in problems:
             present[problem.severity].setdefault(_identity(problem), []).append(problem)
@@ -62,11 +58,11 @@ class ProblemReports:
 
     @property
     def held(self) -> tuple[PurePosixPath, ...]:
-        """The files that are served with an older content or not at all."""
+        """Files served with older content or not at all."""
         return tuple(self._held)
 
     def _state(self, held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Yield the line about held files, whenever these change or are edited."""
+        """Whenever these change or are edited."""
         before, self._held = self._held, {file.path: file for file in held}
         if [_edition(file) for file in held] == [_edition(file) for file in before.values()]:
             return
@@ -89,10 +85,7 @@ class _Update:
 
 
 class _Reported:
-    """The reported problems of one severity, and the number of those beyond the limit.
-
-    Another problem may hide one in a held file, which counts as fixed only when the file is served.
-    """
+    """In a held file, a problem may hide another, fixed only when the file is served."""
 
     def __init__(self) -> None:
         self._reported: dict[Identity, list[Problem]] = {}
@@ -109,7 +102,7 @@ class _Reported:
             waited = self._unreported.get(identity, 0)
             older += rest[:waited]
             fresh += rest[waited:]
-        # Problems beyond the limit are reported as soon as others are gone.
+        # Others are reported as soon as some are gone.
         candidates = fresh + (older if any(gone.values()) else [])
         now = candidates[:MOST_LINES]
         for one in now:
@@ -135,7 +128,6 @@ def _merged(
 
 
 def _identity(problem: Problem) -> Identity:
-    """Return the parts of a problem that do not change if lines or resources are inserted before it."""
     return problem.path, _INDEX.sub("[]", problem.pointer), problem.rule, _LINE.sub("", problem.message)
 
 
@@ -179,7 +171,7 @@ def _fixed_line(problem: Problem) -> LogLine:
 def _details(problem: Problem) -> Details:
     identity = "\0".join(map(str, _identity(problem)))
     return {
-        # Equal when found and when fixed, even if the line has moved.
+        # Equal when found and fixed, even if the line moved.
         "problem": hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:12],
         "path": str(problem.path),
         "line": problem.line,

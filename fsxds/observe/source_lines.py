@@ -1,4 +1,4 @@
-"""The source line of a problem, with marks under its place, and only with words that a message may quote."""
+"""The source line of a problem, marked, with only the words that a message may quote."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fsxds.formats.decoded import UnreadableError, read_text
 from fsxds.model.resource_types import type_from_path
 from fsxds.model.values import Problem
 
-# The maximum width of a line on a terminal; a longer line is cut around its place.
+# On a terminal; a longer line is cut around its place.
 LONGEST_LINE = 74
 _BEFORE_PLACE = 30
-# The maximum number of characters read of a line beside the problem's.
+# Characters read of a line beside the problem's.
 LONGEST_READ = 400
 _TAB = "    "
 _CUT = "…"
 
 _TEXT_FORMATS = ("yaml", "json", "textproto")
-# The line breaks of YAML; the other formats know only the newline.
+# Others know only the newline.
 _YAML_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _WORD = re.compile(r"""-?(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\s:,{}\[\]<>#"']+|.)""")
 _PIECE = re.compile(
@@ -46,7 +46,7 @@ _ITEM_MARK = re.compile(r"\s*(?:-\s+)*")
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """One line of a file; the problem is at the `marked` cells from `indent` on."""
+    """One line, with a problem at `marked` cells from `indent` on."""
 
     line: int
     text: str
@@ -59,7 +59,7 @@ def _nothing(_: str) -> bool:
 
 
 class Source:
-    """The text of one file, from which lines may be shown; `is_word` returns whether a word is a name of the API."""
+    """A file's text; `is_word`: a word is a name of the API."""
 
     def __init__(self, path: PurePosixPath, content: bytes, is_word: Callable[[str], bool] = _nothing) -> None:
         self._is_word = is_word
@@ -76,7 +76,7 @@ class Source:
         self._lines = _YAML_BREAK.split(text) if name == "yaml" else text.split("\n")
 
     def excerpt(self, problem: Problem) -> Excerpt | None:
-        """Return the line of a problem; None if there is none, or none that may be shown."""
+        """Return a problem's line, if it may be shown."""
         if problem.line > len(self._lines) or _is_of_whole_file(problem):
             return None
         if any(is_secret_field(step) for step in re.split(r"[.\[\]]", problem.pointer)):
@@ -91,10 +91,9 @@ class Source:
         return _laid_out(problem.line, parts)
 
     def lines_around(self, problem: Problem, before: int = 2, after: int = 2) -> tuple[tuple[int, str], ...]:
-        """Return the line of a problem and those around it, with their numbers; none for a secret.
+        """Return numbered lines around a problem; none for a secret.
 
-        A line shows names of the API, and after such a name harmless values such as numbers. The problem's line also
-        shows the words that the problem quotes.
+        They show names of the API and then harmless values such as numbers; the problem's line also quoted words.
         """
         if any(is_secret_field(step) for step in re.split(r"[.\[\]]", problem.pointer)):
             return ()
@@ -119,7 +118,6 @@ class Source:
         return word in ("", "@type") or self._is_word(word) or may_quote_type(word.rpartition("/")[2])
 
     def _may_show(self, problem: Problem) -> Callable[[str], bool]:
-        """Return the test whether a word may be shown: quoted by the problem, or a name of the API."""
         quoted = f"{problem.message} {problem.remedy}"
         named = {*_IN_QUOTES.findall(quoted), *re.split(r"[.\[\]]", problem.pointer)}
         return lambda word: word in named or self._may_quote(word)
@@ -127,7 +125,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of a line, with its shown text; `is_cut` if a part of it is hidden."""
+    """A part of a line as shown; `is_cut`: partly hidden."""
 
     column: int
     text: str
@@ -137,10 +135,10 @@ class _Piece:
 def _pieces(
     line: str, may_show: Callable[[str], bool], *, is_name: Callable[[str], bool] = _nothing, with_values: bool = True
 ) -> Iterator[_Piece]:
-    """Yield the parts of a line; all text after the name of a secret is one hidden part.
+    """All after a secret's name is one hidden part.
 
-    After a word that `is_name`, a value at the end of the line is shown too; `with_values` shows numbers, durations and
-    the like.
+    After a word that `is_name`, a value at the line's end is shown; `with_values` shows numbers, durations and the
+    like.
     """
     is_behind_name = is_value = False
     for match in _PIECE.finditer(line):
@@ -151,7 +149,7 @@ def _pieces(
             yield _Piece(column, "# " + _CUT if is_comment and text.strip("# ") else text, is_comment)
             continue
         inner = text.strip("\"'")
-        # A word at the end of a line may be a name too, unless it follows one.
+        # The last word of a line may be a name, unless it follows one.
         is_key = not is_value and _BEFORE_VALUE.match(line, match.end()) is not None
         is_behind_name, is_value = is_key and is_name(inner), False
         if may_show(inner) or (with_values and not is_key and _HARMLESS_VALUE.fullmatch(inner)):
@@ -164,7 +162,7 @@ def _pieces(
 
 
 def _hidden(pieces: Iterable[_Piece], start: int, end: int) -> Iterator[str]:
-    """Yield the shown text before, at and after the place; adjacent hidden parts become one."""
+    """Before, at and after the place; adjacent hidden parts become one."""
     shown: tuple[list[str], list[str], list[str]] = ([], [], [])
     is_cut = False
     for piece in pieces:
@@ -184,7 +182,6 @@ def _is_of_whole_file(problem: Problem) -> bool:
 
 
 def _first_mark(line: str, index: int) -> int:
-    """Return the index of the first mark: the place, after the dash of a list item."""
     start = min(index, len(line))
     mark = _ITEM_MARK.match(line, start)
     return mark.end() if mark and mark.end() < len(line) else start
@@ -206,7 +203,6 @@ def _shown(part: str) -> str:
 
 
 def _first_cells(text: str, room: int) -> str:
-    """Cut a text at its end to a width in cells."""
     if cell_len(text) <= room:
         return text
     while text and cell_len(text) > max(0, room - 1):
@@ -215,7 +211,6 @@ def _first_cells(text: str, room: int) -> str:
 
 
 def _last_cells(text: str, room: int) -> str:
-    """Cut a text at its beginning to a width in cells."""
     text = text[-room:]
     while cell_len(text) > room:
         text = text[1:]

@@ -20,27 +20,27 @@ from fsxds.events.upstream_events import (
 )
 from fsxds.observe.internal_errors import RepeatLimit
 
-# An outage is logged once, and again after each such interval.
+# Between lines about one outage.
 REMINDER_S = 300.0
-# A limit, because a server may give a new reason each time.
+# A server may give a new reason each time.
 MOST_REASONS = 10
 
 
 class Reports:
-    """Makes the lines of the events of upstreams."""
+    """Makes the lines of upstreams' events."""
 
     def __init__(self) -> None:
-        # Per upstream, so that none can keep lines about another one from the log.
+        # Per upstream, so that none can suppress lines about another.
         self._repeats: defaultdict[str, RepeatLimit] = defaultdict(RepeatLimit)
         self._losses: defaultdict[str, RepeatLimit] = defaultdict(partial(RepeatLimit, MOST_REASONS))
         self._loops = RepeatLimit(pause_s=REMINDER_S)
-        # The limit for lines about the current outage, by upstream.
+        # For the current outage, by upstream.
         self._outages: dict[str, RepeatLimit] = {}
-        # Upstreams that were last logged as connected.
+        # As last logged.
         self._connected: set[str] = set()
 
     def lines(self, event: Event, now_s: float) -> Iterator[LogLine]:
-        """Yield the line of an event; none if an equal one was logged a moment ago."""
+        """Yield an event's line, unless just logged."""
         match event:
             case UpstreamConnected():
                 self._outages.pop(event.upstream, None)
@@ -67,7 +67,7 @@ class Reports:
     def _loss(self, event: UpstreamLost, now_s: float) -> Iterator[LogLine]:
         said = event.server, event.reason
         outage = self._outages.setdefault(event.upstream, RepeatLimit(MOST_REASONS, REMINDER_S))
-        # Both limits: a server that accepts clients and disconnects them at once is as quiet as one that is away.
+        # Both limits: a server that disconnects clients at once is as quiet as one that is away.
         flaps = self._losses[event.upstream].admit(said, now_s)
         repeats = None if flaps is None else outage.admit(said, now_s)
         if flaps is not None and repeats is not None:

@@ -1,4 +1,4 @@
-"""Decides which names that do not exist are reported as removed on a Delta stream, and when."""
+"""Decides which missing names a Delta stream reports as removed, and when."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fsxds.rollout.uses import names_in_use
 
 
 class Absence:
-    """Decides which names are reported as removed now; others are reported once they certainly do not exist.
+    """Decides which names are reported now; others are once they certainly do not exist.
 
     | if | not reported |
     | --- | --- |
@@ -25,7 +25,7 @@ class Absence:
     | the client brings it from another process, and a served resource references it | the name: requests would fail |
     | it would hang an Envoy (ENVOY.md E38) | all names; of a type that Envoy lets go of (E86), the names it waits for |
 
-    Removals that this process observed are always reported, because the client received the resource from it.
+    Removals that this process observed are always reported.
     """
 
     __slots__ = ("_brought", "_in_use", "_is_hidden", "_lets_go", "_type_url", "_unanswered", "unreported")
@@ -34,10 +34,9 @@ class Absence:
         self.unreported = NOTHING
         self._type_url, self._unanswered = row.type_url, unanswered
         self._is_hidden, self._lets_go = is_envoy and row.absence_hangs_envoy, row.lets_go_of_removed
-        # The names that the client received before this process started, and that have not existed since.
+        # Names received before this process started, that have not existed since.
         self._brought = NOTHING
-        # The subset of them that a served resource referenced: they stay until the client connects again and goes
-        # through the steps.
+        # Those that a served resource referenced: they stay until the client connects again and goes through the steps.
         self._in_use = NOTHING
 
     def begin(self, brought: frozenset[str]) -> None:
@@ -50,7 +49,7 @@ class Absence:
         return bool(self.unreported or self._brought)
 
     def reconsider(self, names: frozenset[str], after: Lookup) -> frozenset[str]:
-        """Return the unreported names that are still absent and wanted, for `withhold` to decide again."""
+        """Return the unreported names, still absent and wanted."""
         if not self.is_open:
             return NOTHING
         absent = self.unreported | self._brought
@@ -60,7 +59,7 @@ class Absence:
         return unreported & (names | self._brought)
 
     def withhold(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str], acks: Acks) -> Changes:
-        """Return the changes without the names that are not reported now."""
+        """Leave out names that are not reported now."""
         if self._is_hidden:
             removed = changes.removed - acks.unconfirmed if changes.removed and self._lets_go else NOTHING
             changes = replace(changes, absent=NOTHING, removed=removed)
@@ -94,8 +93,8 @@ class Absence:
     ) -> frozenset[str]:
         """Return the names that may exist elsewhere.
 
-        For a brought resource the collection or the wildcard counts if the client subscribed to that, because upstreams
-        are not asked for the name.
+        Upstreams are not asked for a brought name, but for its collection or the wildcard, if the client subscribed to
+        that.
         """
         if not names and not brought:
             return NOTHING
@@ -104,5 +103,5 @@ class Absence:
         return (unanswered & names).union(name for name, asked in asked_as.items() if asked in unanswered)
 
     def reportable(self, removed: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `removed`, all sent to the client, that may be reported."""
+        """Return the reportable ones of `removed`, all sent to the client."""
         return NOTHING if self._is_hidden else removed

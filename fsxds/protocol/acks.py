@@ -38,10 +38,10 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A response that awaits its ACK or NACK; `absent` names in it have no resource.
+    """A response that awaits its ACK or NACK; `absent` names have no resource.
 
-    `fresh`: names that the client may not hold as sent. `unpopulated`: hosts that no virtual host serves. `is_retry`: a
-    name in it was NACKed before. `generation`: that of its snapshot; 0 for a heartbeat, which changes nothing.
+    `fresh` names may not be held as sent; `unpopulated` hosts have no virtual host. `is_retry`: a name was NACKed
+    before. `generation` is 0 for a heartbeat.
     """
 
     version: Version
@@ -61,7 +61,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The ACK or NACK of a response, and the names that it made pending."""
+    """The outcome of a response, and the names that it made pending."""
 
     acknowledgement: Acknowledgement
     sent: Sent
@@ -73,14 +73,14 @@ Held = Callable[[], Collection[Resource]]
 
 
 class Acks:
-    """Matches the ACKs and NACKs of one type on one stream with its responses, and tracks pending names.
+    """Matches the ACKs and NACKs of one type on one stream with its responses.
 
-    `sent`, `acked` and `nacked` are the last such versions, or None. `nacked` and its `reason` are kept while any name
+    `sent`, `acked` and `nacked` are the last such versions, or None; `nacked` and its `reason` are kept while any name
     is pending. `since_s` is the time of the last change of `state`, or None.
 
     Args:
-        is_full_state: each response replaces those before it, so that only the last one counts.
-        is_whole: all pending names can only be sent again in one response.
+        is_full_state: each response replaces those before it.
+        is_whole: all pending names can only be sent again together.
         most_retries: the maximum number of unanswered responses with pending names.
         share: interns a set of names.
     """
@@ -117,19 +117,19 @@ class Acks:
         self.reason: str | None = None
         self.since_s: float | None = None
         self.pending: Pending[str] = Pending(is_whole=is_whole or is_full_state, share=share)
-        # The names that were fresh in NACKed full states: they are fresh again when these are sent again.
+        # Fresh again when NACKed full states are sent again.
         self.unapplied = NOTHING
         self._is_full_state = is_full_state
         self._most_retries = most_retries
         self._unanswered: dict[Nonce, Sent] = {}
         self._answered: Nonce | None = None
-        # The version that was ACKed with that nonce and the names in it; and how many late NACKs of it still count.
+        # The version ACKed with that nonce, and its names; and how many late NACKs of it still count.
         self._accepted: tuple[Version, frozenset[str]] | None = None
         self._late_left = 0
 
     @property
     def state(self) -> SyncState:
-        """The client's state for this type."""
+        """The client's state."""
         if self.pending.names and self.nacked is not None:
             return SyncState.NACK
         if self.sent is None:
@@ -144,7 +144,7 @@ class Acks:
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """The names that the client may not hold as sent: NACKed, or not answered yet."""
+        """The names that may not be held as sent: NACKed, or unanswered."""
         rejected = self.unapplied if self._is_full_state else self.pending.names
         awaited = (
             sent.fresh if self._is_full_state or sent.fresh else sent.names
@@ -155,13 +155,13 @@ class Acks:
 
     @property
     def held_back(self) -> frozenset[str]:
-        """The NACKed names that wait to be sent again."""
+        """The NACKed names that wait for a retry."""
         names = self.pending.names
         return names - self.in_flight if names else names
 
     @property
     def retry_at_s(self) -> float | None:
-        """When a pending name is sent again; None for never, or while enough retries await their ACK."""
+        """The next retry; None for never, or while enough retries await their ACK."""
         return self.pending.retry_at_s if self._room else None
 
     @property
@@ -169,11 +169,11 @@ class Acks:
         return max(self._most_retries - sum(sent.is_retry for sent in self._unanswered.values()), 0)
 
     def due(self, now_s: float) -> tuple[frozenset[str], ...]:
-        """Return the pending names to send again now, one set per response."""
+        """Return the pending names to send now, one set per response."""
         return self.pending.due(now_s, self._room) if self.pending.names else ()
 
     def record(self, nonce: Nonce, sent: Sent, now_s: float) -> None:
-        """Record a response that is being sent."""
+        """Record a response."""
         before = self.state
         self.last_nonce, self.sent = nonce, sent.version
         is_retry = bool(self.pending.names) and not self.pending.names.isdisjoint(sent.names)
@@ -184,22 +184,22 @@ class Acks:
             self.since_s = now_s
 
     def is_stale(self, nonce: Nonce | None) -> bool:
-        """Whether the client had not seen the last response when it sent this nonce.
+        """Whether the client sent this nonce before it saw the last response.
 
-        The first request of a client has no nonce, and may come at any time.
+        A client's first request has no nonce, and may come at any time.
         """
         return nonce is not None and self.last_nonce is not None and nonce != self.last_nonce
 
     def is_answered(self, nonce: Nonce | None) -> bool:
-        """Whether this nonce is that of the last response, or of the last answered one."""
+        """Whether a nonce is that of the last, or last answered, response."""
         return nonce is not None and nonce in (self.last_nonce, self._answered)
 
     def receive(
         self, nonce: Nonce | None, error_detail: str | None, now_s: float, held: Held = tuple[Resource, ...]
     ) -> Answer | None:
-        """Process the nonce of a request and the message of a NACK.
+        """Process a request's nonce, and the message of a NACK.
 
-        Returns None if it answers no response, or one answered before. `held` is called at a late NACK.
+        None if it answers no response, or one answered before. `held` is called at a late NACK.
         """
         before = self.state
         if nonce is not None and nonce in self._unanswered:
@@ -232,7 +232,7 @@ class Acks:
         return Answer(Acknowledgement(sent.version, accepted=True), sent)
 
     def _take_late(self, words: str, now_s: float, held: Held) -> Answer | None:
-        """Process the NACK of an ACKed response; pending resources and those in flight do not count."""
+        """Pending resources and those in flight cannot be NACKed late."""
         if self._accepted is None or not self._late_left:
             return None
         self._late_left -= 1
@@ -267,7 +267,7 @@ class Acks:
         return rejected
 
     def has_answered(self, generation: int, *, selects: bool) -> bool:
-        """Whether the client answered a snapshot; if it `selects` part of the change, also all earlier ones."""
+        """Whether a snapshot is answered; if it `selects` part of the change, also all earlier ones."""
         # A step may be joined with one that clients have not taken yet.
         since = 1 if selects else generation
         return all(sent.generation < since for sent in self._unanswered.values())
@@ -275,7 +275,7 @@ class Acks:
     def status(
         self, subscription: Subscription, resources: Collection[Resource], missing: tuple[str, ...], generation: int
     ) -> WatchStatus:
-        """Return the status of the type; `generation` is that of the last snapshot sent completely."""
+        """`generation` is that of the last snapshot sent completely."""
         return WatchStatus(
             subscription.type_url,
             None if subscription.wildcard else subscription.names,
@@ -294,10 +294,9 @@ class Acks:
 
 
 class PollEvidence(Enum):
-    """The outcome of the previous response, inferred from the version in a poll, which has no nonce.
+    """The outcome of the previous response, inferred from a poll's version.
 
-    ELSEWHERE: the client took a version from another replica, which neither this process sent last nor the client held
-    before.
+    ELSEWHERE: the client took a version from another replica.
     """
 
     ACK = auto()
@@ -307,7 +306,7 @@ class PollEvidence(Enum):
 
 
 class PollState(Enum):
-    """The state of the version that was sent last to one client for one subscription.
+    """The state of the version sent last to one client for one subscription.
 
     | state | means | at an ACK | at a NACK | at nothing |
     | --- | --- | --- | --- | --- |
@@ -317,8 +316,7 @@ class PollState(Enum):
     | UNKNOWN | the response was lost, or the client restarted | ACKED | UNKNOWN | UNKNOWN |
     | NACKED_BEFORE | a previous process sent it, or another replica | FORGOTTEN | NACKED_BEFORE | FORGOTTEN |
 
-    With the evidence ELSEWHERE, every state becomes FORGOTTEN. Only a change is reported. Sending leads from every
-    state to SENT, a lost response to UNKNOWN.
+    ELSEWHERE makes every state FORGOTTEN, sending makes it SENT, a lost response UNKNOWN. Only a change is reported.
     """
 
     SENT = auto()
@@ -334,10 +332,10 @@ _AFTER_NACK = {PollState.UNKNOWN: PollState.UNKNOWN, PollState.NACKED_BEFORE: Po
 
 @dataclass(slots=True)
 class PolledVersion:
-    """The version that was sent last to one client for one subscription.
+    """The version sent last to one client for one subscription.
 
-    `nacks` counts the NACKs in a row. `ended_at_s` is when the last poll was answered, with the version or without a
-    change. `held_before` are the versions in the polls that it answered: a client that rejects it holds one of these.
+    `nacks` are in a row; `ended_at_s` is when the last poll was answered. A client that rejects it holds one of
+    `held_before`, from the polls that it answered.
     """
 
     version: Version
@@ -349,7 +347,7 @@ class PolledVersion:
     resources: ResourceList = NO_RESOURCES
 
     def receive(self, evidence: PollEvidence) -> bool:
-        """Apply the evidence of a poll; return whether the state changed."""
+        """Apply evidence; return whether the state changed."""
         before = self.state
         if evidence is PollEvidence.NACK:
             self.state = _AFTER_NACK.get(before, PollState.NACKED)
@@ -363,14 +361,14 @@ class PolledVersion:
         return self.state is not before
 
     def may_leave(self, version: Version | None) -> bool:
-        """Whether a client that was sent this version may then hold `version` (None: no version)."""
+        """Whether a client that was sent this may hold `version`, or none."""
         return version in {None, self.version, *self.held_before}
 
     def receive_lost(self) -> None:
-        """Record that the response was lost: the next version that the client reports is no sign of a NACK."""
+        """The next reported version is then no sign of a NACK."""
         self.state, self.nacks = PollState.UNKNOWN, 0
 
     def retry_at_s(self, allowed: int) -> float:
-        """Return when to send the version again; the first `allowed` NACKs cause no back-off."""
+        """The first `allowed` NACKs cause no back-off."""
         nacks = self.nacks - allowed
         return self.sent_at_s + (BACK_OFF.pause_s(nacks) if nacks > 0 else 0.0)

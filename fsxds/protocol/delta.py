@@ -1,4 +1,4 @@
-"""Delta streams: decides which response to send next.
+"""Delta streams: which response to send next.
 
 | rule | source |
 | --- | --- |
@@ -60,7 +60,7 @@ NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class DeltaStream:
-    """One stream, aggregated or not. `node` is the first one that its client sent, None until then.
+    """One stream, aggregated or not. `node` is the first one sent, None until then.
 
     Times are readings of any clock that only goes forward, in seconds.
     """
@@ -100,10 +100,9 @@ class DeltaStream:
     def receive_request(
         self, request: DeltaRequest, snapshot: Snapshot | None, now_s: float
     ) -> Reaction[DeltaResponse]:
-        """Process a request; return the responses to send, and the ACK or NACK in it.
+        """Process a request.
 
-        A request for an unknown type is ignored. Source: xDS protocol, "How the client specifies what resources to
-        return".
+        One for an unknown type is ignored. Source: xDS protocol, "How the client specifies what resources to return".
         """
         self.node = self.node or request.node
         row = BY_TYPE_URL.get(request.type_url)
@@ -115,12 +114,12 @@ class DeltaStream:
         return Reaction(self._batch(now_s), acknowledgement)
 
     def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> tuple[DeltaResponse, ...]:
-        """Process a new snapshot; return the responses to send."""
+        """Process a new snapshot."""
         self._snapshot = snapshot
         return self._batch(now_s)
 
     def receive_timer(self, now_s: float) -> tuple[DeltaResponse, ...]:
-        """Return the responses that are due: retries and heartbeats."""
+        """Return due retries and heartbeats."""
         return self._batch(now_s)
 
     @property
@@ -130,35 +129,35 @@ class DeltaStream:
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether a new answer of an upstream may cause a response."""
+        """Whether an upstream's answer may cause a response."""
         return any(watch.awaits_answers for watch in self._watches.values())
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the client has answered a step."""
+        """Return whether the client answered a step."""
         watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
         return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` that the client subscribes to."""
+        """Return the subscribed subset of `names`."""
         watch = self._watches.get(type_url)
         return NOTHING if watch is None else watch.names.may_select(names)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return the subscription to a type, empty if it was never requested."""
+        """Return a subscription, empty if never requested."""
         watch = self._watches.get(type_url)
         return watch.subscription if watch else Subscription.initial(type_url)
 
     @property
     def name_count(self) -> int:
-        """The number of names in its subscriptions."""
+        """The number of subscribed names."""
         return sum(len(watch.names.subscription.names) for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield the client's state for each wanted type, given the served generation."""
+        """Yield each wanted type's state, given the served generation."""
         return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return the status of each type, in push order."""
+        """Return each type's status, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
     def _begin(self, row: ResourceType) -> _DeltaWatch:
@@ -208,7 +207,6 @@ class DeltaStream:
         return tuple(self._responses(updates, now_s))
 
     def _names_needed(self, watch: _DeltaWatch, snapshot: Snapshot) -> frozenset[str]:
-        """Return the names to send again because the client is new to a type, or waits for any virtual hosts."""
         if not watch.waits_for_hosts:
             return NOTHING if watch.is_initialized else self._needed.get(watch.type_url, NOTHING)
         routes = self._watches.get(ROUTES)
@@ -233,7 +231,6 @@ class DeltaStream:
             again[needed] = again.get(needed, NOTHING) | names
 
     def _need(self, type_url: TypeUrl, names: frozenset[str], users: _DeltaWatch) -> None:
-        """Keep names for the time when the client subscribes to a type, if ever."""
         if len(names) > self._most_needed:
             # The users of the other names were removed, or reference other names now.
             names &= references_to(type_url, users.resources())
@@ -255,7 +252,7 @@ class DeltaStream:
 class _DeltaWatch:
     """One type on one stream.
 
-    The resources that the client holds are not kept by name: they are the selection from `_base`, without pending ones.
+    The client's resources are not kept by name: they are the selection from `_base`, without pending ones.
     """
 
     __slots__ = (
@@ -277,8 +274,7 @@ class _DeltaWatch:
         self._asked = NOTHING
         # The versions that the client has from another stream, until they were compared.
         self._held = NOTHING_HELD
-        # Names in flight when the client unsubscribed from `*`. If it resubscribes, the ones that were removed
-        # meanwhile have to be reported.
+        # Names in flight at the unsubscription from `*`: at a resubscription, removed ones have to be reported.
         self._left = NOTHING
         # Reasons of the rejected names in the subscription.
         self._rejected: Mapping[str, str] = NO_REJECTIONS
@@ -313,7 +309,6 @@ class _DeltaWatch:
 
     @property
     def waits_for_hosts(self) -> bool:
-        """Whether the client requested virtual hosts without naming any."""
         return self.names.keeps_together and WILDCARD in self._asked
 
     @property
@@ -346,11 +341,10 @@ class _DeltaWatch:
     def update(
         self, snapshot: Snapshot, again: frozenset[str], now_s: float, *, is_pushed: bool = False
     ) -> DeltaUpdate | None:
-        """Return the update to send; names in `again` are included even if they were sent before.
+        """Return the update to send, with names in `again` even if they were sent before.
 
-        With `is_pushed`, existing names in `again` are sent even without a subscription. Removals of used resources
-        wait if the client brings content. Every update has to be sent: from now on the client counts as holding the
-        state of `snapshot`.
+        With `is_pushed`, existing names in `again` need no subscription. Removals of used resources wait if the client
+        brings content. Every update has to be sent: from now on the client counts as holding the state of `snapshot`.
         """
         self._generation = snapshot.generation
         if self.type_url in snapshot.withheld or (self._base is None and not self._asked):
@@ -397,24 +391,21 @@ class _DeltaWatch:
 
     @property
     def _waits_for_all(self) -> bool:
-        """Whether the client wants a wildcard that upstreams have not answered completely."""
         if WILDCARD not in self._asked or not self.names.selects_all:
             return False
         return bool(self._memory.unanswered(self.type_url, frozenset((WILDCARD,))))
 
     def _more(self, pushed: frozenset[str], certain: frozenset[str], members: frozenset[str]) -> Changes:
-        """Return additional changes; the names in `certain` are now known not to exist."""
+        """Names in `certain` are now known not to exist."""
         hosts = certain & self.names.names if self.names.keeps_together else NOTHING
         return Changes(pushed, certain - hosts, members, unpopulated=hosts)
 
     @property
     def _has_more(self) -> bool:
-        """Whether there may be an update although no resource changed."""
         is_open = self._asked or self.names.has_given_up or self._acks.pending.names
         return bool(is_open) or self._absence.is_open
 
     def _compare(self, base: Rows | None, rows: Rows, now_s: float) -> Changes:
-        """Return the changes since the last update, or since the brought versions."""
         after = self.names.lookup(rows, base)
         if base is None:
             self._absence.begin(names_without(rows, self._held.keys()))
@@ -431,7 +422,7 @@ class _DeltaWatch:
         return self.names.change(updated, change.removed, self.names.lookup(base), after)
 
     def _renew_pending(self, changed: Changes, now_s: float) -> frozenset[str]:
-        """Restart pending names with new content without back-off; return them."""
+        """Restart pending names with new content without back-off."""
         pending = self._acks.pending
         renewed = pending.names & (changed.fresh | changed.removed) if pending.names else NOTHING
         if renewed:
@@ -448,7 +439,6 @@ class _DeltaWatch:
         return answered | Changes(removed=names_without(after.rows, left))
 
     def _retry(self, after: Lookup, now_s: float, *, is_due: bool) -> Changes:
-        """Return all NACKed hosts, which can only be sent together, if they are due."""
         pending = self._acks.pending
         if not isinstance(self.names, HostNames) or not (is_due or self._acks.due(now_s)):
             return NO_CHANGES
@@ -538,7 +528,6 @@ class _DeltaWatch:
         return self.names.may_select_any(change)
 
     def resources(self) -> Collection[Resource]:
-        """Return the resources that the client should hold, pending or not."""
         if self._base is None:
             return ()
         if self.names.selects_all:

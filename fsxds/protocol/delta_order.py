@@ -1,4 +1,4 @@
-"""The order in which the updates of one Delta stream are sent.
+"""The order of updates on a Delta stream.
 
 A client that connects with content goes through steps as in a rollout:
 
@@ -32,10 +32,7 @@ AT_ONCE = RolloutOptions(is_on=False)
 
 @dataclass(frozen=True, slots=True)
 class DeltaUpdate:
-    """The update of one type: `changes` by name, and the fresh resources.
-
-    `unrequested` are names of resources that the client did not subscribe to.
-    """
+    """The update of one type; `unrequested` names were not subscribed to."""
 
     type_url: TypeUrl
     version: Version
@@ -45,16 +42,16 @@ class DeltaUpdate:
     unrequested: frozenset[str] = NOTHING
 
     def divided(self) -> tuple[DeltaUpdate | None, DeltaUpdate]:
-        """Return the part that removes nothing from the client, or None if it is empty, and the removal."""
+        """Split off the removal; None for an empty rest."""
         rest = replace(self.changes, removed=NOTHING)
         removal = DeltaUpdate(self.type_url, self.version, Changes(removed=self.changes.removed))
         return replace(self, changes=rest) if rest else None, removal
 
 
 def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
-    """Yield the updates of one batch, removals of used resources last.
+    """Yield a batch's updates, removals of used resources last.
 
-    Outside of a rollout, a client that missed steps has users of removed resources until it has the rest of the batch.
+    A client that missed steps has users of removed resources until it has the rest of the batch.
     """
     removals = []
     for update in updates:
@@ -69,7 +66,7 @@ def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
 
 
 class ArrivingWatch(Protocol):
-    """One type on the stream of a client that connects with content."""
+    """One type of a client that connects with content."""
 
     type_url: TypeUrl
 
@@ -79,11 +76,11 @@ class ArrivingWatch(Protocol):
 
     @property
     def brings_content(self) -> bool:
-        """Whether the client brings content from another stream that was not compared yet."""
+        """Whether brought content was not compared yet."""
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it is known which resources the client holds."""
+        """Whether the client's resources are known."""
 
     @property
     def has_taken_all(self) -> bool:
@@ -91,19 +88,18 @@ class ArrivingWatch(Protocol):
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether a response to the client is unanswered."""
+        """Whether a response is unanswered."""
 
     @property
     def named_types(self) -> frozenset[TypeUrl]:
-        """The types that the served resources of this type reference."""
+        """The types that the served resources reference."""
 
 
 class Arrival:
-    """The place of one client in these steps; times are of the clock of its stream.
+    """The place of one client in these steps; times are of its stream's clock.
 
-    Attributes:
-        timer_at_s: when to decide again without an answer; None for never.
-        has_new_listeners: connections of replaced listeners may be open.
+    `timer_at_s` is when to decide again without an answer, None for never; with `has_new_listeners`, connections of
+    replaced ones may be open.
     """
 
     __slots__ = ("_came_s", "_has_waited", "_rollout", "_unknown_until_s", "has_new_listeners", "timer_at_s")
@@ -111,7 +107,7 @@ class Arrival:
     def __init__(self) -> None:
         self.timer_at_s: float | None = None
         self.has_new_listeners = False
-        # When the client first brought content; None before that.
+        # When the client first brought content.
         self._came_s: float | None = None
         self._rollout = AT_ONCE
         # Until then, draining listeners of an Envoy may use resources that are not served; other clients have none.
@@ -121,7 +117,7 @@ class Arrival:
     def begin_batch(
         self, watches: Iterable[ArrivingWatch], now_s: float, rollout: Callable[[], RolloutOptions], *, is_envoy: bool
     ) -> None:
-        """Prepare for a batch, before anything is sent; time counts from the first brought content."""
+        """Called before anything is sent; time counts from the first brought content."""
         self.timer_at_s = None
         if self._came_s is None and any(watch.brings_content for watch in watches):
             self._came_s, self._rollout = now_s, rollout()
@@ -133,7 +129,7 @@ class Arrival:
         return self._rollout.is_on
 
     def holds_users(self, watches: Iterable[ArrivingWatch], now_s: float, *, grows: bool) -> bool:
-        """Whether brought users wait, because the client has not answered the resources that they may use."""
+        """Whether users wait for answers to the resources that they may use."""
         at_s = self._until_s(1)
         if at_s <= now_s or not (grows or any(watch.awaits_answer for watch in watches if not watch.is_user)):
             return False
@@ -141,7 +137,7 @@ class Arrival:
         return True
 
     def holds_removals(self, watches: Iterable[ArrivingWatch], now_s: float, *, has_more: bool) -> bool:
-        """Whether removals of used resources wait, because the client may still use them."""
+        """Whether removals wait, because resources may be in use."""
         lingers_s = self._rollout.linger_s if self.has_new_listeners else 0.0
         at_s = max(self._until_s(1 + self._has_waited) + lingers_s, self._unknown_until_s)
         may_linger = lingers_s > 0 or self._unknown_until_s > now_s

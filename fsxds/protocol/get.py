@@ -1,4 +1,4 @@
-"""HTTP GET: reads a URL, and finds the resources that a snapshot has for it. Pure.
+"""HTTP GET: reads a URL, and finds its resources in a snapshot. Pure.
 
 | rule | source |
 | --- | --- |
@@ -59,7 +59,7 @@ MOST_LISTS = 256
 _IN_PATH = "!$&'()*+,;=:@/"
 
 Parameters = tuple[tuple[str, str], ...]
-"""Names and values of parameters, decoded, sorted."""
+"""Decoded names and values, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,13 @@ class GetTarget:
     """The target of a URL.
 
     Attributes:
-        row: the type; None for the index of all types.
+        row: None for the index of all types.
         path: after the type, decoded; empty for all resources of the type.
-        names: the candidate names of the resource, in the order of lookup.
+        names: in the order of lookup.
         directories: for a list, prefix and suffix of the members' names.
-        node: the parameters that describe the requesting node.
-        wait: how long to wait for a change, as written; None for not at all.
-        authority: the authority of the server.
+        node: parameters that describe the requesting node.
+        wait: for a change, as written; None for not at all.
+        authority: the server's.
     """
 
     row: ResourceType | None
@@ -86,12 +86,12 @@ class GetTarget:
 
     @property
     def is_list(self) -> bool:
-        """Whether it may stand for several resources."""
+        """Whether several resources may match."""
         return self.row is not None and (not self.path or bool(self.directories))
 
     @property
     def asked(self) -> frozenset[str]:
-        """The names to ask upstreams for: of the resource or the collection, `*` for a type."""
+        """The names to ask upstreams for; `*` for a type."""
         if not self.path:
             return frozenset((WILDCARD,))
         return frozenset(name for name in self.names if not is_structured(name) or self._may_be_elsewhere(name))
@@ -111,9 +111,9 @@ class FoundResource:
 
 @dataclass(frozen=True, slots=True)
 class FoundList:
-    """Several resources of one type, sorted by name, and a digest of names and versions.
+    """Resources of one type, sorted by name, and a digest of names and versions.
 
-    Lists of secrets have and digest only names (`has_versions` is false).
+    Lists of secrets digest only names.
     """
 
     row: ResourceType
@@ -139,7 +139,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class FoundRedirect:
-    """A redirect to another resource: its name, and the entry of a list collection (empty: all of it)."""
+    """A redirect to a resource, or an entry of a collection (empty: all of it)."""
 
     name: ResourceName
     entry: str = ""
@@ -178,12 +178,9 @@ def read_target(url: str, host: str, authority: str) -> GetTarget:
 
 
 def url_of(message_type: str, name: str, authority: str = "") -> str:
-    """Return the path of a resource with its parameters: `/envoy.config.cluster.v3.Cluster/foo?tier=gold`.
+    """Return a resource's path and parameters: `/envoy.config.cluster.v3.Cluster/foo?tier=gold`.
 
-    Args:
-        message_type: the type of the resource.
-        name: its canonical name.
-        authority: that of the server; a name of another one, or a plain one that looks so, is a single part of the path.
+    A name of another authority than the server's, or a plain one that looks so, is a single part of the path.
     """
     structured = parse_or_none(name)
     if structured is not None and structured.message_type == message_type:
@@ -195,7 +192,7 @@ def url_of(message_type: str, name: str, authority: str = "") -> str:
 
 
 def _without_empty_parts(path: str) -> str:
-    """Write slashes that follow each other so that proxies do not make one of them."""
+    """Proxies would make one slash of several."""
     return re.sub("(?<=/)/", "%2F", path)
 
 
@@ -258,7 +255,6 @@ def _structured_names(
 
 
 def _plain_names(path: str, context: Parameters) -> Iterator[str]:
-    """Yield the names without parameters: a plain one, or a structured one in the path."""
     if not path or context:
         return
     yield path
@@ -276,7 +272,6 @@ def _is_glob(path: str) -> bool:
 def _directories(
     row: ResourceType, path: str, authorities: tuple[str, ...], contexts: tuple[Parameters, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield prefix and suffix of the members' names: directory and parameters."""
     directory = path.removesuffix("*")
     for context in contexts:
         for authority in authorities:
@@ -287,9 +282,9 @@ def _directories(
 
 
 def node_of(parameters: Parameters, peer: str) -> Node:
-    """Return the requesting node from the parameters that Envoy adds to names. Raises ProtocolError if one is too long.
+    """Return the node of the parameters that Envoy adds. Raises ProtocolError if one is too long.
 
-    Envoy writes values of metadata as JSON; any other text stands for itself.
+    Envoy writes metadata as JSON; any other text stands for itself.
     """
     named = dict(parameters)
     metadata = {
@@ -318,13 +313,10 @@ def find(
     elsewhere: Collection[str] = (),
     unanswered: Unanswered = nothing_unanswered,
 ) -> Found:
-    """Find the resource or list that a snapshot has for a URL.
+    """Find the resource or list for a URL.
 
-    Args:
-        target: the target of the URL.
-        snapshot: the served snapshot; None before the first.
-        elsewhere: the authorities with their own URLs.
-        unanswered: returns the missing names that may exist on an upstream.
+    `snapshot` is None before the first; `elsewhere` are the authorities with their own URLs; `unanswered` names may
+    exist on an upstream.
     """
     if snapshot is None:
         return NOTHING_LOADED
@@ -346,7 +338,7 @@ def _is_nothing(found: Found) -> bool:
 
 
 def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, elsewhere: Collection[str]) -> Found:
-    """Return the first choice of a redirect that a client can get; its content if that has no URL, such as a file."""
+    """Return the first choice that a client can get, else the content."""
     for choice in Locator.parse(resource.redirect).choices():
         name = choice.target
         if isinstance(name, ResourceName):
@@ -377,7 +369,7 @@ def _find_in(snapshot: Snapshot, target: GetTarget, row: ResourceType) -> Found:
 
 
 def _absence(row: ResourceType, path: str, rows: Rows) -> str:
-    """Return the message for a missing resource; without existing names, which may be for other clients."""
+    """Omit existing names, which may be for other clients."""
     parent = path.rpartition("/")[0]
     lists = (
         f"GET /{row.message_type}/{parent}{'/' if parent else ''}* lists what is beside it"
@@ -388,15 +380,13 @@ def _absence(row: ResourceType, path: str, rows: Rows) -> str:
 
 
 _Directory = tuple[str, str]
-"""Prefix and suffix of the names of its members."""
+"""Prefix and suffix of the members' names."""
 
 _Directories = Mapping[_Directory, tuple[bytes, tuple[Resource, ...]]]
-"""The members of each directory, with a digest of them."""
+"""The members of each directory, with a digest."""
 
 
 class _Lists:
-    """A cache of the lists of one type, kept with its rows."""
-
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
@@ -446,8 +436,6 @@ def _directory_of(name: str) -> _Directory:
 
 
 class _NamesDigest:
-    """The digest of the names of rows; kept with them."""
-
     __slots__ = ("version",)
 
     def __init__(self, rows: Rows) -> None:

@@ -1,4 +1,4 @@
-"""Resolves the names of a Delta subscription: resources' own names, aliases, collections.
+"""Resolves the names of a Delta subscription.
 
 | rule | source |
 | --- | --- |
@@ -32,7 +32,7 @@ MOST_KEPT = 100_000
 
 
 class Lookup:
-    """Finds resources of one type by the names that clients use. All streams share one object."""
+    """Finds resources by clients' names. All streams share one object per type."""
 
     __slots__ = ("_found", "_index", "rows")
 
@@ -44,7 +44,7 @@ class Lookup:
 
     @classmethod
     def of(cls, rows: Rows, before: Rows | None = None) -> Self:
-        """Return the lookup of these rows, kept with them; reuses unchanged results for the rows `before`."""
+        """Return the rows' lookup; reuses unchanged results for the rows `before`."""
         return rows.derive(cls, lambda: cls._make(rows, before))
 
     @classmethod
@@ -56,7 +56,7 @@ class Lookup:
         return lookup
 
     def take_over(self, last: Lookup, change: RowsChange) -> bool:
-        """Reuse the results for earlier rows, which differ by `change`; return whether all are still valid."""
+        """Reuse earlier rows' results; return whether all are valid."""
         self._index = last._index.after(self.rows, change)
         if not self._index.finds_as(last._index):
             return False
@@ -64,11 +64,11 @@ class Lookup:
         return True
 
     def find(self, name: str) -> tuple[Resource, ...]:
-        """Return the resources that a name stands for; empty if it does not exist."""
+        """Return a name's resources, if any."""
         return tuple(self.rows[own] for own in self._names_of(name))
 
     def existing(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that stand for a resource.
+        """Return the names that stand for a resource.
 
         A client may subscribe to a hundred thousand names that do not exist; they are not looked up one by one.
         """
@@ -78,24 +78,24 @@ class Lookup:
         return frozenset(found)
 
     def has_any_member(self, names: AbstractSet[str]) -> bool:
-        """Whether any of these names stands for members of a collection."""
+        """Whether any name stands for a collection with members."""
         collections = self._index.collections()
         return bool(collections) and any(name in collections and self.stands_for_collection(name) for name in names)
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the own names of the resources that these names stand for."""
+        """Return the own names of these names' resources."""
         return frozenset(own for name in self.existing(names) for own in self._names_of(name))
 
     def stands_for_collection(self, name: str) -> bool:
-        """Whether a name is a glob, unless it is a resource's own name."""
+        """Whether a name is a glob and no own name."""
         return is_glob(name) and name not in self.rows
 
     def collections_among(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that stand for collections."""
+        """Return the names of collections."""
         return frozenset(name for name in names if self.stands_for_collection(name))
 
     def members_among(self, names: AbstractSet[str], collections: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that are members of these collections."""
+        """Return the members of these collections."""
         members = (name for name in names & self.rows.keys() if name.startswith(SCHEME))
         return frozenset(name for name in members if glob_of(name) in collections)
 
@@ -113,11 +113,11 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The names in an update of a Delta client; `|` merges changes.
+    """The names in a Delta update; `|` merges changes.
 
-    `fresh` are resources to send, with `is_all` all that exist. `absent` were subscribed to and do not exist,
-    `unpopulated` are the hosts among them. `removed` have to be dropped; `ends_wait` are sent as removed although they
-    name no resource. With `is_due`, even an empty response is sent.
+    `fresh` are to be sent, with `is_all` all. `absent` were subscribed to and do not exist, `unpopulated` are the hosts
+    among them. `removed` have to be dropped; `ends_wait` are sent as removed although they name no resource. With
+    `is_due`, even an empty response is sent.
     """
 
     fresh: frozenset[str] = NOTHING
@@ -129,18 +129,16 @@ class Changes:
     is_due: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there is a response to send."""
         names = self.fresh or self.absent or self.removed or self.unpopulated or self.ends_wait
         return bool(names) or self.is_all or self.is_due
 
     def __or__(self, other: Changes) -> Changes:
-        """Merge both, field by field."""
         if not self or not other:
             return self or other
         return Changes(*(getattr(self, field) | getattr(other, field) for field in self.__slots__))
 
     def consistent(self) -> Changes:
-        """Return the same with each name in one set: fresh before removed before absent."""
+        """Fresh names go before removed, and these before absent."""
         if not self.removed:
             return self
         removed = self.removed - self.fresh
@@ -152,13 +150,13 @@ NO_CHANGES = Changes()
 NO_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 Held = Mapping[str, Version]
-"""The `initial_resource_versions` of a client: its resources from another stream, of this process or another."""
+"""A client's `initial_resource_versions`: its resources from another stream, of any process."""
 
 
 class DeltaNames:
-    """The names of one type that one client subscribed to; resolves them to resources and their changes.
+    """One client's subscribed names of one type.
 
-    Names that are not a resource's own name are kept separately, because they are resolved again at every change.
+    Names that are no resource's own are kept separately: each change resolves them again.
     """
 
     __slots__ = ("_indirect", "_memory", "has_given_up", "spellings", "subscription")
@@ -178,7 +176,7 @@ class DeltaNames:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the subscription."""
+        """The subscribed names."""
         return self.subscription.names
 
     @property
@@ -191,7 +189,7 @@ class DeltaNames:
         return Lookup.of(rows, before)
 
     def receive(self, request: DeltaRequest) -> frozenset[str]:
-        """Process the names of a request; return the names to answer, including `*` for a wildcard."""
+        """Return the names to answer, including `*` for a wildcard."""
         asked, before = frozenset(request.subscribe), self.subscription
         after = before.changed(asked, frozenset(request.unsubscribe))
         if after is before:
@@ -203,7 +201,7 @@ class DeltaNames:
         return asked | given_up if self.selects_all else asked
 
     def begin(self, held: Held, after: Lookup) -> Changes:
-        """Return the removals of resources that a client brings."""
+        """Return the removals of brought resources."""
         gone = names_without(after.rows, held.keys())
         # A brought resource with an unsubscribed own name may be held by a name that stands for no resource any more.
         if not gone or self.selects_all or not self.names <= after.rows.keys():
@@ -211,13 +209,9 @@ class DeltaNames:
         return NO_CHANGES
 
     def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
-        """Return the changes to send because resources changed.
+        """Return the changes to send.
 
-        Args:
-            updated: the names of new or changed resources.
-            removed: the names of removed resources.
-            before: the lookup at the previous response.
-            after: the lookup now.
+        `before` is the lookup at the previous response.
         """
         if self.selects_all:
             return Changes(updated, removed=removed)
@@ -242,7 +236,7 @@ class DeltaNames:
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return the own names that indirect names stood for, and stand for now.
 
-        Only changed members of large collections are included.
+        Of large collections, only changed members are included.
         """
         collections = before.collections_among(indirect)
         if not collections or collections != after.collections_among(self._indirect):
@@ -255,19 +249,17 @@ class DeltaNames:
 
     @property
     def _own(self) -> frozenset[str]:
-        """The subscribed names that are compared with resources' own names."""
         return self.names
 
     def _still_indirect(self, lost: frozenset[str], after: Lookup) -> frozenset[str]:
         return names_without(after.rows, self._indirect | lost)
 
     def _ended(self, indirect: frozenset[str], before: Lookup, after: Lookup) -> frozenset[str]:
-        """Return the indirect names that stand for no resource any more."""
         existed = before.existing(indirect & self._indirect)
         return frozenset(name for name in existed - after.existing(existed) if not is_glob(name))
 
     def answer(self, asked: frozenset[str], held: Held, after: Lookup, pending: frozenset[str]) -> Changes:
-        """Return the answer to the names in `asked`, without resources that the client holds; `pending` were NACKed."""
+        """`held` resources are left out; `pending` ones were NACKed."""
         # There may be ten thousand names, and most of them are own names.
         own = asked & after.rows.keys()
         others = asked - own - {WILDCARD}
@@ -283,29 +275,26 @@ class DeltaNames:
     def answer_again(
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
-        """Return the subscribed names to send again because of other types, without those held back.
-
-        With `is_first`, all subscribed names are sent anyway.
-        """
+        """Return subscribed names to send again for other types; with `is_first`, all are sent anyway."""
         wanted = names if self.selects_all else names & self.names
         existing = after.existing(wanted)
         return Changes(after.names(existing) - held_back, absent=wanted - existing - held_back)
 
     def needed_by(self, users: Iterable[Resource]) -> frozenset[str]:
-        """Return the names of this type that resources of another type reference."""
+        """Return the names that other types' resources reference."""
         return references_to(self.subscription.type_url, users)
 
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
-        """Record that the names in `asked` have been answered."""
+        """Record that names have been answered."""
         if asked:
             self._indirect |= names_without(after.rows, asked) & self.names
 
     def new_globs(self, asked: frozenset[str]) -> frozenset[str]:
-        """Return the collections in `asked` that were not answered before on this stream."""
+        """Return collections not answered before on this stream."""
         return frozenset(name for name in asked - self._indirect if is_glob(name)) if asked else NOTHING
 
     def has_members(self, lookup: Lookup) -> bool:
-        """Whether the client is sent members of a collection."""
+        """Whether the client gets members of a collection."""
         return bool(self._indirect) and lookup.has_any_member(self._indirect)
 
     def receive_nack(self, answer: Answer) -> None:
@@ -314,23 +303,23 @@ class DeltaNames:
     def aliases(
         self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
     ) -> Mapping[str, tuple[str, ...]]:
-        """Return the aliases that replace resources' own ones, by resource name."""
+        """Return the aliases that replace resources' own ones."""
         if not self.spellings:
             return NO_ALIASES
         others = ((each, self.spellings.others(each.name)) for each in resources)
         return {each.name: tuple(sorted({*each.aliases, *more})) for each, more in others if more}
 
     def held(self, lookup: Lookup) -> frozenset[str]:
-        """Return the own names of all selected resources; not for a wildcard."""
+        """Return the selected own names; not for a wildcard."""
         own = self.names & lookup.rows.keys()
         return own | lookup.names(self._indirect) if self._indirect else own
 
     def may_select_any(self, change: RowsChange) -> bool:
-        """Whether a changed resource may be selected; indirect names are not looked up."""
+        """Indirect names are not looked up."""
         return bool(self._indirect) or self.subscription.selects_any(change)
 
     def may_select(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` that may be selected; indirect names are not looked up."""
+        """Indirect names are not looked up."""
         return names if self._indirect else self.subscription.selected(names)
 
     def wants(self, name: str, lookup: Lookup) -> bool:
@@ -339,19 +328,18 @@ class DeltaNames:
 
 
 def references_to(type_url: TypeUrl, users: Iterable[Resource]) -> frozenset[str]:
-    """Return the names of a type that resources reference."""
+    """Return the names that resources reference."""
     return frozenset(
         reference.name for user in users for reference in user.references if reference.type_url == type_url
     )
 
 
 def unheld(names: AbstractSet[str], held: Held, lookup: Lookup) -> frozenset[str]:
-    """Return the names that the client does not hold in the current version."""
+    """Return names not held in the current version."""
     if not held:
         return frozenset(names)
     return frozenset(name for name in names if held.get(name) != lookup.rows[name].version)
 
 
 def _newly(names: frozenset[str], own: frozenset[str], other: Lookup) -> frozenset[str]:
-    """Return the names missing from `own` or, as resources, from `other`."""
     return frozenset(name for name in names if name not in own or name not in other.rows)

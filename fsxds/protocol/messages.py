@@ -1,4 +1,4 @@
-"""The messages of a stream in both directions, as values, and the status of a client.
+"""The messages of a stream, as values, and the status of a client.
 
 Source: xDS protocol, "Basic Protocol Overview", "Incremental xDS".
 """
@@ -21,7 +21,7 @@ from fsxds.rollout.rejections import Nack
 
 
 class SyncState(Enum):
-    """The state of a client for one type, the worst first."""
+    """A client's state for one type, the worst first."""
 
     NACK = "NACK"
     """It rejected a response, and has not accepted a later one."""
@@ -37,7 +37,7 @@ _ORDER = (SyncState.NACK, SyncState.STALE, SyncState.SYNCED)
 
 
 def combined_state(states: Iterable[SyncState]) -> SyncState:
-    """Return the overall state of a client: the worst, where NOT_SENT counts last."""
+    """Return the worst state; NOT_SENT counts last."""
     found = set(states)
     return next((state for state in _ORDER if state in found), SyncState.NOT_SENT)
 
@@ -46,7 +46,7 @@ ENVOY = "envoy"
 """The `user_agent_name` of an Envoy."""
 
 
-# The maximum length of texts that are kept of a client: ids, versions and nonces take some dozen characters.
+# The longest kept text of a client: ids, versions and nonces take some dozen characters.
 LONGEST_TEXT = 4096
 
 # Larger nodes are not kept; an Envoy's takes some hundred bytes, its operator's metadata a few thousand.
@@ -55,11 +55,10 @@ MOST_KEPT_NODE_BYTES = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The client: `node.id` and `node.cluster` of a request, and its IP address ("" on a Unix socket).
+    """The client: `node.id`, `node.cluster`, and its IP address ("" on a Unix socket).
 
-    `agent` is its `user_agent_name`. `attributes` are further values that views match: `user_agent_version`,
-    `locality.region`, `metadata.tier`, ... (see `node_attributes.py`). `serialized` is the whole node without the list
-    of extensions (61 kB in an Envoy), for display only; empty if it takes more than `MOST_KEPT_NODE_BYTES`.
+    `agent` is its `user_agent_name`; views match `attributes` (`node_attributes.py`). `serialized` is the node without
+    the list of extensions (61 kB in an Envoy), for display only; empty beyond `MOST_KEPT_NODE_BYTES`.
     """
 
     id: str
@@ -75,9 +74,9 @@ class Node:
 class SotwRequest:
     """A `DiscoveryRequest`.
 
-    `version_info`, `nonce` and `node` are None if they are empty. `error_detail` is the message of a NACK (may be ""),
-    None for an ACK. `names` are canonical; `rejected_names` maps rejected ones to reasons. `without_authority` is one
-    name that was written without an authority, if the settings have one.
+    Empty `version_info`, `nonce` and `node` are None; `error_detail` is the message of a NACK (may be ""), None for an
+    ACK. `names` are canonical; `rejected_names` maps rejected ones to reasons. `without_authority` is one name
+    completed by the settings' authority.
     """
 
     type_url: TypeUrl
@@ -91,11 +90,11 @@ class SotwRequest:
 
     @property
     def holds(self) -> bool:
-        """Whether the client reports that it holds a version."""
+        """Whether the client holds a version."""
         return self.version_info is not None
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether the client reports the version that a snapshot has for it."""
+        """Whether it is the client's version in a snapshot."""
         return self.version_info == version_of(snapshot, Subscription.for_request(self.type_url, self.names))
 
 
@@ -103,9 +102,8 @@ class SotwRequest:
 class SotwResponse:
     """A `DiscoveryResponse`.
 
-    Equal `resources` are the same object on all streams, so that their bytes can be cached. With `with_ttl`, resources
-    with a `ttl_s` are wrapped and carry it. `heartbeats` renew times to live without content. `errors` maps rejected
-    names to reasons.
+    Equal `resources` are one object on all streams, so that their bytes can be cached. With `with_ttl`, resources with
+    a `ttl_s` are wrapped and carry it; `heartbeats` have no content. `errors` maps rejected names to reasons.
     """
 
     type_url: TypeUrl
@@ -119,10 +117,9 @@ class SotwResponse:
 
 @dataclass(frozen=True, slots=True)
 class DeltaRequest:
-    """A `DeltaDiscoveryRequest`; fields are as in a `SotwRequest`.
+    """A `DeltaDiscoveryRequest`, like a `SotwRequest`.
 
-    Names are as written; `canonical` maps other spellings to the canonical one. `rejected_names` has the names of the
-    subscription.
+    Names are as written; `canonical` maps other spellings. `rejected_names` are canonical.
     """
 
     type_url: TypeUrl
@@ -138,11 +135,11 @@ class DeltaRequest:
 
     @property
     def holds(self) -> bool:
-        """Whether the client reports that it holds resources."""
+        """Whether the client holds resources."""
         return bool(self.initial_resource_versions)
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether the client reports resources, and all are current in a snapshot."""
+        """Whether all held resources, if any, are current in a snapshot."""
         rows = snapshot.resources(self.type_url)
         held = ((rows.get(name), version) for name, version in self.initial_resource_versions.items())
         return self.holds and all(one is not None and one.version == version for one, version in held)
@@ -150,10 +147,10 @@ class DeltaRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeltaResponse:
-    """A `DeltaDiscoveryResponse`; fields are as in a `SotwResponse`.
+    """A `DeltaDiscoveryResponse`, like a `SotwResponse`.
 
-    `version` is its `system_version_info`. `aliases` replace a resource's own, by name. `unpopulated` are answered with
-    a `Resource` that has the name as name and alias and no content: the virtual host does not exist (ENVOY.md E47).
+    `version` is its `system_version_info`. `aliases` replace a resource's own. `unpopulated` are answered with a
+    `Resource` that has the name as name and alias and no content: the virtual host does not exist (ENVOY.md E47).
     """
 
     type_url: TypeUrl
@@ -172,10 +169,7 @@ class DeltaResponse:
 class Acknowledgement:
     """An ACK or NACK, reported once.
 
-    Attributes:
-        version: the version of the response.
-        reason: the client's message, or None.
-        nack: the resources that may be meant; None for an ACK, and while it may be a lost response.
+    `nack` has the suspects; None for an ACK, and for a possibly lost response.
     """
 
     version: Version
@@ -189,7 +183,7 @@ Response = TypeVar("Response", SotwResponse, DeltaResponse)
 
 @dataclass(frozen=True, slots=True)
 class Reaction(Generic[Response]):
-    """The responses to a request, in this order, and the ACK or NACK of an earlier one."""
+    """The responses to a request, and the ACK or NACK in it."""
 
     responses: tuple[Response, ...] = ()
     acknowledgement: Acknowledgement | None = None
@@ -197,13 +191,12 @@ class Reaction(Generic[Response]):
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """The status of one type on one stream, or of one subscription of a polling client.
+    """The status of one type on one stream, or of a polling client's subscription.
 
-    `names` is None for a wildcard. `resources` are the ones that the client should hold, `missing` the subscribed names
-    that do not exist. `sent`, `acked` and `nacked` are the last such versions, or None. `rejected` are the names in
-    NACKed responses that were not ACKed since. `since_s` is the time of the last change of `state`, or None.
-    `generation` is that of the last snapshot sent completely; None if only versions show that. `unconfirmed` are names
-    that the client may not hold as sent.
+    `names` is None for a wildcard. `resources` should be held, `missing` names do not exist. `sent`, `acked` and
+    `nacked` are the last such versions, or None. `rejected` names were NACKed and not ACKed since, `unconfirmed` ones
+    may not be held as sent. `since_s` is the time of the last change of `state`, or None. `generation` is that of the
+    last snapshot sent completely; None if only versions show that.
     """
 
     type_url: TypeUrl
@@ -223,11 +216,11 @@ class WatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClientStatus:
-    """The status of one client: of one stream, or of all polls of one node.
+    """The status of one stream, or of all polls of one node.
 
-    `node` has an empty id until the client sends one. `service` is the method of the stream, such as
-    `StreamAggregatedResources`, or `REST`. `watches` can be iterated once, since an Envoy may have ten thousand: each
-    list of polled names is a separate watch. `since_s` is when the client came, by the clock of the cores.
+    `node` has an empty id until the client sends one. `service` is the stream's method, such as
+    `StreamAggregatedResources`, or `REST`. `watches` can be iterated once: an Envoy may have ten thousand. `since_s` is
+    when the client came, by the clock of the cores.
     """
 
     node: Node
@@ -237,7 +230,7 @@ class ClientStatus:
 
 
 def check_length(field: str, text: str) -> str:
-    """Return a text sent by a client. Raises ProtocolError if it is too long to be kept."""
+    """Raises ProtocolError if a text is too long to be kept."""
     if len(text) > LONGEST_TEXT:
         raise ProtocolError(f"{field}: has {len(text)} characters, more than {LONGEST_TEXT}; shorten it")
     return text
@@ -253,13 +246,13 @@ LONGEST_REASON = 4096
 
 
 def without_message(reason: str) -> str:
-    """Return the reason of a NACK, shortened, without the message that Envoy appends."""
+    """Return a NACK's shortened reason, without the message that Envoy appends."""
     short = _MESSAGE_AFTER.sub(lambda match: ")" if match[1] == "): {" else "", _MESSAGE_BEFORE.sub("", reason))
     return short.strip()[:LONGEST_REASON]
 
 
 class ConfigStatus(IntEnum):
-    """`envoy.service.status.v3.ConfigStatus`: the server's view; UNKNOWN if this process is the client."""
+    """`envoy.service.status.v3.ConfigStatus`; UNKNOWN if this process is the client."""
 
     UNKNOWN = 0
     SYNCED = 1
@@ -280,11 +273,10 @@ class ClientResourceStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """The status of one resource, or of a requested name, with one client.
+    """The status of one resource or requested name, with one client.
 
-    `version` is the last one sent, or before it if the client rejected that, or None. `nacked` and `reason` are set for
-    a rejected resource only. `resource` is None if none was sent. `updated_s` is when the content came, in seconds
-    since 1970, or None.
+    `version` is the last one sent, or the one before if the client rejected that, or None. `resource` is None if none
+    was sent. `updated_s` is when the content came, since 1970, or None.
     """
 
     type_url: TypeUrl
@@ -302,10 +294,7 @@ class ResourceStatus:
 class OwnStatus:
     """The status of this process as a client of upstreams.
 
-    Attributes:
-        service: the upstream and the method.
-        count: the number of resources, or an upper bound.
-        resources: the status of each resource and requested name; can be iterated once.
+    `service` is the upstream and the method; `count` may be an upper bound; `resources` can be iterated once.
     """
 
     node: Node

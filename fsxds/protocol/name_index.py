@@ -1,4 +1,4 @@
-"""Maps aliases and collections to own names of resources. An index follows changes of its rows.
+"""Maps aliases and collections to own names, and follows changes of the rows.
 
 | rule | source |
 | --- | --- |
@@ -21,13 +21,11 @@ from fsxds.model.resources import Resource, RowsChange
 FEW_CHANGES = 128
 
 KeysOf = Callable[[Resource], Iterable[str]]
-"""Returns the aliases or collections of a resource."""
+"""Returns a resource's aliases or collections."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Owners:
-    """The sorted own names, and the first of them, by alias or collection."""
-
     all: NameTable[tuple[str, ...]]
     first: NameTable[str]
 
@@ -41,7 +39,6 @@ class _Owners:
         return cls(NameTable(owners), NameTable({key: names[0] for key, names in owners.items()}))
 
     def after(self, changes: Iterable[tuple[str, Resource | None, Resource | None]], keys_of: KeysOf) -> _Owners:
-        """Return the owners after changes of names with their old and new resources, or None."""
         lost, gained = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for name, old, new in changes:
             was, now = (frozenset(keys_of(each) if each is not None else ()) for each in (old, new))
@@ -71,7 +68,7 @@ class _Owners:
 
 
 class NameIndex:
-    """Finds own names by aliases and by collections; each table is built when it is needed."""
+    """Builds each table when needed."""
 
     __slots__ = ("_by_alias", "_by_collection", "_rows")
 
@@ -87,13 +84,13 @@ class NameIndex:
         return self._by_alias.first
 
     def collections(self) -> NameTable[tuple[str, ...]]:
-        """Return the sorted names in each collection."""
+        """Return each collection's sorted names."""
         if self._by_collection is None:
             self._by_collection = _Owners.of(self._rows, _collections_of)
         return self._by_collection.all
 
     def after(self, rows: Mapping[str, Resource], change: RowsChange) -> NameIndex:
-        """Return the index of rows after a change; unchanged tables are shared."""
+        """Return the index after a change, sharing unchanged tables."""
         changes = [(name, self._rows.get(name), rows.get(name)) for name in change.names]
         index = NameIndex(rows)
         if self._by_alias is not None:
@@ -103,7 +100,7 @@ class NameIndex:
         return index
 
     def finds_as(self, other: NameIndex) -> bool:
-        """Whether this index certainly finds the same names as `other`, from which it was derived."""
+        """Whether this certainly finds as `other`, from which it was derived."""
         has_same_aliases = self._by_alias is not None and self._by_alias is other._by_alias
         return has_same_aliases and self._by_collection is not None and self._by_collection is other._by_collection
 

@@ -1,7 +1,7 @@
-"""Node attributes that views match beside id and cluster: locality, version, and values in the metadata.
+"""Node attributes that views match beside id and cluster.
 
-They are read once per distinct node, however large, and the kept result is small: an operator's metadata may hold
-annotations of many kilobytes, and a client may send anything.
+They are read once per distinct node, and the result is small: an operator's metadata may hold annotations of many
+kilobytes, and a client may send anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from google.protobuf.struct_pb2 import Struct, Value
 from fsxds.model.values import PlainValue, scalar_text
 
 Attributes: TypeAlias = tuple[tuple[str, str], ...]
-"""Names such as `metadata.labels.tier`, with their values, sorted."""
+"""Names such as `metadata.labels.tier`, with values, sorted."""
 
 # Longer values match no view: they do not occur in rules or folder names.
 LONGEST_TEXT = 1024
@@ -31,7 +31,7 @@ _LOCALITY = ("region", "zone", "sub_zone")
 
 
 def attributes_of_message(node: base_pb2.Node) -> Attributes:
-    """Return the attributes of a protobuf node."""
+    """Return a protobuf node's attributes."""
     build = node.user_agent_build_version.version
     version = node.user_agent_version
     if not version and node.HasField("user_agent_build_version"):
@@ -41,12 +41,12 @@ def attributes_of_message(node: base_pb2.Node) -> Attributes:
 
 
 def attributes_of_json(version: object, locality: Mapping[str, object], metadata: Mapping[str, object]) -> Attributes:
-    """Return the attributes of a JSON node."""
+    """Return a JSON node's attributes."""
     return _attributes(version, locality, metadata.items())
 
 
 def metadata_of(attributes: Iterable[tuple[str, str]]) -> dict[str, PlainValue]:
-    """Return the attributes of a node's metadata as JSON; dots become nested objects."""
+    """Return metadata as JSON; dots become nested objects."""
     metadata: dict[str, PlainValue] = {}
     for name, value in attributes:
         first, *steps = name.split(".")
@@ -67,7 +67,6 @@ def _attributes(version: object, locality: Mapping[str, object], metadata: Itera
 
 
 def _metadata(members: Iterable[tuple[str, object]]) -> dict[str, str]:
-    """Return the scalars in metadata by name, shallow ones first."""
     found: dict[str, str] = {}
     left = MOST_BYTES
     waiting = deque([("metadata", members)])
@@ -95,7 +94,7 @@ def _kept_text(value: object) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be encoded; the json module accepts half of a surrogate pair."""
+    """The json module accepts half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -115,5 +114,5 @@ def _plain(value: Value) -> object:
 
 @lru_cache(maxsize=4096)
 def _shared(attributes: Attributes) -> Attributes:
-    """Intern attributes, so that equal nodes share one tuple."""
+    """Equal nodes share one tuple."""
     return attributes

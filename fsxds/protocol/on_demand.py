@@ -1,4 +1,4 @@
-"""Names that clients request and upstreams may have: known to exist nowhere, or not answered yet. Pure.
+"""Requested names that upstreams may have. Pure.
 
 | rule | source |
 | --- | --- |
@@ -17,36 +17,35 @@ from fsxds.model.values import TypeUrl
 Unanswered: TypeAlias = Callable[[TypeUrl, AbstractSet[str]], frozenset[str]]
 """Returns the subset of names of a type (`*` for all) that may still exist on an upstream.
 
-Only valid for names that are not served: the function does not know which names are served.
+Only valid for names that are not served.
 """
 
 
 def nothing_unanswered(_type_url: TypeUrl, _names: AbstractSet[str]) -> frozenset[str]:
-    """Return no names: without upstreams, a name that is not served does not exist."""
+    """Without upstreams, an unserved name does not exist."""
     return frozenset()
 
 
 class OnDemand(Protocol):
     """Asks upstreams for the names that clients request.
 
-    Attributes:
-        listeners: callbacks by owner, called when upstreams reported missing names.
+    `listeners` are callbacks by owner, called when upstreams reported missing names.
     """
 
     listeners: dict[object, Callable[[], object]]
 
     def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
-        """Set the names of a type that a client requests, `*` for all."""
+        """Set a client's names of a type, `*` for all."""
 
     def forget(self, client: object) -> None:
-        """Drop a client's requests, if it has any."""
+        """Drop a client's requests, if any."""
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """See `Unanswered`."""
 
 
 class NoUpstreams:
-    """The `OnDemand` of a server without upstreams."""
+    """A server without upstreams."""
 
     def __init__(self) -> None:
         self.listeners: dict[object, Callable[[], object]] = {}

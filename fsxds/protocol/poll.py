@@ -1,7 +1,7 @@
 """Decides whether a poll is answered now or held, and for how long.
 
-A poll carries the version that its client holds, and no reference to the response before it. So the server remembers,
-per client and subscription, the version that it sent last, and compares:
+A poll carries the version that its client holds, and no reference to the response before it. So the server compares it
+with the version that it sent last:
 
     the client holds              it should hold           decision
     the version sent last         the same                 hold
@@ -10,8 +10,6 @@ per client and subscription, the version that it sent last, and compares:
     another version, or none      the version sent last    NACKed or lost: send again, with back-off
     (no version is remembered)    the version it holds     hold: no client fetches again after a restart of the server
     a version never sent here     the version it holds     hold: another replica sent it
-
-`acks.PollEvidence` and `acks.PollState` define what a poll reveals about the response before it, and the consequences.
 
 Source: xDS protocol, "REST-JSON polling subscriptions"; ENVOY.md E1 to E11.
 """
@@ -31,9 +29,8 @@ from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.polling_node import PolledWatch, PollingNode
 from fsxds.protocol.subscription import WILDCARD, Selection, Subscription, select, version_of
 
-# The number of clients that are remembered, and the average number of subscriptions of each: an Envoy polls for the
-# endpoints of each cluster separately. The client that polled longest ago is forgotten, and counts as new when it polls
-# again.
+# The number of remembered clients, and of subscriptions of each on average: an Envoy polls for the endpoints of each
+# cluster separately. The client that polled longest ago is forgotten.
 MOST_NODES = 20_000
 SUBSCRIPTIONS_EACH = 10
 
@@ -49,8 +46,8 @@ PROMPT_RETURNS_ALLOWED = 5
 class PollRequest:
     """One poll.
 
-    `version_info` is None until the client accepted a version. `error_detail` is the message of a NACK, or None; Envoy
-    never sends it. `from_envoy` is true if the request has Envoy's own deadline.
+    `version_info` is None until the client accepted a version. `error_detail` is the message of a NACK; Envoy never
+    sends it. `from_envoy`: it has Envoy's own deadline.
     """
 
     node: Node
@@ -61,20 +58,20 @@ class PollRequest:
     from_envoy: bool = False
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether the client reports the version that a snapshot has for its subscription."""
+        """Whether it is the client's version in a snapshot."""
         return self.version_info == version_of(snapshot, self.subscription)
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Answer now, with this selection."""
+    """Answer now."""
 
     selection: Selection
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Hold the poll until there is a newer snapshot, or until `until_s`, and decide again.
+    """Hold the poll until a newer snapshot, or `until_s`, and decide again.
 
     With `awaits_answers`, also until an upstream reports missing names.
     """
@@ -98,7 +95,7 @@ NOT_ANSWERED = Unavailable("another server may have this resource, and has not a
 
 
 def nonce_of(version: Version) -> Nonce:
-    """Return the version as the nonce of a polled response, so that equal responses have equal bytes."""
+    """Equal responses must have equal bytes."""
     return Nonce(version)
 
 
@@ -114,8 +111,8 @@ def patience_s(expected_timeout_ms: float | None, query_timeout_s: float | None,
     Args:
         expected_timeout_ms: the client's own deadline (`x-envoy-expected-rq-timeout-ms`), or None. The response is sent
             100 ms or 5 % before it, whichever is more: Envoy closes the connection at its deadline and logs a failure.
-        query_timeout_s: the `?timeout=` of the request, or None; ignored if there is a deadline.
-        max_hold_s: the longest hold that the operator allows.
+        query_timeout_s: the request's `?timeout=`, ignored if there is a deadline.
+        max_hold_s: the operator's limit.
 
     Source: ENVOY.md E2.
     """
@@ -133,17 +130,16 @@ _Key = tuple[str, str, str]
 
 
 class PollMemory:
-    """Decides each poll from the snapshot and from the version sent to its client before.
+    """Decides each poll from the snapshot and the version sent before.
 
-    Clients without a `node.id` are not remembered: each of their polls is decided alone. Times are readings of any
-    clock that only goes forward, in seconds.
+    Clients without a `node.id` are not remembered. Times are readings of any clock that only goes forward, in seconds.
 
     Args:
-        most_nodes: returns the maximum number of clients; the maximum weight of their subscriptions is ten times that.
+        most_nodes: the maximum number; the maximum weight of their subscriptions is ten times that.
         forget: called with each node that is no longer remembered.
         unanswered: returns the missing names that may exist elsewhere.
-        recognized: called with each node that turns out to hold the current version from another process; also while
-            its poll is held, as soon as that version is served.
+        recognized: called with each node that holds the current version from another process; also while its poll is
+            held, as soon as that version is served.
     """
 
     def __init__(
@@ -162,17 +158,16 @@ class PollMemory:
         self._recognized = recognized
 
     def __len__(self) -> int:
-        """The number of remembered clients."""
         return len(self._nodes)
 
     def node_of(self, node: Node) -> PollingNode | None:
-        """Return a client's record, or None if it is not remembered."""
+        """Return a client's record, or None."""
         return self._nodes.get(_key(node))
 
     def receive_request(
         self, request: PollRequest, snapshot: Snapshot | None, now_s: float
     ) -> tuple[Decision, Acknowledgement | None]:
-        """Receive a poll; return the decision, and the ACK or NACK of the previous response."""
+        """Return the decision, and the previous response's ACK or NACK."""
         acknowledgement = self._receive_ack(request, self._receive_poll(request, now_s), now_s)
         decision = self.receive_snapshot(request, snapshot, now_s)
         if (node := self.node_of(request.node)) is not None:
@@ -180,7 +175,7 @@ class PollMemory:
         return decision, acknowledgement
 
     def receive_snapshot(self, request: PollRequest, snapshot: Snapshot | None, now_s: float) -> Decision:
-        """Decide again for a held poll: a snapshot is newer, or `Wait.until_s` was reached."""
+        """Decide again at a newer snapshot or `Wait.until_s`."""
         watch = self._watch_of(request)
         sent = watch.sent or _recognize(request, snapshot, now_s)
         decision = _decide(request, snapshot, sent, now_s, self._unanswered)
@@ -210,19 +205,19 @@ class PollMemory:
             self._recognized(node)
 
     def receive_deadline(self, request: PollRequest, now_s: float) -> None:
-        """Record that a held poll ends without a change."""
+        """Record that a held poll ends unchanged."""
         sent = self._watch_of(request).sent
         if sent is not None:
             sent.ended_at_s = now_s
 
     def receive_lost(self, request: PollRequest) -> None:
-        """Record that a response did not reach its client."""
+        """Record that a response was lost."""
         sent = self._watch_of(request).sent
         if sent is not None:
             sent.receive_lost()
 
     def receive_end(self, request: PollRequest, now_s: float, *, is_given_up: bool) -> None:
-        """Record the end of a poll; `is_given_up` if its client did not wait for the response."""
+        """Record a poll's end; `is_given_up`: the client did not wait for it."""
         node = self.node_of(request.node)
         if node is not None:
             node.receive_end(request.subscription, now_s, is_given_up=is_given_up)
@@ -253,7 +248,6 @@ class PollMemory:
             self._forget(oldest)
 
     def _watch_of(self, request: PollRequest) -> PolledWatch:
-        """Return the record of a subscription, or a temporary one."""
         node = self.node_of(request.node)
         if node is None or request.subscription not in node.watches:
             return PolledWatch()
@@ -292,7 +286,7 @@ def _key(node: Node) -> _Key:
 
 
 def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: float) -> Acknowledgement | None:
-    """Record a NACK of a version from another process: the nonce is that version."""
+    """The nonce is the version of another process."""
     if request.error_detail is None or not request.response_nonce:
         return None
     version = Version(request.response_nonce)
@@ -302,7 +296,6 @@ def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: fl
 
 
 def _recognize(request: PollRequest, snapshot: Snapshot | None, now_s: float) -> PolledVersion | None:
-    """Return the ACK of a client that holds the current version from another process."""
     subscription = request.subscription
     if snapshot is None or subscription.type_url in snapshot.withheld or request.version_info is None:
         return None
@@ -325,9 +318,9 @@ def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> Pol
 
 
 def _has_received(request: PollRequest, sent: PolledVersion) -> bool:
-    """Whether the client received the version, judged by the poll's nonce, or else its version.
+    """Whether the client received the version, by the poll's nonce, or else its version.
 
-    Without either, it refers to the last response: its client holds nothing.
+    Without either, the client holds nothing and refers to the last response.
     """
     if request.response_nonce:
         return request.response_nonce == nonce_of(sent.version)
@@ -342,10 +335,9 @@ def _allowed_nacks(request: PollRequest) -> int:
 def answer_fetch(
     subscription: Subscription, snapshot: Snapshot | None, unanswered: Unanswered = nothing_unanswered
 ) -> Selection | Unavailable:
-    """Return the response to a unary gRPC request, which leaves no record.
+    """Answer a unary gRPC request, which leaves no record.
 
-    It is Unavailable if no version of the type or of a named resource was ever good, or if an upstream that has not
-    answered may have the resource.
+    Unavailable while the type or a named resource was never good, or an unanswering upstream may have it.
     """
     if snapshot is None:
         return NOTHING_LOADED
@@ -358,7 +350,6 @@ def answer_fetch(
 
 
 def _is_awaited(selection: Selection, subscription: Subscription, unanswered: Unanswered) -> bool:
-    """Whether a missing resource may exist elsewhere."""
     if subscription.wildcard:
         return bool(unanswered(subscription.type_url, frozenset((WILDCARD,))))
     return bool(selection.missing) and bool(unanswered(subscription.type_url, frozenset(selection.missing)))
@@ -404,7 +395,6 @@ def _decide_again(request: PollRequest, selection: Selection, sent: PolledVersio
 
 
 def _may_lack_something(snapshot: Snapshot, subscription: Subscription, selection: Selection) -> bool:
-    """Whether a response might remove resources from before this process started."""
     type_url = subscription.type_url
     if not subscription.wildcard:
         return bool(selection.missing or subscription.globs) and type_url in snapshot.incomplete

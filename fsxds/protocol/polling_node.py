@@ -1,4 +1,4 @@
-"""A polling node: its subscriptions, which together are one client, and its place in the steps of a rollout.
+"""A polling node: its subscriptions, and its place in a rollout.
 
 | rule | source |
 | --- | --- |
@@ -60,13 +60,12 @@ class PolledWatch:
     """One subscription of a node.
 
     Attributes:
-        sent: the version sent last; None until it is known which version the client holds.
-        confirmed: the resources that the client ACKed last, or None.
+        sent: None until the client's version is known.
+        confirmed: the resources ACKed last, or None.
         since_s: the time of the last change of `state`, or None.
-        acked: the version that it ACKed last.
-        nacked: the version that it NACKed, unless it ACKed a later one; `reason` is the message.
+        nacked: None after a later ACK.
         open_polls: the number of unanswered polls.
-        is_given_up: the client ended the last poll without waiting for a response.
+        is_given_up: the client did not wait for the last poll's response.
         ended_at_s: the last time at which a poll was open.
         came_s: the times of the last polls, the oldest first.
     """
@@ -84,7 +83,7 @@ class PolledWatch:
     came_s: tuple[float, ...] = ()
 
     def holds(self, version: Version | None) -> bool:
-        """Whether the client is certain to hold a version."""
+        """Whether the client certainly holds a version."""
         return self.sent is not None and self.sent.state is PollState.ACKED and self.sent.version == version
 
     def become(self, state: SyncState, now_s: float) -> None:
@@ -93,13 +92,13 @@ class PolledWatch:
             self.state, self.since_s = state, now_s
 
     def receive_sent(self, sent: PolledVersion, now_s: float) -> None:
-        """Record a response that is being sent."""
+        """Record a response."""
         self.sent = sent
         if self.state is not SyncState.NACK:
             self.become(SyncState.STALE, now_s)
 
     def receive_ack(self, sent: PolledVersion, now_s: float) -> None:
-        """Record that the client holds a version, of this process or another."""
+        """Record that the client holds a version."""
         self.sent, self.confirmed, self.acked, self.nacked, self.reason = sent, sent.resources, sent.version, None, None
         self.become(SyncState.SYNCED, now_s)
 
@@ -109,13 +108,13 @@ class PolledWatch:
         self.become(SyncState.NACK, now_s)
 
     def sync_state(self, version: Version) -> SyncState:
-        """Return the client's state, given the version that is served."""
+        """Return the client's state, given the served version."""
         is_old = self.state is SyncState.SYNCED and not self.holds(version)
         return SyncState.STALE if is_old else self.state
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """The names that the client may not hold as sent."""
+        """The names that may not be held as sent."""
         resources = () if self.sent is None else self.sent.resources
         if self.confirmed is resources:
             return NOTHING
@@ -127,9 +126,9 @@ class PollingNode:
     """All polls of one client.
 
     Attributes:
-        watches: its subscriptions, ordered by the time of the last poll.
+        watches: ordered by the time of the last poll.
         has_returned: it polled again after an answer, or came with a version of another process.
-        nack: the rejection in its last poll; the reader sets it to None.
+        nack: in its last poll; the reader sets it to None.
         since_s: the time of its first poll.
     """
 
@@ -188,18 +187,18 @@ class PollingNode:
     def is_polling(self) -> bool:
         """Whether the client did not give up all its polls.
 
-        A client that gave up its poll for clusters or listeners, and has no other open poll, has ended; it did not
-        report the end of subscriptions between two polls.
+        If it gave up its poll for clusters or listeners, and has no open poll, it has ended: it did not report the end
+        of subscriptions between two polls.
         """
         return self._present > 0 and not (self._has_lost and not self._open_polls)
 
     @property
     def has_open_polls(self) -> bool:
-        """Whether a response can be sent to the client."""
+        """Whether a response can be sent."""
         return self._open_polls > 0
 
     def receive_poll(self, subscription: Subscription, now_s: float) -> PolledWatch:
-        """Record an incoming poll; return the record of its subscription."""
+        """Record an incoming poll."""
         watch = self.watches.get(subscription)
         self.since_s = self.since_s if self.watches else now_s
         if watch is None:
@@ -225,13 +224,13 @@ class PollingNode:
         return watch
 
     def receive_sent(self, subscription: Subscription, version: Version, generation: int) -> None:
-        """Record a response with the subscription's version in the snapshot of `generation`."""
+        """Record a response; the version is that of the snapshot of `generation`."""
         change = self._changed.get(subscription.type_url) if generation == self._step else None
         if subscription in self._waiting or (change is not None and _may_come_back(subscription, change)):
             self._waiting[subscription] = version
 
     def receive_ack(self, subscription: Subscription) -> None:
-        """Record a poll that shows which version the client holds."""
+        """Record a poll that shows the client's version."""
         watch = self.watches[subscription]
         if watch.sent is not None and watch.sent.state is PollState.ACKED:
             self._nacks.pop(watch.sent.version, None)
@@ -244,10 +243,9 @@ class PollingNode:
     def receive_nack(
         self, subscription: Subscription, nacked: PolledVersion, reason: str | None, *, is_certain: bool
     ) -> None:
-        """Record a NACK of a version.
+        """Record a NACK.
 
-        Unless `is_certain`, the response may have been lost, except if it has a resource version that was rejected
-        before.
+        Unless `is_certain`, the response may have been lost, except if it has a version that was rejected before.
         """
         confirmed = self.watches[subscription].confirmed or ()
         held = {resource.name: resource.version for resource in confirmed}
@@ -279,11 +277,11 @@ class PollingNode:
             }
 
     def nacks_of(self, version: Version) -> int:
-        """Return how often in a row the client NACKed a version, ignoring other versions in between."""
+        """Return a version's NACKs in a row, ignoring other versions in between."""
         return self._nacks.get(version, 0)
 
     def receive_end(self, subscription: Subscription, now_s: float, *, is_given_up: bool) -> None:
-        """Record that a poll was answered, or that its client gave it up."""
+        """Record a poll's end."""
         watch = self.watches.get(subscription)
         if watch is None or not watch.open_polls:
             return
@@ -298,7 +296,7 @@ class PollingNode:
                 self._waiting.pop(subscription, None)
 
     def forget_oldest(self) -> Subscription:
-        """Forget the subscription that was polled longest ago, and return it."""
+        """Forget the subscription polled longest ago."""
         subscription, watch = self.watches.popitem(last=False)
         self._present -= not watch.is_given_up
         self._open_polls -= watch.open_polls
@@ -308,15 +306,15 @@ class PollingNode:
         return subscription
 
     def is_silent_since(self, time_s: float) -> bool:
-        """Whether the client has had no open poll since a time."""
+        """Whether no poll was open since a time."""
         return self._seen_at_s < time_s and not self.has_open_polls
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` that the client subscribes to."""
+        """Return the subscribed subset of `names`."""
         return NOTHING.union(*(one.selected(names) for one in self.watches if one.type_url == type_url))
 
     def sync_states(self, snapshot: Snapshot) -> Iterator[SyncState]:
-        """Yield the client's state for each current subscription."""
+        """Yield the state of each current subscription."""
         named: _Named = {}
         for subscription, watch in self.watches.items():
             state = watch.sync_state(version_of(snapshot, subscription))
@@ -326,7 +324,7 @@ class PollingNode:
                 yield state if has_any(snapshot, subscription) else SyncState.NOT_SENT
 
     def status(self, snapshot: Snapshot | None) -> ClientStatus:
-        """Return the status of all current subscriptions; `snapshot` is None before the first."""
+        """`snapshot` is None before the first."""
         named: _Named = {}
         there = [each for each in self.watches.items() if not self._has_ended(each[0], named)]
         return ClientStatus(self.node, POLLING, (_status(*each, snapshot) for each in there), self.since_s)
@@ -334,7 +332,7 @@ class PollingNode:
     def standing(self, step: Step) -> Standing:
         """Return whether the client has taken, or rejected, a step.
 
-        The first call for a step costs the names that it changed, later calls nothing.
+        The first call for a step costs its changed names, later calls nothing.
         """
         if self._step != step.snapshot.generation:
             self._begin(step)
@@ -362,7 +360,7 @@ class PollingNode:
         self._drop_unneeded()
 
     def _drop_unneeded(self) -> None:
-        """Stop awaiting polls that no cluster or listener needs; the client does not report their end."""
+        """Stop awaiting polls that no cluster or listener needs: their end is not reported."""
         # Clusters that it has yet to take may need endpoints that it does not poll yet.
         expected = () if CLUSTERS in self._waiting else tuple(self._needed)
         self._drop_unused(ENDPOINTS, CLUSTERS, expected)
@@ -371,7 +369,7 @@ class PollingNode:
             self._drop_unused(ROUTES, LISTENERS)
 
     def _drop_unused(self, type_url: TypeUrl, users: Subscription, expected: Iterable[Subscription] = ()) -> None:
-        """Stop awaiting resources of a type that have no open poll and no user."""
+        """Open polls stay awaited."""
         polled = [one for one in self._waiting if one.type_url == type_url and not self.watches[one].open_polls]
         named = self._named_by(users, type_url) if polled or expected else None
         if named is None:
@@ -382,14 +380,14 @@ class PollingNode:
                     del awaited[subscription]
 
     def _named_by(self, users: Subscription, type_url: TypeUrl) -> set[str] | None:
-        """Return the names of a type that the ACKed `users` reference; None if none were ACKed."""
+        """Return None if no users were ACKed."""
         known = self.watches.get(users)
         if known is None or known.confirmed is None:
             return None
         return {one.name for user in known.confirmed for one in user.references if one.type_url == type_url}
 
     def _has_ended(self, subscription: Subscription, named: _Named) -> bool:
-        """Whether the client seems to have ended a subscription, which it does not report."""
+        """Guess: a client does not report the end of a subscription."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.open_polls or watch.is_given_up:
             return watch.is_given_up
@@ -404,7 +402,6 @@ class PollingNode:
         return known is not None and subscription.names.isdisjoint(known)
 
     def _selecting(self, type_url: TypeUrl, change: RowsChange) -> Iterator[Subscription]:
-        """Yield the subscriptions that select a changed resource, iterating over the smaller set."""
         names = _names_in(change)
         possible: Iterable[Subscription] = self.watches
         if len(names) < len(self.watches):
@@ -415,7 +412,7 @@ class PollingNode:
                 yield subscription
 
     def _awaited(self, subscription: Subscription, snapshot: Snapshot) -> Version | None:
-        """Return the version that a subscription is to come back with, or None."""
+        """Return the version to come back with, or None."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.is_given_up or not has_any(snapshot, subscription):
             return None
@@ -465,7 +462,7 @@ def _of_one_name(type_url: TypeUrl, name: str) -> Subscription:
 
 
 def _may_come_back(subscription: Subscription, change: RowsChange) -> bool:
-    """Whether a change does more than remove the subscribed names: a removed cluster polls no endpoints."""
+    """Whether a change does more than remove the names: a removed cluster polls no endpoints."""
     if subscription.wildcard:
         return subscription.selects_any(change)
     return subscription.selects_any(replace(change, removed=NOTHING))

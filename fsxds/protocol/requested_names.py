@@ -1,4 +1,4 @@
-"""Reads structured names of requests into canonical form; rejects names that cannot exist.
+"""Reads structured names of requests; rejects names that cannot exist.
 
 | rule | source |
 | --- | --- |
@@ -43,12 +43,12 @@ MOST_KEPT, _LONGEST_KEPT = 20_000, 256
 
 @dataclass(frozen=True, slots=True)
 class RequestedNames:
-    """The meaning of the structured names of a request.
+    """The meaning of a request's structured names.
 
     Attributes:
-        canonical: maps other spellings to the canonical one.
-        rejected: maps rejected names, as in the subscription, to reasons.
-        without_authority: one name that was given the authority of the settings, or empty.
+        canonical: maps other spellings.
+        rejected: maps canonical names to reasons.
+        without_authority: one name completed by the settings' authority, or empty.
     """
 
     canonical: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -56,7 +56,7 @@ class RequestedNames:
     without_authority: str = ""
 
     def among(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return names in their canonical form."""
+        """Return canonical names."""
         return tuple(self.canonical.get(name, name) for name in names) if self.canonical else tuple(names)
 
 
@@ -64,7 +64,7 @@ NO_STRUCTURED_NAMES = RequestedNames()
 
 
 def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> RequestedNames:
-    """Read the names of a request for a type; `authority` completes names without one.
+    """Read a request's names; `authority` completes names without one.
 
     Raises:
         LimitError: too many names have to be decoded.
@@ -89,7 +89,7 @@ def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> 
 
 
 def _read(written: str, type_url: TypeUrl, authority: str) -> tuple[str, str]:
-    """Return the canonical form of a name, or the name itself; and the reason of a rejection, or ""."""
+    """Return the canonical form or the name, and the reason of a rejection."""
     try:
         return canonical_of_type(written, type_url, authority), ""
     except MalformedName as error:
@@ -101,7 +101,7 @@ _read_short = lru_cache(maxsize=MOST_KEPT)(_read)
 
 
 def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> tuple[str, ...]:
-    """Return the canonical names of a request without a stream. Raises ProtocolError if one is rejected."""
+    """For a request without a stream. Raises ProtocolError if a name is rejected."""
     written = tuple(names)
     read = read_names(written, type_url, authority)
     reject_request(read.rejected)
@@ -109,13 +109,13 @@ def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") 
 
 
 def reject_request(rejected: Mapping[str, str]) -> None:
-    """Raise ProtocolError if any name of a request without a stream is rejected."""
+    """For a request without a stream. Raises ProtocolError for a rejected name."""
     for reason in rejected.values():
         raise ProtocolError(reason_of(reason))
 
 
 def reason_of(reason: str) -> str:
-    """Return the reason of a rejected name, with its field."""
+    """Add the field to a reason."""
     return f"resource_names: {reason}"
 
 
@@ -127,7 +127,7 @@ def _canonical_or_as_written(written: str, authority: str) -> str:
 
 
 class Spellings:
-    """The other spellings that one Delta client uses for its subscribed names."""
+    """One Delta client's other spellings of subscribed names."""
 
     __slots__ = ("_by_name",)
 
@@ -136,22 +136,21 @@ class Spellings:
         self._by_name: dict[str, frozenset[str]] = {}
 
     def __bool__(self) -> bool:
-        """Whether any name has another spelling."""
         return bool(self._by_name)
 
     def others(self, name: str) -> frozenset[str]:
-        """Return the client's other spellings of a canonical name."""
+        """Return a canonical name's other spellings."""
         return self._by_name.get(name, frozenset()) - {name}
 
     def with_others(self, names: frozenset[str]) -> frozenset[str]:
-        """Return canonical names with the client's other spellings."""
+        """Add the other spellings."""
         return names.union(*map(self.others, names & self._by_name.keys())) if self._by_name else names
 
     def receive(self, request: DeltaRequest, subscribed: AbstractSet[str]) -> DeltaRequest:
-        """Process the names of a request, and return it with canonical names.
+        """Return a request with canonical names; remember its spellings.
 
-        A name that is unsubscribed in one spelling stays subscribed in another. A version that the client brings for a
-        requested spelling is that of the canonical name. `subscribed` are the canonical names before.
+        A name that is unsubscribed in one spelling stays subscribed in another. A version of a spelling is that of the
+        canonical name. `subscribed` are canonical names before.
         """
         if not request.canonical and not self._by_name:
             return request
@@ -171,7 +170,7 @@ class Spellings:
         )
 
     def _give_up(self, name: str, written: str) -> str | None:
-        """Return the name if no spelling of it is subscribed any more, else None."""
+        """Return the name if no spelling is subscribed any more."""
         left = self._by_name.pop(name, frozenset((written,))) - {written}
         if not left:
             return name

@@ -1,4 +1,4 @@
-"""State-of-the-world streams: decides which response to send next.
+"""State-of-the-world streams: which response to send next.
 
 | rule | source |
 | --- | --- |
@@ -49,7 +49,7 @@ NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class SotwStream:
-    """One stream, aggregated or not. `node` is the first one that its client sent, None until then.
+    """One stream, aggregated or not. `node` is the first one sent, None until then.
 
     Times are readings of any clock that only goes forward, in seconds.
     """
@@ -71,7 +71,7 @@ class SotwStream:
         return earliest(*(watch.timer_at_s for watch in self._watches.values()))
 
     def receive_request(self, request: SotwRequest, snapshot: Snapshot | None, now_s: float) -> Reaction[SotwResponse]:
-        """Process a request; return the responses to send, and the ACK or NACK in it.
+        """Process a request.
 
         Its ACK or NACK always counts; its names do unless it is stale (`Acks.is_stale`). A request for a type without
         SotW is ignored. Source: xDS protocol, "Resource updates".
@@ -85,8 +85,7 @@ class SotwStream:
         is_repeat = answer is None and request.error_detail is None and watch.acks.is_answered(request.nonce)
         if watch.acks.is_stale(request.nonce):
             if is_repeat and not self._is_aggregated:
-                # An aggregated stream sends the names once more when its client answers the response that it has not
-                # seen yet.
+                # An aggregated stream sends them when its client answers the response that it has not seen yet.
                 watch.postpone(request.names)
             responses = self._after_stale_nack(watch, answer, now_s)
         else:
@@ -96,49 +95,49 @@ class SotwStream:
         return Reaction(responses, answer.acknowledgement if answer else None)
 
     def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> tuple[SotwResponse, ...]:
-        """Process a new snapshot; return the responses to send."""
+        """Process a new snapshot."""
         self._snapshot = snapshot
         return self._batch({}, now_s)
 
     def receive_timer(self, now_s: float) -> tuple[SotwResponse, ...]:
-        """Return the responses that are due: retries and heartbeats."""
+        """Return due retries and heartbeats."""
         return self._batch({}, now_s)
 
     @property
     def name_count(self) -> int:
-        """The number of names in its subscriptions."""
+        """The number of subscribed names."""
         return sum(len(watch.subscription.names) for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield the client's state for each wanted type, given the served generation."""
+        """Yield each wanted type's state, given the served generation."""
         return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return the status of each type, in push order."""
+        """Return each type's status, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the client has answered a step."""
+        """Return whether the client answered a step."""
         watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
         return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether a new answer of an upstream may cause a response."""
+        """Whether an upstream's answer may cause a response."""
         return any(watch.awaits_answers for watch in self._watches.values())
 
     @property
     def has_members(self) -> bool:
-        """Always False: a reconnecting client is sent all members of its collections."""
+        """Always False: a reconnecting client is sent all members."""
         return False
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` that the client subscribes to."""
+        """Return the subscribed subset of `names`."""
         watch = self._watches.get(type_url)
         return NOTHING if watch is None else watch.subscription.selected(names)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return the subscription to a type, empty if it was never requested."""
+        """Return a subscription, empty if never requested."""
         watch = self._watches.get(type_url)
         return Subscription.initial(type_url) if watch is None else watch.subscription
 
@@ -165,7 +164,7 @@ class SotwStream:
         return added | watch.names_again(is_asked=is_asked_again)
 
     def _after_stale_nack(self, watch: _SotwWatch, answer: Answer | None, now_s: float) -> tuple[SotwResponse, ...]:
-        """Send the endpoints of NACKed clusters again: they came before the response with these clusters."""
+        """Send the endpoints of NACKed clusters again: they came before these clusters."""
         endpoints = self._watches.get(ENDPOINTS)
         is_ack = answer is None or answer.acknowledgement.accepted
         if answer is None or is_ack or watch.type_url != CLUSTERS or endpoints is None or self._snapshot is None:
@@ -221,7 +220,7 @@ def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class SotwUpdate:
-    """The update of one type; `fresh` names the resources that the client may not hold in this version."""
+    """The update of one type; `fresh` resources may not be held in this version."""
 
     type_url: TypeUrl
     version: Version
@@ -232,7 +231,7 @@ class SotwUpdate:
 class _SotwWatch:
     """One type on one stream.
 
-    The resources that the client holds are not kept by name: they are the selection from `_base`, without pending ones.
+    The client's resources are not kept by name: they are the selection from `_base`, without pending ones.
     """
 
     __slots__ = (
@@ -265,7 +264,6 @@ class _SotwWatch:
 
     @property
     def everything(self) -> frozenset[str]:
-        """All names of the subscription, or `*`."""
         return frozenset((WILDCARD,)) if self.subscription.wildcard else self.subscription.names
 
     @property
@@ -289,7 +287,7 @@ class _SotwWatch:
         return NO_RESOURCES if self._base is None else self._select(self._base, self.everything)
 
     def subscribe(self, resource_names: Iterable[str]) -> frozenset[str]:
-        """Process the names of a request; return the added names, including `*` for a new wildcard."""
+        """Return the added names, including `*` for a new wildcard."""
         before, after = self.subscription, self.subscription.requesting(frozenset(resource_names))
         if after != before or after.never_named != before.never_named:
             names = before.names if after.names == before.names else self._memory.share(after.names)
@@ -304,7 +302,6 @@ class _SotwWatch:
             self._unreported = {name: unreported[name] for name in unreported.keys() & self.subscription.names}
 
     def rejection_response(self, snapshot: Snapshot) -> SotwUpdate | None:
-        """Return an update without resources that reports rejected names."""
         if not self._unreported or self._base is None:
             return None
         return SotwUpdate(self.type_url, version_of(snapshot, self.subscription), NO_RESOURCES, NOTHING)
@@ -318,7 +315,7 @@ class _SotwWatch:
             self._postponed |= self._selected(self._base) - self.acks.in_flight
 
     def names_again(self, *, is_asked: bool) -> frozenset[str]:
-        """Return the postponed names to send again, and with `is_asked` the whole subscription.
+        """Return the postponed names, and with `is_asked` the whole subscription.
 
         An Envoy requests all names when it changed a cluster, and waits for its endpoints (ENVOY.md E33).
         """
@@ -334,7 +331,7 @@ class _SotwWatch:
         return wanted - pending
 
     def update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
-        """Return the update to send; names in `again` are included even if they were sent before.
+        """Return the update to send, with names in `again` even if they were sent before.
 
         Every update has to be sent: from now on the client counts as holding the state of `snapshot`.
         """
@@ -363,13 +360,12 @@ class _SotwWatch:
         return bool(self._awaited) or (self._base is None and not self.selects_nothing)
 
     def _unanswered(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the unserved names that may exist elsewhere; await their answers."""
+        """Return the names that may exist elsewhere; await their answers."""
         unanswered = self._memory.unanswered(self.type_url, names) if names else NOTHING
         self._awaited |= unanswered
         return unanswered
 
     def _certain(self, rows: Rows, again: frozenset[str]) -> frozenset[str]:
-        """Return `again` and the awaited names, without names that may exist elsewhere."""
         names = again | (self._awaited & self.subscription.names)
         missing = names.intersection(missing_names(rows, self.subscription)) if names else NOTHING
         self._awaited = NOTHING
@@ -380,7 +376,7 @@ class _SotwWatch:
         return not (self.subscription.wildcard or self.subscription.names)
 
     def _first_update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
-        """Return the first update for a client, which may hold resources from another stream or process."""
+        """The client may hold resources from another stream or process."""
         holds_selection = self._holds_selection(snapshot)
         if self.selects_nothing or (not holds_selection and self._may_lose_something(snapshot)):
             return None
@@ -405,7 +401,7 @@ class _SotwWatch:
         return self._claimed is not None and self._claimed == version_of(snapshot, self.subscription)
 
     def _may_lose_something(self, snapshot: Snapshot) -> bool:
-        """Whether a full state might remove resources from before this process started."""
+        """A full state might remove resources from before this process started."""
         type_url = self.type_url
         if self._claimed is None or not self._row.full_state_in_sotw:
             return False
@@ -420,7 +416,6 @@ class _SotwWatch:
         return self.subscription.wildcard or not self.subscription.names <= snapshot.resources(type_url).keys()
 
     def _difference(self, base: Rows, rows: Rows) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the subscribed names that are fresh since `base`, and the removed ones."""
         change = rows.changes_since(base)
         fresh = change.fresh | change.renewed if change.renewed and self._ttl is not TtlUse.NONE else change.fresh
         if self.subscription.wildcard:
@@ -458,7 +453,7 @@ class _SotwWatch:
         return SotwUpdate(self.type_url, self._version(snapshot, pending.names - names), resources, names)
 
     def _version(self, snapshot: Snapshot, lacking: frozenset[str]) -> Version:
-        """Return the version without the lacking resources, so that the client never claims to hold them."""
+        """Leave out lacking resources, so that the client never claims to hold them."""
         if not lacking or WILDCARD in lacking or self.type_url in snapshot.authored:
             return version_of(snapshot, self.subscription)
         rows = snapshot.resources(self.type_url)

@@ -16,8 +16,7 @@ On SotW streams and in polls, names are resolved as follows.
 | A name stands for the resource of this name, a glob `xdstp://authority/type/path/*` for all members of its directory. | xRFC TP1, "Glob" |
 | The members of a glob have its authority, type, directory and parameters. | xRFC TP1, "Resource locators" |
 
-This costs nothing if no resource of the type has a structured name. On Delta streams, `lookup.py` resolves names, and
-follows changes.
+This costs nothing if no resource of the type has a structured name. On Delta streams, `lookup.py` resolves names.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _NAME_BYTES = 64
 class Subscription:
     """One client's subscription to one type: `names`, or everything if `wildcard`.
 
-    With `never_named`, no name was given on the stream yet, which decides the meaning of an empty list.
+    With `never_named`, no name was given on the stream yet: an empty list means everything.
     """
 
     type_url: TypeUrl
@@ -61,25 +60,22 @@ class Subscription:
 
     @classmethod
     def initial(cls, type_url: TypeUrl) -> Subscription:
-        """Return the empty subscription of a new stream."""
+        """Return a new stream's subscription."""
         return cls(type_url, wildcard=False, never_named=True)
 
     @classmethod
     def for_request(cls, type_url: TypeUrl, names: Iterable[str]) -> Subscription:
-        """Return the subscription of a request without a stream."""
+        """Return the subscription of a streamless request."""
         wanted = cls.initial(type_url).requesting(frozenset(names))
         return cls(type_url) if wanted.wildcard else wanted
 
     def requesting(self, names: frozenset[str]) -> Subscription:
-        """Return the subscription after a SotW request with these names."""
+        """Return the subscription after a SotW request."""
         never_named = self.never_named and not names
         return Subscription(self.type_url, names - {WILDCARD}, never_named or WILDCARD in names, never_named)
 
     def changed(self, added: frozenset[str], removed: frozenset[str]) -> Subscription:
-        """Return the subscription after a Delta request.
-
-        A name in both sets is subscribed. Unsubscribing a name that is not subscribed has no effect.
-        """
+        """Apply a Delta request; a name in both sets is subscribed."""
         removed -= added
         if not added and not removed:
             return replace(self, wildcard=True) if self.never_named else self
@@ -94,29 +90,29 @@ class Subscription:
 
     @property
     def globs(self) -> frozenset[str]:
-        """The names that stand for collections."""
+        """The names of collections."""
         if self._globs is None:
             object.__setattr__(self, "_globs", frozenset(filter(is_glob, self.names)))
         return self._globs or frozenset()
 
     @property
     def weight(self) -> int:
-        """Its memory in KiB; 1 for subscriptions of Envoys. Costs time in proportion to the names."""
+        """Its memory in KiB; 1 for an Envoy's. Takes time per name."""
         return 1 + sum(len(name) + _NAME_BYTES for name in self.names) // 1024
 
     def selects_any(self, change: RowsChange) -> bool:
-        """Whether a changed resource is selected, by name or by glob; the cost follows the smaller set."""
+        """Whether a change is selected; the cost follows the smaller set."""
         names = (change.fresh, change.renewed, change.removed)
         if self.wildcard:
             return any(names)
         return not all(map(self.names.isdisjoint, names)) or any(map(self._members_among, names))
 
     def selected(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the selected subset of `names`."""
+        """Return the selected names."""
         return names if self.wildcard else self.among(names)
 
     def among(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` selected by name or glob, not by the wildcard."""
+        """Select by name or glob, not by the wildcard."""
         return self._members_among(names).union(self.names & names)
 
     def _members_among(self, names: AbstractSet[str]) -> frozenset[str]:
@@ -124,7 +120,7 @@ class Subscription:
         return frozenset(name for name in names if glob_of(name) in globs) if globs else frozenset()
 
     def added_to(self, before: Subscription) -> frozenset[str]:
-        """Return the names that are new since `before`, including `*` for a new wildcard."""
+        """Return new names since `before`, including `*`."""
         added = self.names - before.names
         return added | {WILDCARD} if self.wildcard and not before.wildcard else added
 
@@ -133,8 +129,7 @@ class Subscription:
 class Selection:
     """The resources that a client should hold now, sorted by name.
 
-    `version` is the `version_info` on the wire: it changes exactly when this selection does. `missing` are the
-    requested names that do not exist.
+    `version` is the `version_info` on the wire: it changes exactly when this selection does.
     """
 
     type_url: TypeUrl
@@ -144,7 +139,7 @@ class Selection:
 
 
 def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
-    """Return the resources that a client should hold now."""
+    """Return the resources that a client should hold."""
     rows = snapshot.resources(subscription.type_url)
     version = version_of(snapshot, subscription)
     if subscription.wildcard:
@@ -154,20 +149,20 @@ def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
 
 
 def selected_names(rows: Rows, subscription: Subscription) -> frozenset[str]:
-    """Return the names of a subscription, and of its globs' members; they may not exist."""
+    """Add members of globs; names may not exist."""
     if not has_structured_names(rows) or not subscription.globs:
         return subscription.names
     return expanded(rows, subscription.names, subscription.globs)
 
 
 def has_any(snapshot: Snapshot, subscription: Subscription) -> bool:
-    """Whether a snapshot has a resource for a subscription; always true for a wildcard."""
+    """Whether anything is selected; always true for a wildcard."""
     rows = snapshot.resources(subscription.type_url)
     return subscription.wildcard or bool(selected_names(rows, subscription) & rows.keys())
 
 
 def missing_names(rows: Rows, subscription: Subscription) -> tuple[str, ...]:
-    """Return the subscribed names that do not exist, sorted, including globs without members."""
+    """Return subscribed names without resources, sorted, including empty globs."""
     missing = frozenset[str]() if subscription.wildcard else names_without(rows, subscription.names)
     if missing and has_structured_names(rows):
         missing = frozenset(name for name in missing if name not in subscription.globs or is_empty(rows, name))
@@ -175,15 +170,15 @@ def missing_names(rows: Rows, subscription: Subscription) -> tuple[str, ...]:
 
 
 def names_without(rows: Mapping[str, Resource], names: AbstractSet[str]) -> frozenset[str]:
-    """Return the names without a resource. The cost follows the names; that of `-` follows the rows."""
+    """The cost follows the names; that of `-` follows the rows."""
     return frozenset(names - (names & rows.keys()))
 
 
 def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
-    """Return the version of a selection, without creating it.
+    """Return a selection's version, without creating it.
 
     It digests the selected names and versions, so that only changes to a selection wake its client; or it is the
-    authors' version, if the snapshot serves these.
+    authors' version, if served.
     """
     type_url = subscription.type_url
     if type_url in snapshot.authored:
@@ -193,7 +188,7 @@ def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
 
 
 def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -> tuple[PurePosixPath, ...]:
-    """Return the files that a version came from; empty if a newer one is served already.
+    """Return the files of a version; empty if a newer one is served already.
 
     `version` is that of the selection, or of the whole type, as in Delta responses.
     """
@@ -212,9 +207,8 @@ def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -
 class SharedMemory:
     """State shared by all streams of a server.
 
-    Attributes:
-        unanswered: returns the missing names that may exist elsewhere.
-        rollout: returns the current rollout options, which also apply to a client that connects with content.
+    `unanswered` returns the missing names that may exist elsewhere; `rollout` also applies to a client that connects
+    with content.
     """
 
     __slots__ = ("_known_versions", "_name_sets", "rollout", "unanswered")
@@ -229,16 +223,16 @@ class SharedMemory:
         self._name_sets: WeakValueDictionary[int, frozenset[str]] = WeakValueDictionary()
 
     def share(self, names: frozenset[str]) -> frozenset[str]:
-        """Intern a set of names, so that streams with equal subscriptions share one frozenset."""
+        """Streams with equal subscriptions share one set of names."""
         found = self._name_sets.setdefault(hash(names), names)
         return found if found == names else names
 
     def know(self, version: Version) -> None:
-        """Record a version that this process sent, or that a client holds."""
+        """Record a version that was sent, or that a client holds."""
         self._known_versions.put(version, True)
 
     def is_known(self, version: Version) -> bool:
-        """Whether a version was known to this process, which then reported later removals."""
+        """Whether a version was known, so that later removals were reported."""
         return version in self._known_versions
 
 
@@ -247,7 +241,7 @@ MOST_KEPT, MOST_KEPT_NAMES = 1024, 1_000_000
 
 
 def expanded(rows: Rows, names: frozenset[str], globs: frozenset[str]) -> frozenset[str]:
-    """Return the names, and the members of the globs among them."""
+    """Add the members of the globs."""
     return rows.derive(_GlobMembers, lambda: _GlobMembers(rows.by_name)).expanded(names, globs)
 
 
@@ -257,7 +251,7 @@ def has_structured_names(rows: NameTable[Resource]) -> bool:
 
 
 def members_of(rows: NameTable[Resource], glob: str) -> Iterator[str]:
-    """Yield the members of a canonical glob; the cost follows the size of its directory."""
+    """Yield a glob's members; the cost follows its directory's size."""
     directory = glob.partition("?")[0].removesuffix(GLOB[1:])
     return (name for name, _ in rows.starting_with(directory) if glob_of(name) == glob)
 
@@ -268,8 +262,6 @@ def is_empty(rows: NameTable[Resource], glob: str) -> bool:
 
 
 class _GlobMembers:
-    """A cache of glob members in rows, for all clients."""
-
     def __init__(self, rows: NameTable[Resource]) -> None:
         self._rows = rows
         self._members: Lru[str, frozenset[str]] = Lru(MOST_KEPT, len, MOST_KEPT_NAMES)

@@ -1,12 +1,11 @@
-"""Remembers removed members of collections: a reconnecting client may still hold them, and does not report it.
+"""Remembers removed members of collections: a reconnecting client does not report which it holds.
 
 | rule | source |
 | --- | --- |
 | A client that begins with a collection receives the removals of members from its view. | ENVOY.md E43 |
 | Beyond a limit per collection and per view, the oldest removals are forgotten. | the memory that they take |
 
-A member that exists again stays recorded, and is not sent as removed. The cost follows the change and the recorded
-names of its collections.
+A member that exists again stays recorded, and is not sent as removed.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ MOST_OF_A_COLLECTION = 10_000
 MOST_OF_A_VIEW = 100_000
 
 Tombstones = Mapping[Key, dict[str, int]]
-"""By type and collection: the names of removed members, each with an increasing number, in this order."""
+"""By type and collection: removed members, each with an increasing number, in this order."""
 
 NO_TOMBSTONES: Tombstones = MappingProxyType({})
 
 
 def after_change(known: Tombstones, before: Snapshot | None, after: Snapshot) -> Tombstones:
-    """Return the tombstones of a view after a change; the same object if no member was removed."""
+    """Return the same object if no member was removed."""
     if before is None:
         return known
     gone: list[tuple[TypeUrl, str]] = []
@@ -41,7 +40,7 @@ def after_change(known: Tombstones, before: Snapshot | None, after: Snapshot) ->
 
 
 def after_parting(known: Tombstones, last: Snapshot | None) -> Tombstones:
-    """Return the tombstones of a view that is no longer followed: all its members count as removed."""
+    """All members of a view that is no longer followed count as removed."""
     by_type = last.by_type.items() if last is not None else ()
     return with_removed(
         known, ((type_url, name) for type_url, rows in by_type for name, _ in rows.starting_with(SCHEME))
@@ -49,7 +48,7 @@ def after_parting(known: Tombstones, last: Snapshot | None) -> Tombstones:
 
 
 def with_removed(known: Tombstones, names: Iterable[tuple[TypeUrl, str]]) -> Tombstones:
-    """Return tombstones with more names, each with its type; the same object for none."""
+    """Add names; return the same object for none."""
     gone: dict[Key, list[str]] = {}
     for type_url, name in names:
         gone.setdefault((type_url, glob_of(name)), []).append(name)
@@ -57,7 +56,7 @@ def with_removed(known: Tombstones, names: Iterable[tuple[TypeUrl, str]]) -> Tom
 
 
 def removed_members(snapshot: Snapshot, type_url: TypeUrl, globs: Iterable[str]) -> frozenset[str]:
-    """Return the members of these collections that were removed and do not exist."""
+    """Return removed members that do not exist."""
     rows = snapshot.resources(type_url)
     noted = (snapshot.tombstones.get((type_url, glob), {}) for glob in globs)
     return frozenset(name for names in noted for name in names if name not in rows)

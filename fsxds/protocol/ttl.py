@@ -1,4 +1,4 @@
-"""Times to live: which clients receive them, and how they are renewed.
+"""Times to live: who receives them, and their renewal.
 
 | rule | source |
 | --- | --- |
@@ -26,7 +26,7 @@ HEARTBEATS_PER_TTL = 2
 
 
 class TtlMode(Enum):
-    """The behavior that clients are assumed to have."""
+    """The assumed behavior of clients."""
 
     ENVOY = "envoy"
     SPECIFICATION = "spec"
@@ -45,7 +45,7 @@ class TtlUse(Enum):
 
 
 def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_delta: bool) -> TtlUse:
-    """Return how times to live are sent to a client with these `client_features`."""
+    """Return the use for a client with these `client_features`."""
     if TTL_FEATURE not in features or not (is_delta or features & SOTW_TTL_FEATURES):
         return TtlUse.NONE
     if mode is TtlMode.SPECIFICATION:
@@ -56,7 +56,7 @@ def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_de
 
 
 def heartbeat_s(ttl_s: float) -> float:
-    """Return the seconds between two heartbeats, so that one of them may be late."""
+    """Return the seconds between heartbeats: one may be late."""
     return ttl_s / HEARTBEATS_PER_TTL
 
 
@@ -69,11 +69,11 @@ class Heartbeats:
         self.at_s: float | None = None
 
     def is_due(self, now_s: float) -> bool:
-        """Whether times to live have to be renewed now."""
+        """Whether to renew times to live now."""
         return self.at_s is not None and self.at_s <= now_s
 
     def may_be_too_late(self, shortest_ttl_s: float | None, now_s: float) -> bool:
-        """Whether a resource with the shortest time to live may have expired since the next heartbeat was due."""
+        """Whether the resource with the shortest time to live may have expired."""
         if self.at_s is None or shortest_ttl_s is None:
             return False
         return now_s >= self.at_s + shortest_ttl_s - heartbeat_s(shortest_ttl_s)
@@ -81,12 +81,12 @@ class Heartbeats:
     def plan(self, shortest_ttl_s: float | None, now_s: float, *, is_all: bool) -> None:
         """Plan the next heartbeat by the shortest time to live, None for none.
 
-        With `is_all`, all resources were sent now. Otherwise an earlier planned heartbeat stays.
+        If not `is_all` resources were sent now, an earlier heartbeat stays.
         """
         next_at_s = None if shortest_ttl_s is None else now_s + heartbeat_s(shortest_ttl_s)
         self.at_s = next_at_s if is_all or next_at_s is None else earliest(self.at_s, next_at_s)
 
 
 def earliest(*times_s: float | None) -> float | None:
-    """Return the earliest of these times, or None."""
+    """Return the earliest time, or None."""
     return min((time_s for time_s in times_s if time_s is not None), default=None)

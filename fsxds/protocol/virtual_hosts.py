@@ -1,7 +1,7 @@
-"""Virtual hosts on demand (VHDS): which of them serves a host, and the answer to an Envoy that waits for one.
+"""Virtual hosts on demand (VHDS).
 
-Envoy subscribes to `<route configuration>/<host>` when a request for the host arrives. A virtual host has the hosts
-that it serves as its aliases (`<route configuration>/<domain>`); wildcards are among them.
+Envoy subscribes to `<route configuration>/<host>` when a request for the host arrives. A virtual host's aliases are
+`<route configuration>/<domain>`, also of wildcards.
 
 | rule | source |
 | --- | --- |
@@ -38,8 +38,7 @@ LONGEST_HOST = 512
 def domain_matches(name: str) -> Iterator[str]:
     """Yield the aliases that serve a requested `<route configuration>/<host>`, the best first.
 
-    The name is cut at its last slash: a route configuration's name may have slashes, a host has none. The order is
-    Envoy's: the host itself, the longest `*.suffix`, the longest `prefix.*`, `*`.
+    A route configuration's name may have slashes. The order is Envoy's.
     """
     yield name
     route, slash, host = name.rpartition("/")
@@ -53,16 +52,16 @@ def domain_matches(name: str) -> Iterator[str]:
 
 
 def find_virtual_hosts(name: str, rows: Container[str], by_alias: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the virtual host that serves a requested host, and the one with this name, if another."""
+    """Return the virtual host that serves a host, and the one with this name."""
     serving = next((by_alias[alias] for alias in domain_matches(name) if alias in by_alias), None)
     named = name if name in rows else None
     return tuple(own for own in dict.fromkeys((serving, named)) if own is not None)
 
 
 def is_hidden(domain: str, wildcard: str) -> bool:
-    """Whether a domain serves a host better than `wildcard`, which serves it, too.
+    """Whether a domain serves some of `wildcard`'s hosts better.
 
-    An Envoy that has the wildcard does not ask for such a host.
+    An Envoy that has the wildcard does not ask for them.
     """
     if domain in {"*", wildcard}:
         return False
@@ -86,7 +85,7 @@ def find_hidden(resource: Resource, by_alias: NameTable[str]) -> frozenset[str]:
 
 
 def aliases_to_send(resource: Resource, requested: Iterable[str]) -> tuple[str, ...]:
-    """Return the aliases of a virtual host in a response: domains without wildcards, and requested names.
+    """Return domains without wildcards, and requested names.
 
     They identify the waiting requests that Envoy considers answered.
     """
@@ -95,27 +94,23 @@ def aliases_to_send(resource: Resource, requested: Iterable[str]) -> tuple[str, 
 
 
 def ends_of_wait(routes: Iterable[Resource]) -> frozenset[str]:
-    """Return the names that end Envoy's wait for the on-demand virtual hosts of route configurations.
+    """Return the names that end Envoy's wait for virtual hosts.
 
-    The start of an Envoy, or the listener that brings the route configuration, waits for a response with virtual hosts;
-    the removed resource `<route configuration>/`, which names no virtual host, is enough.
+    The start of an Envoy, or the listener with the route configuration, waits for a response; the removed resource
+    `<route configuration>/`, which names no virtual host, is enough.
     """
     references = (reference for resource in routes for reference in resource.references)
     return frozenset(f"{route_configuration_of(each.name)}/" for each in references if each.type_url == VIRTUAL_HOSTS)
 
 
 def ends_of_any_wait(snapshot: Snapshot) -> frozenset[str]:
-    """Return the same for a client with unknown route configurations."""
+    """The same for a client with unknown route configurations."""
     hosts = frozenset(f"{route_configuration_of(name)}/" for name in snapshot.resources(VIRTUAL_HOSTS))
     return hosts | ends_of_wait(snapshot.resources(ROUTES).values())
 
 
 class HostLookup(Lookup):
-    """Finds virtual hosts by hosts.
-
-    Attributes:
-        hidden: the virtual hosts that each one hides, if it was looked up.
-    """
+    """`hidden` has the virtual hosts that each hides, if looked up."""
 
     __slots__ = ("hidden",)
 
@@ -124,7 +119,7 @@ class HostLookup(Lookup):
         self.hidden: dict[str, frozenset[str]] = {}
 
     def take_over(self, last: Lookup, change: RowsChange) -> bool:
-        """Reuse the results for earlier rows, which differ by `change`; return whether all are still valid."""
+        """Reuse earlier rows' results; return whether all are valid."""
         has_same_names = not change.removed and change.fresh <= last.rows.keys()
         if super().take_over(last, change) and has_same_names and isinstance(last, HostLookup):
             self.hidden = last.hidden
@@ -138,11 +133,11 @@ class HostLookup(Lookup):
         return False
 
     def existing(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that are served."""
+        """Return the served hosts."""
         return frozenset(name for name in names if self._names_of(name))
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the virtual hosts that serve these hosts, and the ones that go with them."""
+        """Return the virtual hosts that serve these, and the ones that go with them."""
         found = frozenset(own for name in names for own in self._names_of(name))
         return found.union(*filter(None, map(self._hidden_by, found)))
 
@@ -153,7 +148,6 @@ class HostLookup(Lookup):
         return find_virtual_hosts(name, self.rows, self._index.aliases())
 
     def _hidden_by(self, own: str) -> frozenset[str]:
-        """Return the virtual hosts that one hides, directly or indirectly."""
         hidden = self.hidden.get(own)
         if hidden is None:
             found, ahead = {own}, [own]
@@ -166,7 +160,7 @@ class HostLookup(Lookup):
 
 
 class HostNames(DeltaNames):
-    """The hosts that one client subscribed to; resolves them to virtual hosts."""
+    """One client's hosts."""
 
     __slots__ = ("_brought", "_unknown")
 
@@ -189,11 +183,11 @@ class HostNames(DeltaNames):
         return self._brought
 
     def lookup(self, rows: Rows, before: Rows | None = None) -> HostLookup:
-        """Return the lookup of virtual hosts by hosts."""
+        """Return the lookup by hosts."""
         return HostLookup.of(rows, before)
 
     def receive(self, request: DeltaRequest) -> frozenset[str]:
-        """Process the hosts of a request; return those to answer, including `*` to end a wait."""
+        """Return the hosts to answer, including `*` to end a wait."""
         before, indirect = self.names, self._indirect
         asked = super().receive(request)
         self._brought -= frozenset(request.unsubscribe).difference(request.subscribe)
@@ -202,12 +196,12 @@ class HostNames(DeltaNames):
         return asked
 
     def begin(self, held: Held, after: Lookup) -> Changes:
-        """Return the changes to the brought virtual hosts (ENVOY.md E50)."""
+        """Return changes to brought virtual hosts (ENVOY.md E50)."""
         self._brought = frozenset(held.keys() & after.rows.keys())
         return Changes(unheld(self._brought, held, after) if held else NOTHING, removed=frozenset(held) - self._brought)
 
     def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
-        """Return the changes to send because virtual hosts changed, or hosts were unsubscribed."""
+        """Return the changes to send."""
         if not (updated or removed or self.has_given_up):
             return NO_CHANGES
         return self._follow(updated, removed, before, after)
@@ -220,7 +214,7 @@ class HostNames(DeltaNames):
         return frozenset(name for name in indirect - self._indirect if not before.find(name))
 
     def answer(self, asked: frozenset[str], held: Held, after: Lookup, pending: frozenset[str]) -> Changes:
-        """Return the answer to the hosts in `asked`, without resources that the client holds; `pending` were NACKed."""
+        """`held` resources are left out; `pending` ones were NACKed."""
         hosts = asked - {WILDCARD}
         served = after.existing(hosts)
         serving = frozenset(resource.name for name in served for resource in after.find(name))
@@ -239,7 +233,7 @@ class HostNames(DeltaNames):
     def answer_again(
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
-        """Return the end of the wait for virtual hosts, with the ones that the client wants."""
+        """End a wait, with the virtual hosts that the client wants."""
         routes = frozenset(map(route_configuration_of, names))
         wanted = (
             NOTHING if is_first else frozenset(name for name in self.names if route_configuration_of(name) in routes)
@@ -247,7 +241,7 @@ class HostNames(DeltaNames):
         return Changes(after.names(wanted) - held_back, ends_wait=names)
 
     def needed_by(self, users: Iterable[Resource]) -> frozenset[str]:
-        """Return the names that end the wait for virtual hosts of these route configurations."""
+        """Return the names that end the wait for hosts."""
         return ends_of_wait(users)
 
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
@@ -256,7 +250,7 @@ class HostNames(DeltaNames):
         self._indirect = self.names
 
     def retry(self, pending: frozenset[str], after: Lookup) -> Changes:
-        """Return all NACKed names together: a domain may have moved between virtual hosts."""
+        """Retry all together: a domain may have moved between virtual hosts."""
         exist = pending & after.rows.keys()
         # The NACKed response may have been the answer for any host: requests for it still wait.
         return Changes(
@@ -266,14 +260,14 @@ class HostNames(DeltaNames):
         )
 
     def receive_nack(self, answer: Answer) -> None:
-        """Record the NACKed names that the client cannot hold: hosts that were answered as unknown."""
+        """Record NACKed unknown hosts: the client cannot hold them."""
         unknown = answer.rejected & answer.sent.unpopulated
         self._unknown = (self._unknown | unknown) - (answer.rejected - unknown)
 
     def aliases(
         self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
     ) -> Mapping[str, tuple[str, ...]]:
-        """Return the aliases of virtual hosts in a response to these hosts, by name."""
+        """Return aliases in a response to these hosts."""
         hosts: dict[str, list[str]] = {}
         for host in requested:
             for resource in lookup.find(host):
@@ -281,9 +275,9 @@ class HostNames(DeltaNames):
         return {each.name: aliases_to_send(each, hosts.get(each.name, ())) for each in resources}
 
     def held(self, lookup: Lookup) -> frozenset[str]:
-        """Return the own names of the virtual hosts that the client should hold."""
+        """Return the virtual hosts to be held."""
         return (self._brought & lookup.rows.keys()) | lookup.names(self.names)
 
     def wants(self, name: str, lookup: Lookup) -> bool:
-        """Whether a virtual host or a host of this name is wanted."""
+        """Whether a virtual host or host is wanted."""
         return name in self._brought or super().wants(name, lookup)

@@ -1,7 +1,7 @@
 """Composes a tree again after an edit that does not affect holds.
 
-Holds follow from names, references and claims (`holding`). An edit that changes none of these costs only its changes,
-even beside ten thousand resources that wait for approval.
+Holds follow from names, references and claims (`holding`). An edit that changes none costs only its changes, even
+beside ten thousand resources that wait for approval.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from fsxds.rollout.holding import Basis, Composed, HoldingRules, Holds, with_row
 
 
 def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: HoldingRules) -> Composed | None:
-    """Return the result of `compose` if an edit since an earlier call does not affect its holds; else None.
+    """Return the result of `compose`, unless the edit since `before` affects its holds.
 
-    `before` is the earlier result, `base` the last target reached. `rules` must be the same object as then, because
-    names of the bootstrap are known by a function.
+    `rules` must be the object of `before`, because names of the bootstrap are known by a function.
     """
     was = before.basis
     if was is None or was.rules is not rules:
@@ -36,7 +35,6 @@ def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: Hold
 
 
 def _is_apart(holds: Holds, earlier: Snapshot, later: Snapshot) -> bool:
-    """Whether two snapshots differ only in resources that are not held, and keep their references and claims."""
     if any(getattr(earlier, mark) != getattr(later, mark) for mark in ("withheld", "undeclared", "let_go")):
         return False
     for type_url in earlier.by_type.keys() | later.by_type.keys():

@@ -1,4 +1,4 @@
-"""Finds removals that need approval: a type, or a list collection, shrinks by much or becomes empty.
+"""Finds removals that need approval.
 
 | rule | source |
 | --- | --- |
@@ -32,9 +32,8 @@ class Removal:
     """The removed resources of a type that shrinks too much.
 
     Attributes:
-        type_url: the type; for entries of a list collection, that of the collection.
-        removed: the number of resources removed, however many are added; or by how many entries collections shrink.
-        before: the number before.
+        type_url: for entries of a list collection, that of the collection.
+        removed: the number of resources, however many are added; or by how many entries collections shrink.
         keys: the removed resources, or the shrunken collections.
     """
 
@@ -47,7 +46,7 @@ class Removal:
 def removals_to_approve(before: Snapshot, after: Snapshot, max_removal: float | None) -> tuple[Removal, ...]:
     """Return the removals that need approval.
 
-    `max_removal` is the largest share of a type that may be removed, from 0 to 1; None for no limit.
+    `max_removal` is the largest allowed share of a type, from 0 to 1; None for no limit.
     """
     if max_removal is None:
         return ()
@@ -80,7 +79,7 @@ def _shrunken_collections(before: Rows, rows: Rows, max_removal: float) -> Itera
 
 
 def entry_count(body: bytes) -> int:
-    """Return the number of entries in a serialized list collection; 0 for other content."""
+    """Count entries; 0 for other content."""
     count = at = 0
     while at < len(body) and body[at] == _ENTRY_TAG:
         size = shift = 0
@@ -98,12 +97,12 @@ def entry_count(body: bytes) -> int:
 
 
 def body_with_entries(count: int) -> bytes:
-    """Return a body in which `entry_count` finds `count` entries."""
+    """Return a body with `count` entries."""
     return bytes((_ENTRY_TAG, 0)) * count
 
 
 def approval_id(removals: Iterable[Removal]) -> str:
-    """Return 12 hex digits over removals: the same for equal removals, whatever else changes."""
+    """Return 12 hex digits, the same for equal removals."""
     lines = {
         # The names of a collection's entries are not known, so their number identifies the removal.
         f"{type_url}\0{name}\0{removal.removed if type_url == COLLECTIONS else ''}\n"

@@ -1,4 +1,4 @@
-"""Composes the snapshot to serve of a tree: held resources stay as they were.
+"""Composes the snapshot to serve; held resources stay as they were.
 
 | rule | source |
 | --- | --- |
@@ -15,9 +15,8 @@
 | A served resource gives way to no rollback, and to no good version in place of a rejected one. | |
 | Claims that two resources of the tree share, or two that are served already, are no obstacle. | |
 
-All of this follows from names, references and claims. An edit that changes none of these holds the same as before, and
-costs only its changes (`composed_again`). Otherwise everything is computed anew, from the served snapshot and the tree;
-that costs their difference, and the number of holds.
+All of this follows from names, references and claims: an edit that changes none costs only its changes
+(`composed_again`), others the difference of the served snapshot and the tree, and the number of holds.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from fsxds.rollout.uses import (
 
 
 class HoldReason(Enum):
-    """The reason why a resource does not follow the tree."""
+    """Why a resource does not follow the tree."""
 
     REJECTED = "rejected"
     PINNED = "pinned"
@@ -66,7 +65,7 @@ class Hold:
 
     Attributes:
         kept: the version served instead, or None.
-        asked: the tree's version; None if the tree removed the resource.
+        asked: the tree's version, or None.
         other: the user of a resource in use, the undefined or held name, or the owner of a claim; else None.
         good: the snapshot before a rejected version; else None.
     """
@@ -88,12 +87,12 @@ class HoldingRules:
     """The rules by which resources are held.
 
     Attributes:
-        keeps_references: False serves a change that breaks references as it is.
+        keeps_references: False serves a change that breaks references.
         max_removal: the largest share of a type that a tree may remove without approval, from 0 to 1; None for no
             limit.
-        approved: the ids of removals that may be served.
-        is_static: tests whether a name is known to be in the bootstrap.
-        knows_static: the clusters of the bootstrap are known, so that there are no others elsewhere.
+        approved: ids of removals.
+        is_static: whether a name is known to be in the bootstrap.
+        knows_static: there are no clusters of the bootstrap beside the known ones.
     """
 
     keeps_references: bool = True
@@ -114,12 +113,9 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """The snapshot to serve of a tree.
+    """The snapshot to serve; the tree itself if it holds nothing.
 
-    Attributes:
-        snapshot: the snapshot to serve; the tree itself if it holds nothing.
-        approval_id: the id that approves these; None if there are none.
-        basis: all inputs; None if rejections, rollbacks or a step under way had an effect.
+    `approval_id` approves the removals. `basis` is None if rejections, rollbacks or a step under way had an effect.
     """
 
     snapshot: Snapshot
@@ -141,9 +137,9 @@ def compose(
     Args:
         tree: the snapshot of the files.
         base: the last target reached; None before the first, when only `explicit` and conflicting claims are held.
-        explicit: resources held whatever they name: rejected, pinned, or waiting for canaries.
+        explicit: held whatever they name: rejected, pinned, or waiting for canaries.
         rules: for further holds.
-        begun: new resources served beside `base` by now. The guard compares with `base` only.
+        begun: new, served beside `base`. The guard compares with `base` only.
     """
     reached = base or tree
     composition = _Composition(tree, (reached, _with_begun(reached, begun)), explicit, rules)
@@ -155,7 +151,7 @@ def compose(
 
 
 def with_rows(tree: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Snapshot:
-    """Return a tree with new rows of some types, without the authored versions of these types."""
+    """Replace rows; their types lose authored versions."""
     authored = {type_url: each for type_url, each in tree.authored.items() if type_url not in rows}
     return replace(tree, by_type=MappingProxyType({**tree.by_type, **rows}), authored=MappingProxyType(authored))
 
@@ -189,7 +185,6 @@ class _Composition:
                 self.holds[key] = hold
 
     def close(self, *, is_first: bool) -> tuple[Removal, ...]:
-        """Add the holds that follow from holds, references and claims; return the removals that wait for approval."""
         if is_first:
             self._hold_claimers()
             return ()
@@ -211,7 +206,7 @@ class _Composition:
         return removals
 
     def _keep(self, users: Mapping[Key, list[Key]]) -> None:
-        """Keep used resources, and hold resources with the claims of held ones, until no hold follows."""
+        """Repeat until no hold follows."""
         self._keep_used()
         while claimers := self._hold_claimers():
             self._hold_users(users, claimers)
@@ -251,7 +246,6 @@ class _Composition:
         return self._tree.resources(key[0]).get(key[1]) if hold is None else hold.kept
 
     def _new_users(self) -> dict[Key, list[Key]]:
-        """Map names to the changed resources that newly demand them."""
         users: defaultdict[Key, list[Key]] = defaultdict(list)
         for type_url, change in self._changes.items():
             rows, rows_before = self._tree.by_type[type_url], self._base.resources(type_url)
@@ -263,7 +257,7 @@ class _Composition:
         return users
 
     def _hold_users(self, users: Mapping[Key, list[Key]], obstacles: Iterable[Key]) -> None:
-        """Hold the changed resources that newly demand an obstacle, and their users in turn."""
+        """Hold users of the users, too."""
         found = list(obstacles)
         while found:
             obstacle = found.pop()
@@ -278,7 +272,7 @@ class _Composition:
                     found.append(user)
 
     def _take_back(self, key: Key, good: Snapshot) -> None:
-        """Hold users of a removed resource at the version before they named it, and their users in turn."""
+        """Hold users at the version before they named a removed resource, and their users in turn."""
         found = [key]
         while found:
             obstacle = found.pop()
@@ -292,7 +286,7 @@ class _Composition:
                     found.append(key_of_user)
 
     def _undefined(self, users: Mapping[Key, list[Key]]) -> Iterator[tuple[Key, list[Key]]]:
-        """Yield undefined names, with those users that cannot get them from another server."""
+        """Omit users that can get a name from another server."""
         missing = {key for key in users if self._is_missing(key)}
         expected = {type_url for type_url in {key[0] for key in missing} if self._is_expected_here(type_url)}
         unknown = {key for key in missing if key[0] == CLUSTERS and key[1] not in self._base.resources(CLUSTERS)}
@@ -313,7 +307,6 @@ class _Composition:
         return not (rows if is_pattern(name) else name in rows) and not self._rules.is_static(key)
 
     def _is_expected_here(self, type_url: TypeUrl) -> bool:
-        """Whether apparently no resource of a type comes from another server."""
         rows, rows_before = self._tree.resources(type_url), self._base.resources(type_url)
         if type_url == CLUSTERS:
             return bool(rows or rows_before or self._rules.knows_static)
@@ -321,7 +314,7 @@ class _Composition:
         return bool(rows) and all(one in rows_before for one in demanded_names(self._base, type_url))
 
     def _keep_used(self) -> None:
-        """Keep removed resources that a served resource references, and their references in turn."""
+        """Keep the references of kept resources, too."""
         gone = {
             (type_url, name)
             for type_url, change in self._changes.items()
@@ -342,7 +335,7 @@ class _Composition:
             gone = (gone - used.keys()) | self._missed(used)
 
     def _missed(self, keys: Iterable[Key]) -> set[Key]:
-        """Return references of held resources that are not served, but existed before a rejection."""
+        """Return references that are not served, but existed before a rejection."""
         kept = [one for key in keys if (one := self.holds[key].kept) is not None] if self._good else []
         return {
             key
@@ -352,7 +345,6 @@ class _Composition:
         }
 
     def _uses_of(self, gone: set[Key]) -> Iterator[tuple[Key, Key]]:
-        """Yield the used ones of unserved resources, each with a served user."""
         if not gone:
             return
         scopes = {key for key in gone if key[0] == SCOPES}
@@ -373,7 +365,6 @@ class _Composition:
         return [one for one in kept if one is not None and names_any(one, wanted)]
 
     def _hold_claimers(self) -> list[Key]:
-        """Hold the resources that claim the same as held ones; return their keys."""
         found: list[Key] = []
         kept = {key: self._claims_of(key) for key in self.holds if key[0] in CLAIMING}
         keys = [*kept]
@@ -390,7 +381,7 @@ class _Composition:
         return found
 
     def _settle_claim(self, claim: Key, keys: Iterable[Key]) -> Iterator[Key]:
-        """Let one resource keep a claim, and hold the rest; yield these."""
+        """Let one resource keep a claim; hold and yield the rest."""
         served = sorted(key for key in keys if claim in self._claims_of(key))
         served.sort(key=partial(self._right_to_claim, claim), reverse=True)
         for other in served[1:]:
@@ -405,7 +396,7 @@ class _Composition:
                 yield other
 
     def _without_taken(self, key: Key) -> Resource | None:
-        """Return a served or good version of a resource without the claims it lost, or None."""
+        """Return None if each version has a lost claim."""
         hold, taken = self.holds.get(key), self._taken[key]
         rejected = hold.asked.version if hold and hold.asked and hold.reason is HoldReason.REJECTED else None
         found = (one.resources(key[0]).get(key[1]) for one in (self._base, *self._good))

@@ -9,8 +9,7 @@
 | A name that ends with `*` may mean any resource with that prefix: all removed ones linger. | `ANY` in `snapshots/references.py` |
 | References to the bootstrap's resources keep nothing. | ENVOY.md E6 |
 
-`Draining` has one record for each old version, with its references, removed or not. Lingering is computed from it at
-each step.
+Lingering is computed at each step from `Draining`, which has all references, removed or not.
 """
 
 from __future__ import annotations
@@ -30,17 +29,13 @@ LISTENERS = BY_SHORT_NAME["lds"].type_url
 
 @dataclass(frozen=True, slots=True)
 class Lingering:
-    """The time for which a resource lingers.
-
-    Attributes:
-        ends_at_s: the latest end; None until clients have taken the changed listeners.
-    """
+    """How long a resource lingers; `ends_at_s` is None until clients have taken the changed listeners."""
 
     listeners: frozenset[str]
     ends_at_s: float | None = None
 
     def joined_with(self, other: Lingering) -> Lingering:
-        """Merge two reasons to linger: the later end counts."""
+        """Merge two reasons: the later end counts."""
         ends = None if None in {self.ends_at_s, other.ends_at_s} else max(self.ends_at_s or 0, other.ends_at_s or 0)
         return Lingering(self.listeners | other.listeners, ends)
 
@@ -49,10 +44,8 @@ class Lingering:
 class DrainingListener:
     """An old version of a listener with possibly open connections.
 
-    Attributes:
-        keys: the resources that it names and its next version does not.
-        patterns: the same for names that may mean several resources.
-        ends_at_s: the latest end of its connections; None until clients have taken the next version.
+    `keys` are resources that its next version does not name, `patterns` such names that may mean several. `ends_at_s`
+    is None until clients have taken the next version.
     """
 
     name: str
@@ -67,7 +60,7 @@ Changes = Mapping[TypeUrl, RowsChange]
 
 
 def draining_after(served: Snapshot, target: Snapshot, draining: Draining) -> Draining:
-    """Return the draining listeners when the target's listeners are served; new ones have no end yet."""
+    """Add the target's listeners; new ones have no end yet."""
     rows, new_rows = served.resources(LISTENERS), target.resources(LISTENERS)
     change = new_rows.changes_since(rows)
     names = sorted(rows.among(change.fresh | change.removed))
@@ -82,9 +75,9 @@ def _drained(old: Resource, new: Resource | None) -> DrainingListener:
 
 
 def lingering_of(served: Snapshot, changes: Changes, draining: Draining) -> dict[Key, Lingering]:
-    """Return the removed resources that draining listeners use, at a cost per removal.
+    """Return removed resources that draining listeners use, at a cost per removal.
 
-    `changes` is the target's difference from the served snapshot; lingering resources already count as removed.
+    `changes` lead from the served snapshot to the target; lingering resources already count as removed.
     """
     removed = {type_url: change.removed for type_url, change in changes.items() if change.removed}
     removed_keys = {(type_url, name) for type_url, names in removed.items() for name in names} if draining else set()
@@ -121,26 +114,26 @@ def names_by_type(keys: Iterable[Key]) -> dict[TypeUrl, frozenset[str]]:
 
 
 def with_ends(draining: Draining, ends_at_s: float) -> Draining:
-    """Set the missing ends: all clients have taken the new listeners."""
+    """All clients have taken the new listeners: set missing ends."""
     return tuple(replace(one, ends_at_s=ends_at_s) if one.ends_at_s is None else one for one in draining)
 
 
 def without_drained(draining: Draining, listeners: Collection[str]) -> Draining:
-    """Remove old versions of listeners, unless clients have not taken the next version yet."""
+    """Remove old versions with an end."""
     return tuple(one for one in draining if one.ends_at_s is None or one.name not in listeners)
 
 
 def without_ended(draining: Draining, now_s: float) -> Draining:
-    """Remove the listeners that have ended."""
+    """Remove ended listeners."""
     return tuple(one for one in draining if one.ends_at_s is None or one.ends_at_s > now_s)
 
 
 def shifted(draining: Draining, by_s: float) -> Draining:
-    """Move all ends by a time."""
+    """Move all ends."""
     return tuple(one if one.ends_at_s is None else replace(one, ends_at_s=one.ends_at_s + by_s) for one in draining)
 
 
 def first_end_s(draining: Draining) -> float | None:
-    """Return the next end, or None."""
+    """Return the next end."""
     first_s = min((one.ends_at_s for one in draining if one.ends_at_s is not None), default=inf)
     return None if first_s == inf else first_s

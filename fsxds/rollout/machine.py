@@ -1,4 +1,4 @@
-"""The rollout of one channel: from target to target in steps, each of which clients take before the next.
+"""The rollout of one channel: each step is taken before the next.
 
 | rule | source |
 | --- | --- |
@@ -10,9 +10,9 @@
 | Lingering ends `linger_s` after clients took the new listeners, or when no connection drains any more. | ENVOY.md E68, E69 |
 | After a restart, the previously served snapshot is served at once; the next step follows when clients had `step_timeout_s` to return, and the returned ones have taken that snapshot. | ENVOY.md E39 |
 
-The rollout has no clock: callers pass `now_s`, of one clock that only goes forward, and call `receive_timer` at
-`timer_at_s`. After any call, `served` is the snapshot to publish. If `step` is another one then, call `receive_waiting`
-after the publication. The target, and the resources held back from it, are decided in `target`.
+Callers pass `now_s`, of one clock that only goes forward, and call `receive_timer` at `timer_at_s`. After any call,
+`served` is the snapshot to publish; if `step` is another one then, call `receive_waiting` after the publication.
+`target` decides the target.
 """
 
 from __future__ import annotations
@@ -58,13 +58,12 @@ class Rollout:
     Attributes:
         options: take effect from the next step on.
         good: the last target reached.
-        step: the step that clients have to take, or None.
-        waiting: the clients that have not taken the step; None until they are known.
-        is_complete: the target is served, and all clients waited for have it.
+        step: to be taken by clients, or None.
+        waiting: the clients that have not taken it; None until they are known.
+        is_complete: all clients waited for have the target.
     """
 
     def __init__(self, options: RolloutOptions, state: RolloutState | None = None) -> None:
-        """Begin without a target, or in the state of another process."""
         self.options = options
         self.served: Snapshot | None = None if state is None else state.served
         self.target: Snapshot | None = None if state is None else state.target
@@ -87,23 +86,23 @@ class Rollout:
         self._events: list[RolloutEvent] = []
 
     def split(self, options: RolloutOptions, now_s: float) -> Rollout:
-        """Return a rollout for some clients of this one, which goes on from the same step with other options."""
+        """Return a rollout for some clients, from the same step, with other options."""
         made = Rollout(options)
         vars(made).update(vars(self) | {"options": options, "waiting": None, "_events": []})
         made._step_ends_at_s = now_s + options.step_timeout_s
         return made
 
     def replace_rejected(self, replaced: Callable[[Snapshot], Snapshot]) -> None:
-        """Replace the served snapshot and the targets by the results of a function."""
+        """Map served snapshot and targets."""
         served, target, later = self.served, self.target, self._next
         self.served = None if served is None else replaced(served)
         self.target = None if target is None else replaced(target)
         self._next = None if later is None else replaced(later)
 
     def is_near(self, other: Rollout) -> bool:
-        """Whether this rollout's snapshot may be served at once to clients of another rollout that have its step.
+        """Whether another's clients may be served this snapshot at once.
 
-        It may unless that takes several steps, or this snapshot lacks resources that their draining listeners use.
+        They may unless that takes several steps, or it lacks resources that their draining listeners use.
         """
         if self.served is None or other.served is None:
             return False
@@ -120,7 +119,7 @@ class Rollout:
         return self.served is other.served or snapshot_id(self.served) == snapshot_id(other.served)
 
     def receive_clients_of(self, other: Rollout, now_s: float) -> None:
-        """Take over the draining listeners of another rollout's clients, which follow this one from now on."""
+        """Take over the draining listeners of clients that follow this rollout now."""
         self._look_at_clock(now_s)
         self._draining = (*self._draining, *(one for one in other._draining if one not in self._draining))
         if self.step is None:
@@ -129,12 +128,12 @@ class Rollout:
 
     @property
     def target_id(self) -> str:
-        """The id of the target; empty before the first."""
+        """The target's id; empty before the first."""
         return "" if self.target is None else snapshot_id(self.target)
 
     @property
     def timer_at_s(self) -> float | None:
-        """The time to call `receive_timer`; None for never."""
+        """When to call `receive_timer`; None for never."""
         if self.target is None:
             return None
         if self._now_s is None:
@@ -145,7 +144,7 @@ class Rollout:
 
     @property
     def is_resting(self) -> bool:
-        """Whether the next step waits for clients to return."""
+        """Whether the next step waits for returning clients."""
         return self._rests_until_s is not None or (self._now_s is None and self.target is not None)
 
     def rest(self, now_s: float) -> None:
@@ -156,12 +155,12 @@ class Rollout:
         self._step_ends_at_s = self._rests_until_s + self.options.step_timeout_s
 
     def end_rest(self, now_s: float) -> None:
-        """Let steps follow, because the clients have returned."""
+        """Let steps follow: the clients have returned."""
         self._look_at_clock(now_s)
         self._rests_until_s = None
 
     def receive_target(self, target: Snapshot, now_s: float) -> None:
-        """Take the next target: at once, or when the present step is done."""
+        """Take the next target, at once or after the present step."""
         self._look_at_clock(now_s)
         if target is (self._next or self.target):
             return
@@ -172,20 +171,20 @@ class Rollout:
             self._overtake(self.step, now_s)
 
     def receive_waiting(self, clients: AbstractSet[Client], now_s: float) -> None:
-        """Take the clients that have not taken the step as of now; if there are none, the next step follows."""
+        """Take the clients to wait for; without any, the next step follows."""
         self._look_at_clock(now_s)
         if self.step is not None:
             self.waiting = set(clients)
             self._end_step_if_taken(now_s)
 
     def receive_late(self, client: Client, now_s: float) -> None:
-        """Wait also for a client that has not taken the step, and follows from now on."""
+        """Wait also for a new client."""
         self._look_at_clock(now_s)
         if self.step is not None:
             self.waiting = (self.waiting or set()) | {client}
 
     def receive_taken(self, client: Client, now_s: float) -> None:
-        """Record that a client has taken the step, or is not waited for any more."""
+        """Record that a client took the step, or left."""
         self._look_at_clock(now_s)
         if self.step is not None and self.waiting is not None:
             self.waiting.discard(client)
@@ -204,7 +203,7 @@ class Rollout:
             self._end_step(now_s)
 
     def hurry(self, now_s: float) -> None:
-        """Wait no longer for the clients of the step."""
+        """Wait no longer for the step's clients."""
         self._look_at_clock(now_s)
         self._step_ends_at_s = now_s
 
@@ -214,18 +213,18 @@ class Rollout:
         self._step_ends_at_s = now_s + self.options.step_timeout_s
 
     def receive_drained(self, listeners: Collection[str], now_s: float) -> None:
-        """Record that all connections of old versions of these listeners are closed."""
+        """Record that no connection of old versions is open."""
         self._look_at_clock(now_s)
         self._draining = without_drained(self._draining, listeners)
         self._continue(now_s)
 
     def has_reached(self, target: Snapshot) -> bool:
-        """Whether a target was reached and no other one is under way."""
+        """Whether a target was reached, without another under way."""
         return self.is_complete and self._next is None and target is self.target
 
     @property
     def taken(self) -> Snapshot | None:
-        """The snapshot that clients have, as far as references count: the target once they took its users, else `good`.
+        """The snapshot whose references clients have: the target once they took its users, else `good`.
 
         An empty `good`, as before an upstream answers, does not count: new resources that some clients already have
         would be lost.
@@ -235,7 +234,7 @@ class Rollout:
 
     @property
     def begun(self) -> Mapping[TypeUrl, Sequence[Resource]]:
-        """The new resources of the target that are served while it is not certain that clients took its users."""
+        """New served resources, while clients may not have taken their users."""
         taken, served, target = self.taken, self.served, self.target
         if taken is None or served is None or target is None or taken is target:
             return {}
@@ -253,14 +252,14 @@ class Rollout:
 
     @property
     def lingering(self) -> LingeringByKey:
-        """The resources that stay although the target does not have them."""
+        """The resources that stay without the target."""
         if self.served is None or self.target is None:
             return {}
         return lingering_of(self.served, changes_between(self.served, self.target), self._draining)
 
     @property
     def state(self) -> RolloutState | None:
-        """The state to survive a restart, as of the last call; None before the first target."""
+        """The state to survive a restart; None before the first target."""
         if self.served is None or self.target is None:
             return None
         return RolloutState(self.served, self.target, self.good, shifted(self._draining, -(self._now_s or 0.0)))
@@ -273,7 +272,7 @@ class Rollout:
         self._now_s = now_s
 
     def _overtake(self, step: Step, now_s: float) -> None:
-        """Serve the next target's first step before the present step is taken, if no order counts between them."""
+        """Serve the next target's first step early, if no order counts."""
         if self._next is None or self.served is None or self.is_resting:
             return
         if (supplied := supplied_step(step, self.served, self._next)) is not None:
@@ -285,7 +284,7 @@ class Rollout:
             self._proceed(now_s, untaken=step)
 
     def _supply(self, step: Step, now_s: float) -> None:
-        """Serve a step with endpoints that its clusters wait for, without a new time limit."""
+        """Serve endpoints that a step's clusters wait for, without a new time limit."""
         ends_at_s = self._step_ends_at_s
         self._serve(PlannedStep(step, self._is_last, self._draining, self._lingering), now_s)
         self._step_ends_at_s = ends_at_s
@@ -295,7 +294,7 @@ class Rollout:
             self._proceed(now_s)
 
     def _proceed(self, now_s: float, untaken: Step | None = None) -> None:
-        """Serve the next step, if any; the one before is done, or `untaken`, to be taken together with it."""
+        """An `untaken` step is to be taken together with the next."""
         if self._rests_until_s is not None and self.options.is_on and now_s < self._rests_until_s:
             return
         self._rests_until_s = None

@@ -1,12 +1,12 @@
-"""Tracks names that were NACKed and not ACKed since, and when the same content is offered again.
+"""Tracks NACKed names, and when the same content is offered again.
 
 | rule | source |
 | --- | --- |
 | The same content is offered again after 1, 2, 4, ... and at most 60 s: it may have come too early, before its dependencies. | ENVOY.md E10 |
 | The culprit in a NACKed response is unknown: each resource is offered again with fewer others, alone in the end. | ENVOY.md E12 |
 
-Back-off belongs to a resource at a version: other NACKs do not lengthen it, and new content begins without one. Times
-are readings of any clock that only goes forward, in seconds.
+Other NACKs do not lengthen the back-off, and new content begins without one. Times are readings of any clock that only
+goes forward, in seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fsxds.model.resources import Key
 from fsxds.model.values import BackOff, Version
 
 ResourceVersion: TypeAlias = tuple[Key, Version]
-"""One version of one resource: a digest of content, the same in every view that has it."""
+"""A digest of content, the same in every view."""
 
 Name = TypeVar("Name", str, ResourceVersion)
 
@@ -33,14 +33,15 @@ MOST_PARTS = 16
 MOST_BATCHES = 256
 
 Share = Callable[[frozenset[Name]], frozenset[Name]]
-"""Interns a set of names, so that equal sets share one frozenset."""
+"""Interns a set of names."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch(Generic[Name]):
-    """Names that are sent again together, with equal numbers of NACKs in a row.
+    """Names that are sent again together.
 
-    `retry_at_s` is None while an ACK is awaited. A batch with `is_part` is not divided further.
+    `nacks` counts NACKs in a row; `retry_at_s` is None while an ACK is awaited. One that `is_part` is not divided
+    further.
     """
 
     names: frozenset[Name]
@@ -50,9 +51,9 @@ class _Batch(Generic[Name]):
 
 
 class Pending(Generic[Name]):
-    """The names that a client NACKed and has not ACKed since, with their back-off.
+    """The names NACKed and not ACKed since, with their back-off.
 
-    With `is_whole`, all of them can only be sent again in one response, so they share one back-off.
+    With `is_whole`, all can only be sent again together.
     """
 
     __slots__ = ("_batches", "_is_whole", "_share", "names")
@@ -66,13 +67,13 @@ class Pending(Generic[Name]):
 
     @property
     def retry_at_s(self) -> float | None:
-        """The time of the first retry; None if no name waits for one."""
+        """The time of the first retry, or None."""
         times = (batch.retry_at_s for batch in self._batches)
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     @property
     def batches(self) -> list[tuple[frozenset[Name], int, float | None]]:
-        """The batches: names, NACKs in a row, and the time of the retry; None while an ACK is awaited."""
+        """Names, NACKs in a row, and the next retry; None while an ACK is awaited."""
         return [(batch.names, batch.nacks, batch.retry_at_s) for batch in self._batches]
 
     def restore(self, batches: Iterable[tuple[frozenset[Name], int, float | None]]) -> None:
@@ -85,7 +86,7 @@ class Pending(Generic[Name]):
         return frozenset[Name]().union(*(batch.names for batch in self._batches if batch.retry_at_s is None))
 
     def nack(self, names: Iterable[Name], now_s: float) -> None:
-        """Count one more NACK in a row for each name."""
+        """Count one more NACK in a row."""
         left = frozenset(names)
         batches: list[_Batch[Name]] = []
         for batch in self._batches:
@@ -102,14 +103,14 @@ class Pending(Generic[Name]):
         self._keep(batches)
 
     def forget(self, names: Iterable[Name]) -> None:
-        """Remove names that were ACKed, or to which the client no longer subscribes."""
+        """Remove names that were ACKed or unsubscribed."""
         if self._batches and (removed := self.names.intersection(names)):
             self._keep([rest for batch in self._batches for rest in _without(batch, removed)])
 
     def renew(self, names: Iterable[Name], now_s: float) -> None:
-        """Record new content of these names, which is sent without back-off.
+        """Record new content, which is sent without back-off.
 
-        Names NACKed together with one of them are due at once: it may have been the culprit.
+        Names NACKed together with it are due at once: it may have been the culprit.
         """
         # If only the whole can be sent, all of it is new.
         renewed, batches = self.names if self._is_whole else frozenset(names), []
@@ -125,7 +126,7 @@ class Pending(Generic[Name]):
         self._keep(batches)
 
     def sent_again(self, names: Iterable[Name]) -> None:
-        """Record that these names are sent, and await an ACK or NACK."""
+        """Record that names are sent."""
         if self._batches and (sent := self.names.intersection(names)):
             batches: list[_Batch[Name]] = []
             for batch in self._batches:
@@ -138,7 +139,7 @@ class Pending(Generic[Name]):
             self._keep(batches)
 
     def due(self, now_s: float, most: int) -> tuple[frozenset[Name], ...]:
-        """Return the names to send again now, in at most `most` non-empty responses."""
+        """Return the names to send now, in at most `most` responses."""
         retry_at_s = self.retry_at_s
         if retry_at_s is None or now_s < retry_at_s:
             return ()
@@ -160,7 +161,7 @@ class Pending(Generic[Name]):
         self._batches = self._shared(batches)
 
     def _keep(self, batches: list[_Batch[Name]]) -> None:
-        """Set the batches; if there are too many, unite those with the most NACKs."""
+        """If there are too many, unite those with the most NACKs."""
         most = 1 if self._is_whole else MOST_BATCHES
         if len(batches) > most:
             batches.sort(key=lambda batch: batch.nacks)
@@ -170,7 +171,7 @@ class Pending(Generic[Name]):
         self.names = names if self._share is None else self._share(names)
 
     def _shared(self, batches: list[_Batch[Name]]) -> list[_Batch[Name]]:
-        """Intern the names of batches: a mistake is NACKed by all streams."""
+        """A mistake is NACKed by all streams."""
         if self._share is None:
             return batches
         return [replace(batch, names=self._share(batch.names)) for batch in batches]

@@ -1,4 +1,4 @@
-"""Plans the next step from the served snapshot to a target: used resources come before their users, and go after them.
+"""Plans the next step: used resources come before their users, and go after them.
 
 | rule | source |
 | --- | --- |
@@ -12,8 +12,8 @@
 | An authored version belongs to exactly the rows that it was written for. | |
 | A type is withheld, incomplete or undeclared as in the snapshot of its rows; never one that has resources. | `Snapshot` |
 
-There is no memory between steps: each is planned from the served snapshot. So a new target can take over after any
-step, and every plan ends after three at most.
+Each step is planned from the served snapshot alone. So a new target can take over after any step, and every plan ends
+after three at most.
 """
 
 from __future__ import annotations
@@ -48,11 +48,7 @@ NamesByType = Mapping[TypeUrl, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step, with the state after it is served.
-
-    Attributes:
-        lingering: the resources used by these that the target lacks.
-    """
+    """The state after a step is served; the target lacks `lingering` resources."""
 
     step: Step
     is_last: bool
@@ -61,7 +57,7 @@ class PlannedStep:
 
 
 def whole_step(served: Snapshot | None, target: Snapshot) -> Step | None:
-    """Return the one step that serves a target as it is; None if it would change nothing."""
+    """Return the one step that serves a target; None without changes."""
     if served is None:
         rows = target.by_type.items()
         changed = {type_url: RowsChange(frozenset(each)) for type_url, each in rows if each}
@@ -75,9 +71,9 @@ def whole_step(served: Snapshot | None, target: Snapshot) -> Step | None:
 def next_step(
     served: Snapshot, target: Snapshot, draining: Draining, *, is_first: bool, lingers: bool = True
 ) -> PlannedStep | None:
-    """Plan the next step from the served snapshot to a target; return None if there is none.
+    """Plan the next step to a target; None if there is none.
 
-    `is_first`: no step to this target was served yet. `lingers`: references of listeners that change now are to linger.
+    `is_first`: none was served yet. `lingers`: references of listeners that change now are to linger.
     """
     changes = changes_between(served, target)
     after = draining_after(served, target, draining) if lingers else draining
@@ -99,7 +95,7 @@ def next_step(
 
 
 def steps_between(served: Snapshot, target: Snapshot) -> Iterator[PlannedStep]:
-    """Yield all steps from one snapshot to another, as if each were taken at once and nothing lingered."""
+    """Yield all steps, as if taken at once without lingering."""
     is_first = True
     while (planned := next_step(served, target, (), is_first=is_first, lingers=False)) is not None:
         yield planned
@@ -107,12 +103,12 @@ def steps_between(served: Snapshot, target: Snapshot) -> Iterator[PlannedStep]:
 
 
 def changes_between(served: Snapshot, target: Snapshot) -> dict[TypeUrl, RowsChange]:
-    """Return the difference of each type of a target from the served snapshot."""
+    """Return each type's difference."""
     return {type_url: rows.changes_since(served.resources(type_url)) for type_url, rows in target.by_type.items()}
 
 
 def supplied_step(step: Step, served: Snapshot, target: Snapshot) -> Step | None:
-    """Return a step with missing endpoints of its clusters that a newer target has; None if there are none."""
+    """Add endpoints that a step's clusters lack and a newer target has; None if there are none."""
     endpoints, before = target.resources(ENDPOINTS), served.resources(ENDPOINTS)
     added = endpoints.changes_since(before).fresh - before.keys()
     if not added or CLUSTERS not in step.changed:
@@ -129,8 +125,6 @@ def supplied_step(step: Step, served: Snapshot, target: Snapshot) -> Step | None
 
 
 class _Change:
-    """The remaining changes from the served snapshot to a target, given the names that stay."""
-
     def __init__(self, served: Snapshot, changes: Changes, kept: NamesByType) -> None:
         self._served, self._changes, self._kept = served, changes, kept
         used = _used(changes)
@@ -141,7 +135,6 @@ class _Change:
 
     @property
     def needs_growth(self) -> bool:
-        """Whether used resources must come before anything else."""
         return self._grows and (self.switches or (self.shrinks and self._removes_what_changed_ones_named()))
 
     def _differs(self, type_url: TypeUrl) -> bool:
@@ -172,7 +165,6 @@ def _used(type_urls: Collection[TypeUrl]) -> list[TypeUrl]:
 
 
 def _grown(served: Snapshot, target: Snapshot, changes: Changes) -> Step:
-    """Return the step that adds all resources used by the served snapshot or the target."""
     used = _used(changes)
     rows = {type_url: served.resources(type_url) for type_url in target.by_type}
     rows |= {type_url: _with_kept(served, target, type_url, changes[type_url].removed) for type_url in used}
@@ -180,7 +172,6 @@ def _grown(served: Snapshot, target: Snapshot, changes: Changes) -> Step:
 
 
 def _kept(step_kind: StepKind, served: Snapshot, target: Snapshot, kept: NamesByType) -> Step:
-    """Return the step that serves a target and names that it lacks."""
     rows = {type_url: _with_kept(served, target, type_url, kept.get(type_url, ())) for type_url in target.by_type}
     return _between(step_kind, served, target, rows)
 
@@ -191,7 +182,7 @@ def _with_kept(served: Snapshot, target: Snapshot, type_url: TypeUrl, names: Col
 
 
 def _between(step_kind: StepKind, served: Snapshot, target: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Step:
-    """Return the step to these rows, which may mix the served snapshot and the target."""
+    """Rows may mix the served snapshot and the target."""
     changed = {type_url: each.changes_since(served.resources(type_url)) for type_url, each in rows.items()}
     if all(each is target.by_type[type_url] for type_url, each in rows.items()):
         return _step(step_kind, target, changed)
@@ -225,7 +216,6 @@ def _step(step_kind: StepKind, snapshot: Snapshot, changes: Changes) -> Step:
 
 
 def _endpoints_of(snapshot: Snapshot, changed: Changes) -> frozenset[str]:
-    """Return the existing endpoints of new and changed clusters."""
     clusters, endpoints = snapshot.resources(CLUSTERS), snapshot.resources(ENDPOINTS)
     fresh = changed[CLUSTERS].fresh if CLUSTERS in changed else frozenset()
     if not fresh or not endpoints:
@@ -245,4 +235,5 @@ def _names_of_endpoints(clusters: Iterable[Resource]) -> Iterator[str]:
 
 
 def _marks(snapshot: Snapshot) -> tuple[object, ...]:
-    return dict(snapshot.authored), snapshot.incomplete, snapshot.withheld, snapshot.undeclared
+    marks = snapshot.incomplete, snapshot.withheld, snapshot.undeclared
+    return dict(snapshot.authored), dict(snapshot.unresolved), *marks

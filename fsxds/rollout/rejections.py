@@ -1,4 +1,4 @@
-"""Tracks the versions that nodes reject, when they are offered again, and when they are held back from all nodes.
+"""Tracks the versions that nodes reject, and holds them back.
 
 | rule | source |
 | --- | --- |
@@ -44,7 +44,7 @@ _ENVOY_REASON = re.compile(r"Error adding/updating [a-z ]+\(s\) (?P<resources>.+
 _ROUNDING = 1e-9
 
 NodeKey: TypeAlias = Hashable
-"""The key that the clients of one node share."""
+"""The key that a node's clients share."""
 
 Votes: TypeAlias = Mapping[str, int]
 """The number of nodes of each identity."""
@@ -59,11 +59,11 @@ class Voter(Protocol):
 
     @property
     def identity(self) -> str:
-        """The identity in which this client shares a vote."""
+        """Clients of one identity share a vote."""
 
 
 def exceeds(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool:
-    """Return whether the rejecting nodes, among all that were offered a version, exceed a limit; None allows all."""
+    """Whether rejecting nodes, of all that were offered a version, exceed a limit; None allows all."""
     if limit is None or not rejecting:
         return False
     if limit.count is not None:
@@ -74,12 +74,7 @@ def exceeds(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """The resources that a client rejected.
-
-    Attributes:
-        is_named: the client's text names each of them.
-        words: the client's reason, or None.
-    """
+    """The rejected resources; the client's `words` name each if `is_named`."""
 
     versions: frozenset[ResourceVersion]
     is_named: bool = False
@@ -89,8 +84,8 @@ class Nack:
 def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | None) -> Nack:
     """Return the suspects of a NACKed response.
 
-    An Envoy names each resource that it rejects, including earlier rejections that are in the response again. `fresh`
-    has the names in `sent` that may be new to the client, or changed; `words` is the client's reason.
+    An Envoy names each rejected resource, including earlier rejections in the response. `fresh` names in `sent` may be
+    new or changed; `words` is its reason.
     """
     parts = _named_as_envoy(words or "")
     if parts is not None:
@@ -105,15 +100,14 @@ def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | Non
 def late_nack_of(held: Collection[Resource], last: Collection[str], words: str | None) -> Nack:
     """Return the suspects of a response that was ACKed before its NACK.
 
-    The client's reason, `words`, may be about any resource that it has, `held`. If it names none, all of `last` are
-    suspects: the names in that response.
+    The reason may be about any `held` resource. If it names none, all of that response, `last`, are suspects.
     """
     nack = nack_of(held, frozenset(one.name for one in held), (words or "")[:MOST_WORDS])
     return nack if nack.is_named else nack_of([one for one in held if one.name in last], last, words)
 
 
 def names_as_envoy(name: str, words: str) -> bool:
-    """Whether a text names a rejected resource in Envoy's form."""
+    """Whether a text names a rejected resource as Envoy does."""
     return name in (_named_as_envoy(words) or ())
 
 
@@ -125,7 +119,7 @@ def _named_as_envoy(words: str) -> frozenset[str] | None:
 
 
 def is_named(name: str, words: str) -> bool:
-    """Whether a text contains a name as a whole word."""
+    """Whether a name is a whole word in a text."""
     return name in words and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", words) is not None
 
 
@@ -133,10 +127,8 @@ def is_named(name: str, words: str) -> bool:
 class RejectingNode:
     """A node that rejects versions.
 
-    Attributes:
-        reasons: by version, its last reason, and the time of the first NACK.
-        gone_at_s: the time when it left; None while it is connected.
-        blocked: the offered versions that it is not served for another reason than its rejections.
+    `reasons` have the last reason, and the time of the first NACK; `gone_at_s` is None while it is connected. `blocked`
+    offers are not served for another reason than its rejections.
     """
 
     name: str
@@ -148,24 +140,24 @@ class RejectingNode:
 
     @property
     def unserved(self) -> frozenset[ResourceVersion]:
-        """The versions that the node must not be served now."""
+        """The versions that it must not be served now."""
         return self.pending.names - self.pending.offered
 
     @property
     def retry_at_s(self) -> float | None:
-        """The time of the next offer; None for never, and while the node has an offer to answer."""
+        """The next offer; None for never, and while an offer is unanswered."""
         is_awaited = bool(self.pending.offered - self.blocked)
         return None if self.gone_at_s is not None or is_awaited else self.pending.retry_at_s
 
     def receive_nack(self, nack: Nack, now_s: float) -> None:
-        """Count one more rejection in a row for each version."""
+        """Count one more rejection in a row."""
         for versions in [{one} for one in sorted(nack.versions)] if nack.is_named else [nack.versions]:
             self.pending.nack(versions, now_s)
         for version in nack.versions:
             self.reasons[version] = nack.words, self.reasons.get(version, (None, now_s))[1]
 
     def offer(self, now_s: float) -> bool:
-        """Offer some of the due versions again, if earlier offers are answered; return whether there are any."""
+        """Offer some due versions, if earlier offers are answered; return whether there are any."""
         if self.retry_at_s is None:
             return False
         due = self.pending.due(now_s, 1)
@@ -188,8 +180,7 @@ class RejectingNode:
 class HeldVersion:
     """A version held back from all nodes.
 
-    Attributes:
-        accepting: the nodes that took it, or still might have, at the time of the decision.
+    `accepting` nodes took it, or might have, at the time of the decision.
     """
 
     since_s: float
@@ -197,15 +188,13 @@ class HeldVersion:
 
 
 Accepting = Callable[[Collection[ResourceVersion]], Mapping[ResourceVersion, Votes]]
-"""Maps offered versions to the nodes that do not reject them; without versions that are offered to no node."""
+"""Maps offered versions to the nodes that do not reject them; omits versions offered to no node."""
 
 
 class Rejections:
-    """The rejections of all nodes.
+    """The rejections of all nodes, the latest last.
 
-    Attributes:
-        limit: decides when a version is held back from all nodes; None for never.
-        nodes: the nodes with rejections, the latest last.
+    `limit` decides when a version is held back from all nodes; None for never.
     """
 
     def __init__(self, limit: NackLimit | None) -> None:
@@ -222,7 +211,7 @@ class Rejections:
 
     @property
     def known(self) -> frozenset[ResourceVersion]:
-        """All versions that any node rejects, or that are held back from all nodes."""
+        """All versions that are rejected, or held back from all nodes."""
         return self.versions.union(self.held)
 
     def held_for(self, node: NodeKey) -> frozenset[ResourceVersion]:
@@ -232,7 +221,7 @@ class Rejections:
         return held if known is None else (held | known.unserved) - known.pending.offered
 
     def receive_nack(self, node: NodeKey, voter: Voter, nack: Nack, now_s: float) -> None:
-        """Take a NACK from a node."""
+        """Take a node's NACK."""
         known = self.nodes.pop(node, None) or RejectingNode(voter.name, voter.identity)
         known.identity, known.gone_at_s = voter.identity, None
         known.receive_nack(nack, now_s)
@@ -241,7 +230,7 @@ class Rejections:
             del self.nodes[next(iter(self.nodes))]
 
     def receive_taken(self, node: NodeKey, is_served: Callable[[ResourceVersion], bool]) -> bool:
-        """Record that a node has taken all served versions; return whether it rejected any before."""
+        """Record that a node took all served versions; return whether it rejected any before."""
         known = self.nodes.get(node)
         taken = [] if known is None else [one for one in known.reasons if is_served(one)]
         if known is not None and known.forget(taken):
@@ -249,7 +238,7 @@ class Rejections:
         return bool(taken)
 
     def receive_blocked(self, node: NodeKey, is_blocked: Callable[[ResourceVersion], bool]) -> None:
-        """Record the offered versions that a node is not served because of a hold: it need not answer them."""
+        """Record offers that a hold keeps from a node: it need not answer them."""
         known = self.nodes.get(node)
         if known is not None:
             known.blocked = frozenset(filter(is_blocked, known.pending.offered))
@@ -261,18 +250,18 @@ class Rejections:
             known.gone_at_s = None if is_there else now_s
 
     def offer(self, now_s: float) -> list[NodeKey]:
-        """Offer due versions again, forget nodes that left long ago, and return the nodes with new offers."""
+        """Offer due versions; return the nodes with new offers."""
         self.nodes = {key: node for key, node in self.nodes.items() if not node.has_left(REMEMBERED_FOR_S, now_s)}
         return [key for key, node in self.nodes.items() if node.offer(now_s)]
 
     def forget(self, versions: Collection[ResourceVersion]) -> None:
-        """Forget versions that are in no tree any more, or that are to be offered to all nodes again."""
+        """Forget versions that no tree has, or that are to be offered again."""
         if versions:
             self.nodes = {key: node for key, node in self.nodes.items() if not node.forget(versions)}
             self.held = {version: one for version, one in self.held.items() if version not in versions}
 
     def decide(self, accepting: Accepting, now_s: float) -> bool:
-        """Update the versions held back from all nodes; return whether they changed."""
+        """Decide what is held back from all nodes; return whether that changed."""
         rejecting: dict[ResourceVersion, Counter[str]] = {}
         for node in self.nodes.values():
             if not node.has_left(VOTES_FOR_S, now_s):
@@ -310,7 +299,7 @@ class Rejections:
         return before.keys() != self.held.keys()
 
     def next_s(self, now_s: float) -> float | None:
-        """Return the next time after `now_s` when `offer` or `decide` may have an effect; None for never."""
+        """Return the next time of an effect of `offer` or `decide`; None for never."""
         times_s = [node.retry_at_s for node in self.nodes.values()]
         left_s = [node.gone_at_s for node in self.nodes.values() if node.gone_at_s is not None]
         left_s += [
@@ -326,7 +315,6 @@ class Rejections:
 def _with_absent(
     votes: Votes, before: Mapping[str, tuple[int, float | None]], now_s: float
 ) -> dict[str, tuple[int, float | None]]:
-    """Return the nodes that accept a version, including recently departed ones."""
     absent = {
         identity: (count, now_s if gone_at_s is None else gone_at_s)
         for identity, (count, gone_at_s) in before.items()

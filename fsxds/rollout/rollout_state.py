@@ -15,10 +15,8 @@ from fsxds.rollout.target import Pin
 class RolloutOptions:
     """The options of a rollout.
 
-    Attributes:
-        is_on: False serves every target at once, without lingering.
-        unknown_until_s: until then, by the clock of clients, connections of draining listeners may use resources that
-            are not served: the previous process left no state.
+    Without `is_on`, every target is served at once, without lingering. Until `unknown_until_s`, by the clock of
+    clients, draining listeners may use unserved resources: the previous process left no state.
     """
 
     is_on: bool = True
@@ -32,13 +30,13 @@ class RolloutState:
     """The state that survives a restart.
 
     Attributes:
-        good: the last target reached, or None.
-        draining: the old versions of listeners; their times are seconds left.
-        pinned_at_s: in seconds since 1970; None without pins.
+        good: the last target reached.
+        draining: its times are seconds left.
+        pinned_at_s: since 1970; None without pins.
         before: for versions that nodes reject, the snapshot before them.
-        nodes: the present nodes, if they are only some of their channel's, behind the rest.
-        pinned: the snapshot to roll back to, until the next tree shows the resources to pin; None for none.
-        held_for_s: the time for which each resource has been held back, in seconds.
+        nodes: if only some of their channel's, behind the rest.
+        pinned: to roll back to, until the next tree shows the resources to pin.
+        held_for_s: how long each resource has been held back.
     """
 
     served: Snapshot

@@ -1,6 +1,6 @@
-"""The outline of a view's served snapshot: names, versions, places and references, without content.
+"""The outline of a view's served snapshot, without content, for planners of changes.
 
-It suffices to compute the holds of a change, as `holding` does in the server. It is sent to the planner of a change.
+It suffices to compute the holds of a change, as `holding` does in the server.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class ServedOutline:
     """The served snapshot of a view, with its rejections and rollbacks.
 
     Attributes:
-        served: the last target reached, or the one under way; without content if the outline was read.
-        held: by resource, the reason of its hold, which lasts while the tree has this version; None for a removed one.
+        served: the last target reached, or the one under way; without content if read.
+        held: the reason of each hold, which lasts while the tree has this version; None for a removed resource.
     """
 
     layers: Layers
@@ -37,7 +37,7 @@ class ServedOutline:
 
     @classmethod
     def of(cls, layers: Layers, served: Snapshot, holds: Holds, *, has_upstreams: bool) -> ServedOutline:
-        """Return the outline of a view with these holds."""
+        """Return a view's outline."""
         held = {key: (hold.reason, _version(hold.asked)) for key, hold in holds.items() if hold.reason in _EXPLICIT}
         return cls(layers, served, MappingProxyType(held), has_upstreams)
 
@@ -51,7 +51,7 @@ class ServedOutline:
         return found
 
     def plain(self) -> PlainValue:
-        """Return the outline as JSON values."""
+        """Return JSON values."""
         rows = {row.type_url: self.served.resources(row.type_url) for row in RESOURCE_TYPES}
         return {
             "layers": [*self.layers],
@@ -62,7 +62,7 @@ class ServedOutline:
 
     @classmethod
     def read(cls, plain: Any) -> ServedOutline:
-        """Return the outline of JSON values; raises LookupError, TypeError or ValueError if they are invalid."""
+        """Raises LookupError, TypeError or ValueError for invalid values."""
         by_type: dict[TypeUrl, Rows] = {}
         for row in RESOURCE_TYPES:
             found = (_resource(row.type_url, each) for each in plain["resources"].get(row.type_url, ()))

@@ -1,4 +1,4 @@
-"""A step of a rollout, the clients' view of it, and events."""
+"""Steps of rollouts, clients, and events."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ID_DIGITS = 12
 class StepKind(Enum):
     """The sort of changes in a step.
 
-    WHOLE: all at once, because none needs an order. GROW: used resources are added and changed, none removed. SWITCH:
-    their users change. SHRINK: resources without users are removed.
+    WHOLE: all at once. GROW: used resources are added and changed. SWITCH: their users change. SHRINK: resources
+    without users are removed.
     """
 
     WHOLE = "whole"
@@ -35,10 +35,10 @@ class Step:
     """One step to a target; equal to itself alone.
 
     Attributes:
-        snapshot: served from now on; the publisher sets its generation.
-        changed: the differences from the snapshot before: only types with differences for clients.
-        endpoints: the names of endpoints in the snapshot that its new or changed clusters need. A client that polls
-            clusters has taken the step only when it polled these too.
+        snapshot: the publisher sets its generation.
+        changed: only types with differences for clients.
+        endpoints: needed by new or changed clusters: a client that polls clusters has taken the step only when it
+            polled these too.
     """
 
     step_kind: StepKind
@@ -47,10 +47,10 @@ class Step:
     endpoints: frozenset[str] = frozenset()
 
     def needs_no_order_with(self, later: Step) -> bool:
-        """Whether a client may receive the changes of this and a later step in any order.
+        """Whether a client may receive this and a later step in any order.
 
-        It may if both change only users, or only add and change used resources: no order counts within a step either.
-        Clusters that wait for endpoints are waited for separately.
+        It may if both change only users, or only add and change used resources. Clusters that wait for endpoints are
+        waited for separately.
         """
         sorts = {BY_TYPE_URL[type_url].is_user for type_url in (*self.changed, *later.changed)}
         if self.endpoints or len(sorts) != 1:
@@ -58,7 +58,7 @@ class Step:
         return sorts == {True} or not any(one.removed for one in (*self.changed.values(), *later.changed.values()))
 
     def joined_with(self, later: Step) -> Step:
-        """Return a later step that has to be taken together with this one."""
+        """Return a later step, to be taken together with this one."""
         changed = {
             type_url: _joined(self.changed.get(type_url, RowsChange()), later.changed.get(type_url, RowsChange()))
             for type_url in {**self.changed, **later.changed}
@@ -75,27 +75,27 @@ def _joined(earlier: RowsChange, later: RowsChange) -> RowsChange:
 
 
 class Standing(Enum):
-    """Whether a client has all of a step that it subscribes to."""
+    """Whether a client has all of its subscriptions."""
 
     TAKEN = "taken"
     PENDING = "pending"
 
 
 class Client(Protocol):
-    """A served client: a stream, a polling node, a mirror; equal to itself alone."""
+    """A stream, a polling node, a mirror; equal to itself alone."""
 
     def __hash__(self) -> int:
         """Return a number that stays the same."""
 
     def standing(self, step: Step) -> Standing:
-        """Return the client's standing with a step and all steps it was asked about before.
+        """Return the standing with this step and all asked about before.
 
-        A client has taken a step in which none of its subscriptions changed. A rejection is an answer, too.
+        A step without changes for a client counts as taken. A rejection is an answer, too.
         """
 
 
 def snapshot_id(snapshot: Snapshot) -> str:
-    """Return 12 hex digits over the versions of all types: equal content has one id, in every process."""
+    """Return 12 hex digits: equal content has one id, in every process."""
     versions = snapshot.versions
     lines = "".join(f"{type_url}\0{versions[type_url]}\n" for type_url in sorted(versions))
     return hashlib.sha256(lines.encode()).hexdigest()[:ID_DIGITS]
@@ -103,7 +103,7 @@ def snapshot_id(snapshot: Snapshot) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RolloutEvent:
-    """An event on the way to a target, with the target's id."""
+    """An event on the way to a target."""
 
     snapshot_id: str
 
@@ -117,7 +117,7 @@ class StepStarted(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class StepTimedOut(RolloutEvent):
-    """Clients did not take a step in time; they follow at their own pace, and all other clients go on."""
+    """Clients that did not take a step in time follow at their own pace."""
 
     step: Step
     clients: frozenset[Client]
@@ -125,24 +125,24 @@ class StepTimedOut(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class Completed(RolloutEvent):
-    """The target is served, and all clients have it."""
+    """All clients have the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Superseded(RolloutEvent):
-    """Another target replaces this one before it was reached."""
+    """Another target came before this one was reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held(RolloutEvent):
-    """A tree removes so much that it needs approval, by the id in place of the target's."""
+    """A large removal needs approval, by this id."""
 
     removals: tuple[Removal, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PinsChanged(RolloutEvent):
-    """The numbers of resources rolled back, now and before."""
+    """The number of resources rolled back changed."""
 
     count: int
     before: int
@@ -157,6 +157,6 @@ class LingeringStarted(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class LingeringEnded(RolloutEvent):
-    """Resources linger no longer: their time is over, or the target has them again."""
+    """Lingering ended: its time is over, or the target has the resources again."""
 
     keys: frozenset[Key]

@@ -1,4 +1,4 @@
-"""Composes the snapshot of one channel: the tree, except for resources rolled back, rejected, or waiting for approval.
+"""Composes the target of one channel from the tree.
 
 | rule | source |
 | --- | --- |
@@ -10,8 +10,6 @@
 | An approval is for one removal: once served, an equal one waits again. | `guard` |
 | The content of a file before a restart stays while the file is broken. | `Restored` |
 | Holds that nodes bring along from another view stay while the tree has the same version. | |
-
-After a restart, resources of the previous process may be missing from the tree by mistake.
 
 A file that is broken when a process starts was never good in it, so the tree's snapshot lacks its last content. The
 previous process served that, and so does this one until the removal is certain:
@@ -39,7 +37,7 @@ from fsxds.rollout.pending import ResourceVersion
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A resource held by a rollback: the version served, and the tree's versions that it replaces; None for none."""
+    """The version that a rollback serves, and the tree's versions that it replaces; None for none."""
 
     kept: Resource | None
     asked: frozenset[Version | None]
@@ -55,15 +53,15 @@ class Target:
     """The target of one channel.
 
     Args:
-        pins: the resources held by a rollback.
-        pinned_at_s: the time of the rollback, in seconds since 1970; None without pins.
+        pins: held by a rollback.
+        pinned_at_s: since 1970; None without pins.
         before: for versions that clients reject, the snapshot before them.
         restored: the target of the previous process, or None.
 
     Attributes:
-        tree: the snapshot of the files; None before the first.
-        composed: the last result of `compose`, or None.
-        pinned: the snapshot to roll back to, until a tree shows the resources to pin; None for none.
+        tree: None before the first.
+        composed: the last result of `compose`.
+        pinned: to roll back to, until a tree shows the resources to pin.
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class Target:
         self._brought: Holds = NO_HOLDS
 
     def split(self) -> Target:
-        """Return a copy for a channel that goes on from this one."""
+        """Return a copy for another channel."""
         made = Target()
         vars(made).update(vars(self) | {"before": dict(self.before)})
         return made
@@ -100,11 +98,11 @@ class Target:
         return bool(self.pins) or self.pinned is not None
 
     def take_rollback(self, other: Target) -> None:
-        """Take over the rollback of other nodes of the view; each resource is held until it changes in the tree."""
+        """Take over another rollback in the view."""
         self.pins, self.pinned_at_s, self.pinned = other.pins, other.pinned_at_s, other.pinned
 
     def begin_with(self, other: Target) -> None:
-        """Begin with the holds of nodes from another channel; all other resources follow the tree at once."""
+        """Begin with holds from another channel; all else follows the tree at once."""
         if self.composed is None:
             self._brought = {
                 **self._brought,
@@ -133,8 +131,7 @@ class Target:
     ) -> Snapshot | None:
         """Return the snapshot to serve; None before the first tree.
 
-        `base` is the last target reached, `rejected` the versions not to serve, and `begun` has resources served beside
-        `base`.
+        `base` is the last target reached, `begun` are served beside it; `rejected` are not to be served.
         """
         if self._whole is None:
             return None
@@ -163,7 +160,6 @@ class Target:
         return self.composed.snapshot
 
     def _with_brought(self, tree: Snapshot) -> Snapshot:
-        """Return the tree as it would be for nodes that bring along holds."""
         same = {
             key: hold
             for key, hold in self._brought.items()
@@ -172,9 +168,9 @@ class Target:
         return compose(tree, None, same, HoldingRules()).snapshot
 
     def remember(self, versions: Collection[ResourceVersion], *bases: Snapshot | None) -> None:
-        """Record the snapshot before rejected versions: the first of `bases` that has none of them.
+        """Record the snapshot before rejected versions: the first of `bases` without any.
 
-        The last target reached is good, unless it has one already: then it is not known what its clients had before.
+        Else no good one is recorded: it is not known what clients had before.
         """
         for version in versions:
             key = version[0]
@@ -183,7 +179,7 @@ class Target:
                 self.before[version] = good
 
     def without(self, snapshot: Snapshot, rejected: Collection[ResourceVersion]) -> Snapshot:
-        """Return a snapshot with the good versions in place of rejected ones, as their rejecters have it."""
+        """Replace rejected versions by good ones, as for their rejecters."""
         holds = dict[Key, Hold]()
         for key, version in rejected:
             found = _found(snapshot, key)
@@ -193,7 +189,7 @@ class Target:
         return compose(snapshot, None, holds, HoldingRules()).snapshot
 
     def held_of(self, rejected: Collection[ResourceVersion]) -> list[ResourceVersion]:
-        """Return the subset of versions that are replaced, each before its good predecessors."""
+        """Return replaced versions, each before its good predecessors."""
         found = []
         for key in {key for key, _ in rejected}:
             chain = [(key, one.version) for one in self._chain(self._asked(key))]
@@ -206,7 +202,7 @@ class Target:
     def replaced_for(
         self, rejected: Collection[ResourceVersion], served: Snapshot | None
     ) -> frozenset[ResourceVersion]:
-        """Return the versions that separate nodes that reject them from the channel.
+        """Return the versions that separate their rejecters from the channel.
 
         Some are replaced; the rest were removed or rolled back, but are still served: in use, lingering, or up to a
         later step.
@@ -220,7 +216,7 @@ class Target:
     def suspects(
         self, versions: frozenset[ResourceVersion], known: Collection[ResourceVersion], base: Snapshot | None
     ) -> frozenset[ResourceVersion]:
-        """Return the versions in a NACKed response that the NACK may mean.
+        """Return the versions that a NACK may mean.
 
         Excluded are good predecessors of `known` rejections and, if any other remains, the versions in `base`, which
         clients took: a node may have them from a previous process.
@@ -239,13 +235,12 @@ class Target:
         return any(one.version == version[1] for one in self._chain(self._asked(version[0])))
 
     def find(self, version: ResourceVersion) -> Resource | None:
-        """Return a version of a resource from the tree or from a rollback, or None."""
+        """Return a version of the tree or of a rollback."""
         key, pin = version[0], self.pins.get(version[0])
         found = (None if self.tree is None else _found(self.tree, key), None if pin is None else pin.kept)
         return next((one for one in found if one is not None and one.version == version[1]), None)
 
     def _asked(self, key: Key) -> Resource | None:
-        """Return the resource to serve unless it is rejected."""
         pin = self.pins.get(key)
         if pin is not None:
             return pin.kept
@@ -266,9 +261,9 @@ class Target:
         return next((one for one in self._chain(resource) if (key_of(one), one.version) not in rejected), None)
 
     def pin(self, snapshot: Snapshot, now_s: float, wanted: Snapshot | None = None) -> bool:
-        """Roll back to an earlier snapshot; return whether the tree differs from it, or is not there yet.
+        """Roll back; return whether the tree differs from `snapshot`, or is not there yet.
 
-        `wanted` is the present snapshot of the files, if it waits for other nodes. `now_s` counts since 1970.
+        A tree that waits for other nodes is `wanted`. `now_s` counts since 1970.
         """
         if self._whole is None:
             self.pins, self.pinned, self.pinned_at_s = {}, snapshot, now_s
@@ -307,7 +302,7 @@ class Target:
 
 
 def changed_keys(tree: Snapshot, before: Snapshot) -> set[Key]:
-    """Return the resources that differ between a tree and an earlier one."""
+    """Return the resources that differ."""
     changes = {url: rows.changes_since(before.resources(url)) for url, rows in tree.by_type.items()}
     return {(url, name) for url, one in changes.items() for name in one.fresh | one.renewed | one.removed}
 
@@ -317,19 +312,19 @@ def _found(snapshot: Snapshot, key: Key) -> Resource | None:
 
 
 def version_of(snapshot: Snapshot, key: Key) -> Version | None:
-    """Return the version of a resource in a snapshot, or None."""
+    """Return a resource's version, or None."""
     found = _found(snapshot, key)
     return None if found is None else found.version
 
 
 class Restored:
-    """The resources of a restored target that no target of this process had yet."""
+    """Restored resources that no target of this process had yet."""
 
     def __init__(self, target: Snapshot | None = None) -> None:
         self._rows: dict[TypeUrl, Rows] = {} if target is None else dict(target.by_type)
 
     def complete(self, target: Snapshot) -> Snapshot:
-        """Add resources that a target may lack by mistake; forget those it has or certainly lacks."""
+        """Add resources that a target may lack by mistake; forget the others."""
         if not self._rows:
             return target
         rows = {type_url: _lacking(each, type_url, target) for type_url, each in self._rows.items()}

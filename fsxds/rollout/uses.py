@@ -1,4 +1,4 @@
-"""References and claims among served resources: missing targets, users of removed resources, and conflicting claims."""
+"""References and claims among served resources."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ CLUSTERS, ROUTES, SECRETS, SCOPES = (BY_SHORT_NAME[name].type_url for name in ("
 EXTENSIONS = BY_SHORT_NAME["ecds"].type_url
 
 HANDED_OUT = frozenset({SECRETS, EXTENSIONS})
-"""The types that other servers often have: a name of these types with less than an error may be theirs."""
+"""Types that other servers often have: a name with less than an error may be theirs."""
 
 STAYS_IN_USE = frozenset({CLUSTERS, ROUTES, SECRETS, SCOPES})
 """The types whose resources stay while a served resource names them: without them requests fail.
 
-An extension configuration may fall back to a default, and a cluster without endpoints is a valid state.
+An extension configuration may fall back to a default; a cluster without endpoints is valid.
 """
 
 CLAIMING = tuple(BY_SHORT_NAME[name].type_url for name in ("lds", "rds", "vhds"))
-"""The types whose resources make claims, as listeners do on addresses."""
+"""The types of resources that make claims, as listeners do on addresses."""
 
 MOST_DEPENDENCIES = 1000
 
@@ -34,7 +34,7 @@ def is_pattern(name: str) -> bool:
 
 
 def names_meant(name: str, existing: Collection[str]) -> Iterator[str]:
-    """Yield the existing names that a reference means: its own, or all with the prefix of a pattern."""
+    """Yield the existing names that a reference means."""
     if is_pattern(name):
         yield from (one for one in existing if one.startswith(name[:-1]))
     elif name in existing:
@@ -42,7 +42,7 @@ def names_meant(name: str, existing: Collection[str]) -> Iterator[str]:
 
 
 def demands_of(resource: Resource) -> frozenset[Key]:
-    """Return the resources that must exist for this one to work; for a pattern, one match."""
+    """Return the resources that must exist for this one; for a pattern, one match."""
     return frozenset(
         (one.type_url, one.name)
         for one in resource.references
@@ -51,7 +51,7 @@ def demands_of(resource: Resource) -> frozenset[Key]:
 
 
 def expects(resource: Resource, key: Key) -> bool:
-    """Whether this server must have a name for a resource to work; else another server may be asked for it."""
+    """Whether this server must have a name; else another may be asked."""
     return any(
         (one.type_url, one.name) == key and not one.is_static and one.severity in _EXPECTED[one.type_url in HANDED_OUT]
         for one in resource.references
@@ -67,7 +67,7 @@ def names_any(user: Resource, keys: AbstractSet[Key]) -> bool:
 
 
 def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
-    """Yield the resources of a snapshot that reference one of `keys`.
+    """Yield the resources that reference `keys`.
 
     The first call examines every resource; later ones only changed chunks, and those with a user.
     """
@@ -78,7 +78,7 @@ def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
 
 
 def names_in_use(snapshot: Snapshot, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-    """Return the subset of `names` that resources of a snapshot reference, and without which requests fail."""
+    """Return referenced names without which requests fail."""
     if not names or type_url not in STAYS_IN_USE:
         return frozenset()
     users = users_of(snapshot, {(type_url, name) for name in names})
@@ -88,7 +88,7 @@ def names_in_use(snapshot: Snapshot, type_url: TypeUrl, names: frozenset[str]) -
 
 
 def demanded_names(snapshot: Snapshot, type_url: TypeUrl) -> Iterator[str]:
-    """Yield the names of a type that resources of a snapshot demand, once per chunk, without patterns.
+    """Yield demanded names, once per chunk, without patterns.
 
     The first call examines every resource; later ones only changed chunks, and all names.
     """
@@ -113,9 +113,9 @@ def _named_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
 
 
 def claimers_of(snapshot: Snapshot, claims: AbstractSet[Key]) -> Iterator[Resource]:
-    """Yield the resources of a snapshot that make one of these claims.
+    """Yield the resources that make these claims.
 
-    The first call examines every listener, route configuration and virtual host; later ones only changed chunks.
+    The first call examines all resources of `CLAIMING` types; later ones only changed chunks.
     """
     for type_url in CLAIMING:
         for chunk in snapshot.resources(type_url).chunks:
@@ -128,7 +128,7 @@ def _claimed_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
 
 
 def dependencies_of(snapshot: Snapshot, key: Key) -> frozenset[tuple[Key, str]]:
-    """Return the references of a resource, direct and indirect, with their versions; empty for a missing one.
+    """Return direct and indirect references, with versions.
 
     The number is limited: the first ones suffice to detect a change.
     """

@@ -1,1 +1,1 @@
-"""Shared by the server, its transports and upstreams at run time: current snapshots, channels and their clients, access."""
+"""Run-time parts that the server, transports and upstreams share."""

@@ -1,4 +1,4 @@
-"""Checks the requests of clients by bearer tokens, names in client certificates, and the connection. Pure.
+"""Checks the credentials and connections of requests. Pure.
 
 A denied request changes nothing for its client: Envoy keeps its configuration, and asks again after its back-off
 (ENVOY.md E71).
@@ -28,13 +28,13 @@ _IN_CLEAR = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The sender of a request, according to its connection and its credentials.
+    """The sender of a request, by its connection and credentials.
 
     Attributes:
-        address: the IP address; empty for a Unix socket.
+        address: empty for a Unix socket.
         is_private: others cannot read the connection: TLS, a Unix socket, or loopback.
         names: in the verified client certificate: URIs such as `spiffe://...`, and DNS names.
-        token: the bearer token, or empty; never shown.
+        token: never shown.
     """
 
     address: str
@@ -51,9 +51,8 @@ class Access:
 
     Attributes:
         rules: None for all clients with a valid token, or all if there are no tokens.
-        tokens: of clients, or None.
-        admin_tokens: of operators, or None.
-        views: returns the view of a node.
+        tokens: of clients.
+        admin_tokens: of operators.
         has_insecure_secrets: secrets are also sent in clear over the network.
     """
 
@@ -80,12 +79,12 @@ class Access:
         return tuple(sorted({rule.token for rule in self.rules or () if rule.token} - names))
 
     def check_peer(self, peer: Peer) -> None:
-        """Check that a client may request anything at all."""
+        """Check that a client may request anything."""
         if not self.is_for_everybody and not any(self._rules_of(peer)):
             raise self._unknown(peer)
 
     def check_node(self, peer: Peer, node: Node) -> None:
-        """Check that a client may request the resources of a node."""
+        """Check a client's access to a node's resources."""
         if self.is_for_everybody:
             return
         is_known = False
@@ -99,17 +98,17 @@ class Access:
         raise ProtocolError(fact, "PERMISSION_DENIED", subject=f"node {node.id}")
 
     def check_type(self, peer: Peer, type_url: TypeUrl) -> None:
-        """Check that resources of a type may be sent on a client's connection."""
+        """Check that the connection may carry a type."""
         if type_url == SECRET and not (peer.is_private or self.has_insecure_secrets):
             raise ProtocolError(_IN_CLEAR, "PERMISSION_DENIED")
 
     def check_request(self, peer: Peer, node: Node, type_url: TypeUrl) -> None:
-        """Check that a client may request a type as a node."""
+        """Check type and node."""
         self.check_type(peer, type_url)
         self.check_node(peer, node)
 
     def check_all_nodes(self, peer: Peer) -> None:
-        """Check that a client may ask about all nodes, by a rule for any node, or for the admin address."""
+        """Check access to all nodes: by a rule for any node, or for the admin address."""
         if self.is_for_everybody:
             return
         rules = tuple(self._rules_of(peer))
@@ -121,7 +120,7 @@ class Access:
         raise ProtocolError(fact, "PERMISSION_DENIED")
 
     def check_admin(self, peer: Peer) -> None:
-        """Check that an operator may use the admin address."""
+        """Check an operator's access."""
         if not self.guards_admin or any(rule.admin for rule in self._admin_rules_of(peer)):
             return
         if self.admin_tokens and peer.token and self.admin_tokens.name_of(peer.token) is not None:
@@ -135,7 +134,7 @@ class Access:
         )
 
     def identity_of(self, peer: Peer, node: Node) -> str:
-        """Return the identity that a client votes as: the name of its certificate or token, else its node id.
+        """Return a client's vote: its certificate's or token's name, else its node id.
 
         Names in certificates count without rules, too: fsxds asks for certificates only to verify them.
         """
@@ -146,7 +145,7 @@ class Access:
         return (rule for rule in self._rules_of(peer) if rule.admin) if self.rules else iter(())
 
     def _rules_of(self, peer: Peer) -> Iterator[AccessRule]:
-        """Yield the rules that match a client; every rule has a condition."""
+        """Yield the matching rules; every rule has a condition."""
         token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
         if self.rules is None:
             if token_name is not None:
@@ -193,17 +192,17 @@ class Access:
 
 
 def is_uri(name: str) -> bool:
-    """Whether a name in a certificate is a URI, not a DNS name."""
+    """Whether a certificate's name is a URI, not a DNS name."""
     return "://" in name
 
 
 def _lower(pattern: str) -> str:
-    """Return a DNS pattern in lower case; a regular expression is case-sensitive."""
+    """A regular expression is case-sensitive."""
     return pattern if pattern.startswith(REGEX) else pattern.lower()
 
 
 def _is_any_matched(patterns: Iterable[str], values: Iterable[str]) -> bool:
-    """Whether a pattern matches a value; empty and very long values match none."""
+    """Empty and very long values match no pattern."""
     test: Callable[[str], bool] = any_of(tuple(patterns))
     return any(test(value) for value in values if 0 < len(value) <= LONGEST_VALUE)
 
@@ -211,8 +210,7 @@ def _is_any_matched(patterns: Iterable[str], values: Iterable[str]) -> bool:
 class AccessInUse:
     """The current access settings. Touched from the event loop only.
 
-    Attributes:
-        listeners: callbacks by owner, called after each replacement.
+    `listeners`, by owner, are called after each replacement.
     """
 
     def __init__(self, access: Access | None = None) -> None:
@@ -220,7 +218,7 @@ class AccessInUse:
         self.listeners: dict[object, Callable[[], object]] = {}
 
     def replace(self, access: Access) -> None:
-        """Replace the settings, also for requests that are being answered."""
+        """Applies to requests being answered, too."""
         self.current = access
         for listener in tuple(self.listeners.values()):
             listener()

@@ -1,4 +1,4 @@
-"""The names that all clients together ask for, by type, and which of them no upstream has. Used on the event loop only.
+"""The names that all clients together ask for. Used on the event loop only.
 
 | rule | source |
 | --- | --- |
@@ -36,12 +36,12 @@ class Denying(Protocol):
 
     @property
     def is_away(self) -> bool:
-        """Whether none of its servers can be asked now."""
+        """Whether no server can be asked now."""
 
     def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that this upstream is known not to have.
+        """Return the names that this upstream is known not to have.
 
-        It includes globs, and `*` for everything, if all of their resources are known.
+        Globs, and `*`, are included if all of their resources are known.
         """
 
 
@@ -49,13 +49,12 @@ class AskedNames:
     """The names that clients ask for.
 
     Attributes:
-        changed: the names by type, `*` for everything; replaced soon after a change.
-        listeners: callbacks, by owner, for when upstreams may deny more names.
-        upstreams: the upstreams that may have the names.
+        changed: by type, `*` for everything; replaced soon after a change.
+        listeners: by owner, called when upstreams may deny more names.
+        upstreams: may have the names.
     """
 
     def __init__(self, upstreams: Iterable[Denying] = ()) -> None:
-        """Ask for nothing yet."""
         self.changed: Latest[Mapping[TypeUrl, frozenset[str]]] = Latest(MappingProxyType({}))
         self.listeners: dict[object, Callable[[], object]] = {}
         self.upstreams = tuple(upstreams)
@@ -72,7 +71,7 @@ class AskedNames:
         self._are_answers_due = False
 
     def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
-        """Replace the names of a type that a client asks for; `*` means everything."""
+        """Replace a client's names of a type; `*` means everything."""
         asked = self._by_client.get(client, {})
         before, after = asked.get(type_url, NO_NAMES), frozenset(names)
         if after == before:
@@ -82,12 +81,12 @@ class AskedNames:
         self._exchange(type_url, before, after)
 
     def forget(self, client: object) -> None:
-        """Forget all names of a client; unknown clients are ignored."""
+        """Forget a client's names, if any."""
         for type_url, names in self._by_client.pop(client, {}).items():
             self._exchange(type_url, names, NO_NAMES)
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that at least one upstream does not deny; nothing served has any of them."""
+        """Return the unserved names that some upstream does not deny."""
         left, found = frozenset(names), NO_NAMES
         for upstream in self.upstreams:
             if type_url == VIRTUAL_HOSTS and upstream.is_away:
@@ -110,7 +109,6 @@ class AskedNames:
             listener()
 
     def _exchange(self, type_url: TypeUrl, before: frozenset[str], after: frozenset[str]) -> None:
-        """Count a client that replaces one set of names by another."""
         sets = self._sets.setdefault(type_url, Counter())
         came = NO_NAMES if after in sets else after
         gone = NO_NAMES
@@ -124,7 +122,6 @@ class AskedNames:
         self._count(type_url, came - gone, gone - came)
 
     def _count(self, type_url: TypeUrl, came: frozenset[str], gone: frozenset[str]) -> None:
-        """Count the names of a set that the first client began to use, and of one that the last client left."""
         counts = self._counts.setdefault(type_url, Counter())
         size = len(counts)
         counts.update(came)
@@ -168,7 +165,7 @@ class AskedNames:
 
 
 def can_exist(type_url: TypeUrl, name: str) -> bool:
-    """Whether a resource of a type may have a name: not if it is malformed, or of another type."""
+    """Whether a name is neither malformed nor of another type."""
     if not is_structured(name) or type_url == VIRTUAL_HOSTS or is_as_written(name, type_url):
         return True
     try:

@@ -1,6 +1,6 @@
 """Channels: lineages of snapshots that clients of one view with equal rejections share.
 
-A channel has a store with its current snapshot, and the clients that follow it. Touched from the event loop only.
+Touched from the event loop only.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ class ChannelKey:
     """The nodes that a channel is for.
 
     Attributes:
-        layers: the layers of their view.
         is_canary: they get a change first.
-        held: the versions that are not served to them, because they rejected some, or are offered a version again; None
-            if they are the same as for all nodes.
-        lane: a number above 0 while they catch up with another channel.
+        held: the versions not served to them, because they rejected some, or are offered a version again; None if as
+            for all nodes.
+        lane: above 0 while they catch up with another channel.
         is_shared: versions that other nodes of the channel reject are not served to them either, because each set of
             rejections would need another channel.
     """
@@ -39,7 +38,7 @@ class ChannelKey:
 
     @property
     def is_main(self) -> bool:
-        """Whether it is for all nodes of a view except canaries and nodes that reject a resource or catch up."""
+        """Whether nodes are no canaries, reject nothing, and do not catch up."""
         return self.held is None and not self.lane
 
     @property
@@ -51,15 +50,15 @@ class ChannelKey:
 
 
 class ChannelClient(Client, Protocol):
-    """A client that follows a channel: a stream, a polling node, a mirror."""
+    """A stream, a polling node, a mirror."""
 
     @property
     def node(self) -> Node:
-        """The node, as the client sent it."""
+        """The node, as sent."""
 
     @property
     def name(self) -> str:
-        """Its name in the log: node id, address, or the directory of a mirror."""
+        """In the log: node id, address, or a mirror's directory."""
 
     @property
     def transport(self) -> str:
@@ -67,38 +66,38 @@ class ChannelClient(Client, Protocol):
 
     @property
     def identity(self) -> str:
-        """The identity that it votes as: the name of its credentials, else its node id or name."""
+        """For votes: its credentials' name, else its node id or name."""
 
     @property
     def has_returned(self) -> bool:
-        """Whether it has proved that it stays: an open stream, or a node that polled again after an answer."""
+        """Whether it stays: an open stream, or a node that polled again after an answer."""
 
     @property
     def node_count(self) -> int:
-        """The number of nodes that it represents, usually one, each with a vote."""
+        """The number of nodes that it represents, each with a vote."""
 
     @property
     def is_away(self) -> bool:
-        """Whether it cannot receive a response now: a node between two polls, or after its last one."""
+        """Whether it cannot receive a response now: between two polls, or after its last."""
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` that it subscribes to."""
+        """Return the subscribed subset of `names`."""
 
     def sync_state(self) -> SyncState:
-        """Return its state for the snapshot of its channel; quick, because it is called for all clients."""
+        """Return the state; quick, because it is called for all clients."""
 
     def status(self) -> ClientStatus:
         """Return the versions sent, ACKed and NACKed."""
 
     def wake(self) -> None:
-        """Process the current snapshot of its channel."""
+        """Process its channel's current snapshot."""
 
     def follow(self, channel: Channel) -> None:
-        """Switch to another channel, which the client has joined already."""
+        """Switch to a channel that it has joined."""
 
 
 def node_key(client: ChannelClient) -> NodeKey:
-    """Return the key shared by all clients of one node; without a node id, each is a separate node."""
+    """Without a node id, each client is a separate node."""
     return (client.node.id, client.node.cluster) if client.node.id else client
 
 
@@ -106,17 +105,15 @@ class Channel:
     """The lineage of snapshots that some nodes of one view share, and its clients.
 
     Attributes:
-        store: the current snapshot.
-        streams: the current snapshot for streams: the same store, or one with config sources rewritten to ADS.
+        streams: the same store, or one with config sources rewritten to ADS.
         clients: in the order of their arrival.
-        absent: clients that were away when the rollout stopped awaiting them, and have not come back; their nodes have
-            not left.
-        step: the step that clients have yet to take, or None.
+        absent: clients that were away when the rollout stopped awaiting them; their nodes have not left.
+        step: to be taken by clients, or None.
         detected_s: `time.monotonic()` at the first sign of the file change that the last step serves; for latency
             metrics. None if that step has another cause, such as a rollback, or a removal after draining.
-        readers: the number of requests that wait for the next snapshot without being clients that take steps.
-        on_progress: called with each client that answered or left, and so may have taken the step.
-        on_nack: called with each client that rejected resources, and its NACK.
+        readers: the number of waiting requests that are no clients.
+        on_progress: called with each client that may have taken the step, or left.
+        on_nack: called with each rejecting client and its NACK.
     """
 
     __slots__ = (
@@ -124,7 +121,7 @@ class Channel:
     )
 
     def __init__(self, key: ChannelKey, streams: SnapshotStore | None = None) -> None:
-        """Create a channel without a snapshot; `streams` is given if streams are served another one."""
+        """`streams` is given if they are served another snapshot."""
         self.key = key
         self.store = SnapshotStore()
         self.streams = streams or self.store
@@ -148,24 +145,24 @@ class Channel:
             self.absent.pop(client, None)
 
     def expect(self, client: ChannelClient) -> None:
-        """Record an absent client that will return to this channel."""
+        """Record an absent client that will return."""
         self.absent[client] = None
         client.follow(self)
 
     @property
     def known(self) -> Iterator[ChannelClient]:
-        """Yield the present clients, then the absent ones."""
+        """Yield present clients, then absent ones."""
         yield from self.clients
         yield from self.absent
 
     def progressed(self, client: ChannelClient) -> None:
-        """Report that a client sent a request or received a response, unless it left."""
+        """Report a request or response, unless the client left."""
         if client in self.clients:
             self.on_progress(client)
 
 
 HoldsOf: TypeAlias = Callable[[Snapshot], bool]
-"""Whether a client reports that it holds the content of a snapshot."""
+"""Whether a client holds the content of a snapshot."""
 
 
 def holds_nothing(_: Snapshot) -> bool:
@@ -176,10 +173,8 @@ def holds_nothing(_: Snapshot) -> bool:
 class Channels(Protocol):
     """Assigns nodes to channels.
 
-    Attributes:
-        on_demand: asks upstreams for the names that clients request.
-        on_moved: callbacks by owner, called when nodes may have moved to other channels; for waiting requests that are
-            not clients.
+    `on_moved` callbacks, by owner, are called when nodes may have moved to other channels; for waiting requests that
+    are not clients.
     """
 
     on_demand: OnDemand
@@ -192,13 +187,13 @@ class Channels(Protocol):
     async def channel_of(
         self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
     ) -> Channel:
-        """Return the channel of a node, as soon as its snapshot is loaded.
+        """Return a node's channel, as soon as its snapshot is loaded.
 
         Args:
-            node: as the client sent it.
-            holds: whether it reports content; None if it is not to become a client of the channel.
-            holds_of: whether that is the content of a snapshot.
-            is_here: no other server sent it content since this one did.
+            node: as sent.
+            holds: whether it reports content; None if it is not to become a client.
+            holds_of: whether that is a snapshot's content.
+            is_here: no other server sent it content since this one.
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.

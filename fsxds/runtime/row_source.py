@@ -1,4 +1,4 @@
-"""The interface to resources that do not come from files: upstreams, or none."""
+"""The interface to resources that do not come from files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, Held, UpstreamContent
 
 UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
-"""The state of the connection with an upstream; `refused` if another attempt would end in the same way."""
+"""The state of a connection; `refused` if another attempt would end in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class UpstreamStatus:
     """The status of an upstream. Times are seconds since 1970.
 
     Attributes:
-        servers: their addresses, in order.
+        servers: in order.
         server: the connected one, or empty.
         wire: `Delta ADS`, `SotW ADS`, `REST`; empty without a connection.
         since_s: the time of the last change of `state`; 0 if no server was asked yet.
         trouble: why it is not connected, or the fault in its responses, or empty.
-        resources: the number of held resources by type, without zeros.
+        resources: the number by type, without zeros.
         pending: the types with an awaited answer.
-        last_update_s: the time of its last response, and so the age of held resources, or None.
-        rejected: the rejected resources of its last response, a text for each, bounded.
+        last_update_s: the last response, and so the age of held resources, or None.
+        rejected: in its last response, a text for each, bounded.
     """
 
     name: str
@@ -58,7 +58,7 @@ class UpstreamStatus:
 
 
 class KeptUpstream(NamedTuple):
-    """An upstream and the resources held from it."""
+    """An upstream and its held resources."""
 
     name: str
     servers: tuple[str, ...]
@@ -68,10 +68,8 @@ class KeptUpstream(NamedTuple):
 class RestoredUpstreams(NamedTuple):
     """The upstream resources that the database had.
 
-    Attributes:
-        held: the resources of each upstream, without empty ones.
-        dropped: upstreams that are not configured any more; their resources are removed.
-        damaged: the number of damaged resources by upstream; they are removed, too.
+    Resources of `dropped` upstreams, which are not configured any more, and `damaged` ones, counted by upstream, are
+    removed.
     """
 
     held: Mapping[str, Held]
@@ -82,24 +80,21 @@ class RestoredUpstreams(NamedTuple):
 class UpstreamKeeper(Protocol):
     """Keeps upstream resources across restarts.
 
-    Attributes:
-        read_upstreams: returns the current resources of all upstreams.
+    `read_upstreams` returns the current resources of all upstreams.
     """
 
     read_upstreams: Callable[[], Collection[KeptUpstream]]
 
     @property
     def directory(self) -> Path:
-        """The directory of the database."""
+        """The database's directory."""
 
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return the upstream resources that a process wrote last; blocking, for the start.
+        """Return the last written upstream resources; blocking, for the start.
 
-        Args:
-            upstreams: the configured upstreams; resources of others are dropped.
-            near: shares its equal bodies, or None.
+        Others than these configured `upstreams` are dropped. `near` shares its equal bodies.
         """
 
     def note_upstreams(self) -> None:
@@ -107,12 +102,7 @@ class UpstreamKeeper(Protocol):
 
 
 class RowSource:
-    """A source of resources beside the files; this base class has none.
-
-    Attributes:
-        asked: asks its servers for the names that clients request.
-        relays: the known relays above and below.
-    """
+    """A source of resources beside the files; this base class has none."""
 
     def __init__(self) -> None:
         self.asked: OnDemand = NoUpstreams()
@@ -121,24 +111,24 @@ class RowSource:
 
     @property
     def answered_within_s(self) -> float:
-        """How long a start waits for its first answers."""
+        """How long a start waits for first answers."""
         return 0.0
 
     @property
     def offered(self) -> Sequence[OfferedManifest]:
-        """The manifests for its resources, for relays below."""
+        """Manifests of its resources, for relays below."""
         return ()
 
     def statuses(self) -> Sequence[UpstreamStatus]:
-        """Return the status of each upstream."""
+        """Return each upstream's status."""
         return ()
 
     def is_concerned_by(self, _: Event) -> bool:
-        """Whether an event may have changed the status of an upstream."""
+        """Whether an event may have changed a status."""
         return False
 
     def own_statuses(self) -> Iterable[OwnStatus]:
-        """Return the status of this process as a client of each upstream."""
+        """Return the status of this process as a client."""
         return ()
 
     def elsewhere(self) -> Elsewhere:
@@ -146,7 +136,7 @@ class RowSource:
         return NOWHERE
 
     def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:
-        """Load the resources of an earlier process, and keep the current ones; blocking, for the start."""
+        """Load an earlier process's resources, and keep the current ones; blocking, for the start."""
         # Drops the resources of upstreams that are not configured any more.
         keeper.restored_upstreams(())
 
@@ -154,7 +144,7 @@ class RowSource:
         """Request the resources that loaded files reference."""
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """Process versions that are held back from all nodes now, and the nodes that reject them."""
+        """Process versions held back from all nodes, with their rejecters."""
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
         """Process versions that are not held back any more."""
@@ -163,7 +153,7 @@ class RowSource:
         """Keep its resources current, until cancelled."""
 
     def trust(self, anchors: TrustedSigners | None) -> None:
-        """Accept only resources of a trusted signer from now on; all if `anchors` is None."""
+        """Accept only resources of a trusted signer; all if `anchors` is None."""
 
 
 def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:

@@ -1,4 +1,4 @@
-"""The current value or snapshot, and waiting for a newer one. Touched from the event loop only."""
+"""Current values, and waiting for newer ones. Touched from the event loop only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class Latest(Generic[Value]):
-    """A value that is replaced from time to time. Readers pull, so a slow reader skips values."""
+    """A replaceable value. Readers pull, so a slow reader skips values."""
 
     def __init__(self, value: Value) -> None:
         self.current = value
@@ -30,13 +30,13 @@ class Latest(Generic[Value]):
         await self._replaced.wait()
 
     async def other_than(self, value: Value) -> Value:
-        """Wait until the current value is another object, and return it."""
+        """Wait until the value is another object."""
         while self.current is value:
             await self._replaced.wait()
         return self.current
 
     async def run_with(self, work: Callable[[Value], Awaitable[object]]) -> Never:
-        """Run `work` with the current value; at each replacement, cancel it and run it with the new one."""
+        """Run `work` with the current value; at each replacement, cancel and restart it."""
         while True:
             value = self.current
             async with asyncio.TaskGroup() as tasks:
@@ -50,7 +50,7 @@ async def _run(work: Callable[[Value], Awaitable[object]], value: Value) -> None
 
 
 def end_wait(limit: asyncio.Timeout | None, at_s: float | None) -> None:
-    """Set the end of a wait in time of the event loop, or None; an expired wait is not prolonged."""
+    """Set the end in event loop time, or None; an expired wait is not prolonged."""
     if limit is not None and not limit.expired():
         limit.reschedule(at_s)
 
@@ -58,8 +58,7 @@ def end_wait(limit: asyncio.Timeout | None, at_s: float | None) -> None:
 class SnapshotStore:
     """Holds the current snapshot, None before the first.
 
-    Attributes:
-        listeners: callbacks by owner, called after each publication.
+    `listeners`, by owner, are called after each publication.
     """
 
     def __init__(self) -> None:
@@ -72,13 +71,13 @@ class SnapshotStore:
         return self._latest.current
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make a snapshot current and wake all waiters. Its generation must be above the current one's."""
+        """Wake all waiters. The generation must increase."""
         self._latest.replace(snapshot)
         for listener in self.listeners.values():
             listener()
 
     async def newer_than(self, generation: int) -> Snapshot:
-        """Wait for a snapshot above `generation` (0 for the first); return the newest. Safe to cancel."""
+        """Wait for a generation above this (0 for the first); return the newest. Safe to cancel."""
         while (snapshot := self._latest.current) is None or snapshot.generation <= generation:
             await self._latest.replaced()
         return snapshot

@@ -1,4 +1,4 @@
-"""Keeps components running: reports and restarts a failed component, without affecting any other; ends all at signals."""
+"""Keeps components running: a failed one is restarted without affecting any other."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Supervisor:
     """Runs components, and tracks the degraded ones. Touched from the event loop only.
 
     Attributes:
-        failures: the number of failures by component.
-        degraded: the components that failed and have not recovered, in the order of their failures; then the idle ones.
-        components: all components that were started.
+        failures: the number by component.
+        degraded: failed and not recovered, in the order of failures; then the idle ones.
+        components: all that were started.
         is_starting: while true, an error for users (`FsxdsError`) ends the process; afterwards only one of a vital
             component.
     """
@@ -58,10 +58,8 @@ class Supervisor:
     async def run(self, component: str, work: Callable[[], Awaitable[object]], *, is_vital: bool = False) -> None:
         """Run a component until it returns or is cancelled, and restart it after each failure.
 
-        Args:
-            component: its name.
-            work: runs it once, from whatever state it left behind.
-            is_vital: the process is useless without it, so that its errors for users end the process at any time.
+        `work` runs from whatever state it left behind. Errors for users of a component that `is_vital` end the process
+        at any time: it is useless without.
 
         Raises:
             FsxdsError: while the process is starting, or of a vital component; alone or in an exception group.
@@ -106,7 +104,7 @@ class Supervisor:
         return None
 
     def status(self) -> str:
-        """Return the status of the components as text."""
+        """Return the status as text."""
         return f"serving; degraded: {', '.join(self.degraded.current)}" if self.degraded.current else "serving"
 
     def _degrade(self, component: str, failure: BaseException, pause_s: float) -> None:
@@ -124,7 +122,7 @@ class Supervisor:
             self._update()
 
     def note(self, component: str, *, is_idle: bool) -> None:
-        """Record whether the purpose of a component is missing, which degrades it; the caller reports why."""
+        """Record whether a component lacks its purpose; the caller reports why."""
         if is_idle != (component in self._idle):
             self._idle = (*self._idle, component) if is_idle else _without(self._idle, component)
             self._update()
@@ -145,7 +143,7 @@ async def until_stopped(
     """Run `work` until it ends, or until SIGTERM or Ctrl-C, which cancel it.
 
     A second signal ends the process at once, and so does an end that takes too long. `at_stop` is called at the first
-    signal, and again before the process ends at once.
+    signal, and before the process ends at once.
 
     Raises:
         KeyboardInterrupt: it was Ctrl-C; SIGTERM is no error.
@@ -178,7 +176,7 @@ async def until_stopped(
 
 
 class AbandonedThreads(ThreadPoolExecutor):
-    """A thread pool that does not delay the end of the process: results of running work are discarded."""
+    """Does not delay the end of the process: results of running work are discarded."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, the signature
         """Cancel queued work; do not wait for running work."""
@@ -186,7 +184,7 @@ class AbandonedThreads(ThreadPoolExecutor):
 
 
 def leave_at_once(status: int) -> NoReturn:
-    """End the process without waiting for its threads; Python itself would."""
+    """Do not wait for threads, as Python itself would."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -194,7 +192,7 @@ def leave_at_once(status: int) -> NoReturn:
 
 
 def words_of(error: BaseException) -> str:
-    """Return the text of an FsxdsError, or of a group of these; empty for other errors."""
+    """Return an FsxdsError's text, or that of a group; empty for other errors."""
     if isinstance(error, BaseExceptionGroup):
         words = [words_of(each) for each in error.exceptions]
         return "; ".join(words) if all(words) else ""
@@ -202,7 +200,7 @@ def words_of(error: BaseException) -> str:
 
 
 class Attempts:
-    """Counts failures in a row of a component on one input; each attempt is made in its context.
+    """Counts failures in a row on one input; each attempt is made in its context.
 
     >>> attempts = Attempts()
     >>> with attempts.on("snapshot 7"):
@@ -212,20 +210,20 @@ class Attempts:
     """
 
     def __init__(self, set_aside: Callable[[BaseException], object] | None = None, most: int = MOST_ATTEMPTS) -> None:
-        """Count failures; `set_aside` receives the last error when `most` attempts on an input failed."""
+        """`set_aside` receives the last error of `most` failed attempts on an input."""
         self._set_aside = set_aside
         self._most = most
         self._input: object = None
         self._failures = 0
 
     def on(self, subject: object) -> Self:
-        """Set the input of the next attempt; inputs are compared by `==`."""
+        """Set the next input; inputs are compared by `==`."""
         if subject != self._input:
             self._input, self._failures = subject, 0
         return self
 
     def are_over(self, subject: object) -> bool:
-        """Whether an input failed so often that it is not attempted again."""
+        """Whether an input is not attempted again."""
         return self._failures >= self._most and subject == self._input
 
     def __enter__(self) -> None:
@@ -243,7 +241,7 @@ class Attempts:
 
 
 def internal_problem(path: PurePosixPath, error: Exception) -> Problem:
-    """Return the problem of a file on which fsxds fails by an internal error."""
+    """Report a file on which fsxds fails."""
     fact = f"fsxds itself fails on this file, with {fault_of(error)}"
     remedy = (
         "write it in another way; and send this line, the traceback if the log has an `internal_error` and, if you may, "

@@ -1,4 +1,4 @@
-"""Views: the layers of the tree that a node sees, by the rules of the settings. Pure.
+"""Views: the layers of the tree that a node sees. Pure.
 
 The first rule that matches a node names its layers. No value from a client becomes a path: the expansion of a template
 such as `nodes/{node.id}` is looked up among the existing layers.
@@ -40,32 +40,32 @@ MOST_NAMED = 3
 
 
 VIEW = "view"
-"""The attribute that names a view directly. Mirrors and commands have it; clients cannot send it."""
+"""The attribute that names a view directly; clients cannot send it."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The name of a rule, and the layers of some of its nodes; layers from templates exist."""
+    """A rule's name, and the layers of some of its nodes."""
 
     name: str
     layers: Layers
 
 
 EVERYTHING = View("", WHOLE_TREE)
-"""The view of all nodes if the settings have no views."""
+"""The view of all nodes if the settings have none."""
 
 Values = Mapping[str, str]
-"""The values of a node that rules match, by attribute: `id`, `cluster`, `locality.region`, `metadata.tier`, ..."""
+"""A node's values by attribute: `id`, `cluster`, `locality.region`, `metadata.tier`, ..."""
 
 
 def layers_within(layers: Layers, existing: Collection[str]) -> Layers:
-    """Return the layers of a view in another tree."""
+    """Return a view's layers in another tree."""
     found = tuple(layer for layer in layers if layer in existing)
     return (*found, *(layer for layer in layers if layer.startswith("/"))) if found else NO_LAYERS
 
 
 def values_of(node: Node) -> dict[str, str]:
-    """Return the values of a node that rules match, without empty and very long ones."""
+    """Leave out empty and very long values."""
     values = {"id": node.id, "cluster": node.cluster, "user_agent_name": node.agent, **dict(node.attributes)}
     return {attribute: value for attribute, value in values.items() if 0 < len(value) <= LONGEST_VALUE}
 
@@ -80,10 +80,8 @@ def node_of(attributes: Iterable[tuple[str, str]]) -> Node:
 class Views:
     """The views of the settings.
 
-    Args:
-        rules: in the order of the settings; None if all nodes see the whole tree.
-        variables: the variables of all views.
-        adjusted: returns a problem of lost layers with its configured severity; None if it is off.
+    `rules` are in the order of the settings, None if all nodes see the whole tree. `adjusted` sets the severity of
+    problems of lost layers; None if off.
     """
 
     def __init__(
@@ -106,7 +104,7 @@ class Views:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all nodes see the whole tree, because the settings have no views."""
+        """Whether all nodes see the whole tree."""
         return self._rules is None
 
     @property
@@ -117,7 +115,7 @@ class Views:
     def layers_of(self, node: Node, existing: Collection[str]) -> View | None:
         """Return the view of a node, or None if no rule matches it.
 
-        `existing` should be a set, because each layer is looked up in it.
+        `existing` should be a set: each layer is looked up in it.
         """
         if self._rules is None:
             return EVERYTHING
@@ -134,14 +132,14 @@ class Views:
         return None, WHOLE_TREE
 
     def possible(self, existing: Collection[str]) -> tuple[View, ...]:
-        """Return every possible view, once per distinct layers, in the order of the rules.
+        """Return every possible view, once per distinct layers, in the order of rules.
 
         Templates are matched backwards against existing folders; the view without any is included.
         """
         return tuple(View(names[0], layers) for layers, names in self.names_by_layers(existing).items())
 
     def names_by_layers(self, existing: Collection[str]) -> Mapping[Layers, tuple[str, ...]]:
-        """Return the possible layers of nodes with the names of their views, in the order of the rules."""
+        """Return possible layers with their views' names, in the order of rules."""
         if self._rules is None:
             return {EVERYTHING.layers: (EVERYTHING.name,)}
         found: dict[Layers, dict[str, None]] = {}
@@ -156,15 +154,14 @@ class Views:
         return {layers: tuple(names) for layers, names in found.items()}
 
     def layer_names(self, folders: Collection[str]) -> frozenset[str]:
-        """Return the subset of `folders` that are layers of any view."""
+        """Return the folders that are layers."""
         return frozenset(folder for layer in self._layers for folder in layer.folders_in(folders))
 
     def lost_layers(self, folders: Collection[str], known: Collection[str]) -> tuple[LostLayer, ...]:
-        """Return the layers without a folder that are required, or that had a folder before.
+        """Return required or former layers without a folder.
 
         A folder that a rule names is required. A single folder of a template may be removed: its nodes no longer see
-        the layer. If all folders of a template are removed at once, that counts as a loss. `known` are the layers with
-        files in the tree before.
+        the layer. If all are removed at once, that is a loss. `known` layers had files before.
         """
         lost: list[LostLayer] = []
         for layer, views in self._layers.items():
@@ -176,7 +173,7 @@ class Views:
         return tuple(lost)
 
     def variables_of(self, layers: Layers) -> Variables:
-        """Return the values for `${NAME}` in the files of a view."""
+        """Return a view's values for `${NAME}`."""
         if layers and layers[-1].startswith("/"):
             for rule in self._rules or ():
                 if rule.name == layers[-1].removeprefix("/"):
@@ -187,9 +184,7 @@ class Views:
 class _Rule:
     """A rule with compiled patterns and templates.
 
-    Attributes:
-        tested: the attributes that its patterns test.
-        known: the attributes with values that follow from its patterns, or from folders of its templates.
+    `tested` attributes have patterns; `known` ones have values that follow from patterns, or from folders of templates.
     """
 
     def __init__(self, rule: ViewRule) -> None:
@@ -214,19 +209,19 @@ class _Rule:
         return True
 
     def filled(self, values: Values) -> Iterator[str]:
-        """Yield the layers of a node, existing or not, except those that need a missing value."""
+        """Omit layers that need a missing value."""
         for layer in self.layers:
             name = layer.filled(values)
             if name is not None:
                 yield name
 
     def view(self, layers: Iterable[str], existing: Collection[str]) -> View:
-        """Return the view of the folders that the rule names, and of existing ones from templates."""
+        """Only layers from templates may be missing."""
         found = tuple(dict.fromkeys(layer for layer in layers if layer in self._named or layer in existing))
         return View(self.name, (*found, *self._last) if found else NO_LAYERS)
 
     def possible_values(self, folders: Callable[[_Template], Iterable[Values]]) -> list[Values]:
-        """Return the values with which nodes get different layers; without a value, a layer has no folder."""
+        """Without a value, a layer has no folder."""
         found: list[Values] = [self._exact]
         for layer in self.layers:
             named = [values for values in folders(layer) if self._may_match(values)]
@@ -238,7 +233,7 @@ class _Rule:
 
 
 def _combined(found: list[Values], named: list[Values]) -> list[Values]:
-    """Return `found`, and its combinations with `named` values that do not contradict."""
+    """Add combinations that do not contradict."""
     if not named or not named[0]:
         return found
     attributes = tuple(named[0])
@@ -259,9 +254,7 @@ def _combined(found: list[Values], named: list[Values]) -> list[Values]:
 class _Template:
     """A layer of a rule.
 
-    Attributes:
-        attributes: in it, in order; empty for the name of a folder.
-        texts: the parts before, between and after them.
+    `attributes` are those in it, in order, empty for the name of a folder; `texts` are before, between and after them.
     """
 
     text: str
@@ -270,7 +263,7 @@ class _Template:
     folders: re.Pattern[str]
 
     def filled(self, values: Values) -> str | None:
-        """Return the layer for a node; None if a value is missing, or could name another folder."""
+        """Return None if a value is missing, or could name another folder."""
         parts = [self.texts[0]]
         for attribute, text in zip(self.attributes, self.texts[1:], strict=True):
             value = values.get(attribute)
@@ -280,7 +273,6 @@ class _Template:
         return "".join(parts)
 
     def values_of(self, folder: str) -> Values | None:
-        """Return the values of a folder, or None if it cannot be this layer."""
         match = self.folders.fullmatch(folder)
         values = dict(zip(self.attributes, match.groups(), strict=True)) if match else {}
         # The same attribute may occur twice.
@@ -324,7 +316,6 @@ def _lost(layer: _Template, views: str, stood: list[str], folders: Collection[st
 
 
 def _views_text(names: list[str]) -> str:
-    """Format the names of views: `the views a, b and 3 more`."""
     shown = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
     return f"the view{'s' if len(names) > 1 else ''} {shown}"
 
@@ -337,7 +328,7 @@ _WILDCARDS = frozenset("*?")
 
 
 def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return a function that tests whether one of several patterns matches a text."""
+    """Return a test whether any pattern matches."""
     if len(patterns) == 1:
         return _test(patterns[0])
     tests = tuple(map(_test, patterns))
@@ -346,7 +337,7 @@ def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=1024)
 def _test(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tests a pattern in time linear in the text."""
+    """Return a test in time linear in the text."""
     if pattern.startswith(REGEX):
         return _regex(pattern.removeprefix(REGEX))
     stem = pattern.strip("*")
@@ -370,10 +361,8 @@ def _regex(regex: str) -> Callable[[str], bool]:
 class NodeRules(NamedTuple):
     """The rules that decide the channels of nodes.
 
-    Attributes:
-        views: returns the layers of a node.
-        canary: the nodes that get a change first, or None.
-        admit: called with the number of channels before another is created; LimitError rejects the node.
+    `canary` nodes get a change first. `admit` is called with the number of channels before another is created;
+    LimitError rejects the node.
     """
 
     views: Views

@@ -42,12 +42,12 @@ from fsxds.transports.rest.http_server import listening
 MOST_VIEWS = 100
 WHOLE = "whole tree"
 STEP_AGE = "fsxds_rollout_step_age_seconds"
-# The largest value counts if several channels have the same labels.
+# Of channels with the same labels, the largest value counts.
 OLDEST = frozenset({STEP_AGE, "fsxds_rollback_timestamp_seconds"})
 
 
 class AdminAddress:
-    """Serves operators: a `ListeningPart` that uses components of its application only once it listens."""
+    """Serves operators; uses other components only once it listens."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -62,7 +62,7 @@ class AdminAddress:
         }
 
     def check(self, access: Access) -> None:
-        """Raise UsageError if anyone on other machines could make decisions."""
+        """Raise UsageError if anyone elsewhere could make decisions."""
         if self._is_exposed and not access.guards_admin:
             fact = "admin: other machines can reach it, and all who do may decide; give --admin-token FILE, a rule of `access`"
             raise UsageError(f"{fact} with `admin: true`, a loopback address or unix:PATH")
@@ -127,7 +127,7 @@ part = AdminAddress
 
 
 def readings_of(application: Application) -> Readings:
-    """Yield the current values of gauges: names, labels and values."""
+    """Yield the gauges: names, labels and values."""
     yield "fsxds_ready", (), float(not application.unready())
     yield "fsxds_polls_held", (), float(application.limiter.held)
     held = () if application.reload.views is None else application.reload.views.held
@@ -140,7 +140,6 @@ def readings_of(application: Application) -> Readings:
     degraded = application.supervisor.degraded.current
     for component in sorted(application.supervisor.components):
         yield "fsxds_component_degraded", (component,), float(component in degraded)
-    # Several channels may have the same labels.
     merged: dict[tuple[str, Labels], float] = {}
     for name, labels, value in _channels(application.publisher, application.channels):
         before = merged.get((name, labels), 0.0)
@@ -165,7 +164,7 @@ def _channels(publisher: Publisher, channels: NodeChannels) -> Readings:
 
 
 def view_labels(views: tuple[tuple[str, Layers], ...]) -> Mapping[Layers, str]:
-    """Return the label of each view: its name, with its layers if several views have this name."""
+    """Return the views' labels: names, with layers if ambiguous."""
     counts = Counter(name for name, _ in views)
     labels = {layers: name if counts[name] == 1 else f"{name} ({'+'.join(layers)})" for name, layers in views}
     return {
@@ -200,7 +199,7 @@ def _rollout(rollout: ChannelRollout, labels: tuple[str, str], now_s: float) -> 
 
 
 def upstream_readings(status: UpstreamStatus, now_s: float) -> Readings:
-    """Yield the gauges of an upstream; `now_s` is in seconds since 1970."""
+    """Yield an upstream's gauges; `now_s` is since 1970."""
     yield "fsxds_upstream_connected", (status.name,), float(status.state == "connected")
     yield "fsxds_upstream_pending_types", (status.name,), float(len(status.pending))
     if status.last_update_s is not None:

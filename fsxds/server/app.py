@@ -77,25 +77,23 @@ from fsxds.transports.sockets import Listener, reject_unbindable
 if TYPE_CHECKING:
     from fsxds.history.state_writer import StateWriter
 
-# A drain takes milliseconds, or as long as clients take to read their responses; less than `supervisor.STOP_WITHIN_S`.
+# Milliseconds, or as long as clients read their responses; less than `supervisor.STOP_WITHIN_S`.
 GRACE_S = 6.5
 
-# The settings that change the check of files, besides the content of the bootstrap.
+# Besides the content of the bootstrap.
 _CHECK_OPTIONS = frozenset({"rules", "bootstrap", "static_clusters"})
 
 ADMIN = "admin"
 
 CheckOf = Callable[[Settings], Check]
-"""Makes the check of files for some settings; UsageError if that is not possible."""
+"""Makes the check of files, or raises UsageError."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
     """A server that listens.
 
-    Attributes:
-        addresses: by transport (`REST`, `gRPC`); absent if off.
-        tasks: the task group of the listeners, for tasks that end with them.
+    `addresses` by transport, absent if off; `tasks` end with the listeners.
     """
 
     addresses: Mapping[str, str]
@@ -111,45 +109,39 @@ class MirroredDirectory(Protocol):
 
     @property
     def has_written(self) -> asyncio.Event:
-        """Set when the first snapshot is written."""
+        """Set with the first snapshot."""
 
     def change(self, settings: Settings) -> None:
         """Apply other settings."""
 
 
 class ListeningPart(Protocol):
-    """A capability with a separate address that also receives events; it is made before other components.
+    """A capability with an address, made before other components.
 
-    Attributes:
-        observers: an error of one does not affect the rest.
+    An error of one of `observers` does not affect the rest.
     """
 
     observers: Mapping[str, Observer]
 
     def check(self, access: Access) -> None:
-        """Raise UsageError if it may not listen with this access."""
+        """Raise UsageError if this access does not suffice."""
 
     def listen(self, address: Address) -> AbstractAsyncContextManager[Address]:
-        """Serve at an address within the context, and yield the bound address."""
+        """Serve at an address within the context; yield the bound one."""
 
 
 class Application:
-    """The components that every lasting command needs, wired together: a directory is watched, loaded and served.
+    """The components of every lasting command: a directory is watched, loaded and served.
 
     Attributes:
-        settings: the current ones.
-        views: loads the views of clients: `reload`, or the publisher of this server's fleet.
-        channels: knows the channel of each node.
-        clients_channels: the same for new clients, which may have to wait until this server has caught up with its
-            fleet.
-        directory: the tree; None if only upstreams are served.
-        services: answer other requests of clients, over REST and gRPC.
+        views: `reload`, or the publisher of this server's fleet.
+        clients_channels: `channels` for new clients, which may wait until this server has caught up with its fleet.
+        directory: the tree; None for upstreams alone.
+        services: for other requests of clients.
         parts: capabilities that listen, by transport.
-        observer: receives events, for the log and the parts.
         member: this server's role in its fleet, or alone.
-        upstreams: other servers that are sources; may be empty.
-        offered: the manifests of the served resources, for relays below.
-        keeper: holds the state directory until `close`, and writes the served state to it; None without one.
+        offered: manifests for relays below.
+        keeper: of the state directory until `close`; None without one.
     """
 
     def __init__(self, directory: Path | None, settings: Settings, log: Log, check_of: CheckOf) -> None:
@@ -171,7 +163,6 @@ class Application:
             self.catalogue = find_catalogue(settings)
         self.observer(ApiFound(self.catalogue.description))
         self.keeper = self._opened_state(settings)
-        # The state directory remembers the manifests that were seen.
         self._seen: SeenManifests = SeenInProcess() if self.keeper is None else self.keeper.seen_manifests
         self._members = None if self.keeper else MemberNames.of(directory, settings, self.observer)
         self._rewriting = rewriting_of(settings, self.catalogue, self.observer)
@@ -248,7 +239,7 @@ class Application:
         return self.publisher.whole.store
 
     def close(self) -> None:
-        """Release the state directory; without one, report lingering resources that are lost."""
+        """Release the state directory, or report lost lingering resources."""
         if self.keeper is not None:
             self.keeper.state.close()
         elif count := sum(len(rollout.machine.lingering) for rollout in self.publisher.rollouts.values()):
@@ -259,7 +250,7 @@ class Application:
         tasks.create_task(self.supervisor.run(component, work))
 
     async def run(self) -> None:
-        """Watch, load, and report, until cancelled. `serving` and the mirrors run in addition."""
+        """Watch, load, and report until cancelled, beside `serving` and mirrors."""
         async with asyncio.TaskGroup() as tasks:
             self.start(tasks, "log", self._log.report_changes)
             self.start(tasks, "publisher", self.publisher.keep_publishing)
@@ -283,8 +274,8 @@ class Application:
                 self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
     async def until_loaded(self) -> None:
-        """Wait for the first resource to serve; UsageError if a secret may not be served at the addresses."""
-        # A mistake in the tree is waited for, as by a process that listens already.
+        """Wait for the first resource; UsageError if a secret may not be served."""
+        # Like a process that listens, wait for a mistake in the tree to be corrected.
         self.supervisor.is_starting = False
         while not (views := _loaded_views(self.publisher)) or (all(map(is_barren, views)) and not self._asks_names):
             await self.publisher.published.replaced()
@@ -292,22 +283,22 @@ class Application:
         self.supervisor.is_starting = True
 
     async def reject_exposed_secrets(self, addresses: Mapping[str, str]) -> None:
-        """Raise UsageError if the first tree has secrets that other machines could read at one of these addresses."""
+        """Raise UsageError if others could read the first tree's secrets."""
         clear = {name: each for name, each in addresses.items() if each != OFF and self.is_in_clear(name, each)}
         if clear and not self.settings.insecure_secrets:
             await reject_exposed_secrets(clear, self.publisher, self.channels, self.views)
 
     async def _load(self, rules: LoadingRules) -> None:
-        """Load the newest tree by these rules, until cancelled; new rules check all files again."""
+        """New rules check all files again."""
         limits, directory = rules.limits, self.directory
         if self.reload.views is not None:
-            # Other components wait longer only for the first load.
+            # Only the first load may take longer.
             limits = replace(limits, first_patience_s=limits.patience_s)
         cache = None if directory is None else cache_of(directory, self.settings, rules.parsing, self.observer)
         with Parsing(rules.parsing, limits, self._load_again, cache) as parsing:
             self.reload.change_rules()
             self._load_again()
-            # Without a directory there is nothing to sign.
+            # Without a directory nothing is signed.
             verifier = None if directory is None else verifier_of(rules.anchors, self._seen)
             around = Surroundings(rules.resolution, self.upstreams.elsewhere, verifier)
             loader = Loader(parsing, rules.acceptance, rules.view_rules, around)
@@ -318,7 +309,7 @@ class Application:
                 self.start(tasks, "reload", partial(self.reload.keep_current, self._trees, loader))
 
     def _load_again(self) -> None:
-        """Load the newest tree again: more is known of its files, or the rules changed."""
+        """More is known of the files, or the rules changed."""
         if self._trees.current is not None:
             self._trees.replace(replace(self._trees.current, detected_s=monotonic()))
 
@@ -328,7 +319,6 @@ class Application:
             self._load_again()
 
     async def _watch(self, directory: Path) -> None:
-        """Pass on each settled tree that differs from the last one, also from that of another watcher."""
         scanner, options = scanner_of(directory, self.settings), self._watching.current.options
         last = None if self._trees.current is None else self._trees.current.tree
         async with aclosing(watch(scanner, options, self.observer, last=last)) as trees:
@@ -344,7 +334,7 @@ class Application:
         self.observer(StartDelayed(waits_for, elapsed_s))
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
-        """Apply changeable settings after each SIGHUP; with a mistake in them, the old ones stay."""
+        """Apply changeable settings after SIGHUP; mistakes keep the old ones."""
         while True:
             await reader.wanted()
             self.security.look_now()
@@ -384,7 +374,7 @@ class Application:
         self.observer(SettingsReloaded(changed, change.needs_restart))
 
     def unready(self) -> str:
-        """Return why clients should use another server; empty if they are served."""
+        """Return why clients should use another server, or ""."""
         lost = [name for name in self.supervisor.degraded.current if name in LISTENERS]
         views, is_mirrored = _loaded_views(self.publisher), not self._waits_for_mirror()
         return unready_reason(views, is_mirrored=is_mirrored, lost=lost, answers=self._first_answers())
@@ -398,7 +388,7 @@ class Application:
         return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over, has_unasked=self.member.asks_names)
 
     def waits_for(self) -> str:
-        """Return the condition that the first snapshot or mirrored files wait for; empty when they exist."""
+        """Name what the first snapshot or mirrored files wait for; empty when they exist."""
         settled, directory = self._trees.current, self.directory
         if settled is None:
             return f"{directory} to be read: it is not there, large, or written to all the time"
@@ -420,7 +410,7 @@ class Application:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[RunningServer]:
-        """Listen within the context; in the end all listeners are drained in parallel.
+        """Listen within the context, then drain all listeners in parallel.
 
         Raises:
             UsageError: an address cannot be bound.
@@ -503,24 +493,23 @@ class Application:
         return 0 if self._trees.current is None else len(self._trees.current.tree.files)
 
     def is_static(self, key: Key) -> bool:
-        """Whether the bootstrap is known to define a resource."""
+        """Whether the bootstrap defines a resource."""
         return self._loading.current.parsing.check.is_static(key)
 
     def is_in_clear(self, name: str, address: str) -> bool:
-        """Whether other machines can read a client transport's traffic."""
+        """Whether others can read a client transport's traffic."""
         return name != ADMIN and self.security.is_exposed(parse_address(address))
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """One way to serve clients, or operators.
+    """A way to serve clients, or operators.
 
     Attributes:
-        name: for users.
-        address_of: returns the setting of its address, or `off`.
-        listen: serves at an address within a context, and yields the bound address.
-        option: the flag of its address.
-        module: of a capability with `part(application)`, imported unless its address is `off`.
+        address_of: returns the address, or `off`.
+        listen: serves within a context, and yields the bound address.
+        option: the flag of the address.
+        module: of a capability with `part(application)`, imported unless `off`.
     """
 
     name: str
@@ -530,7 +519,7 @@ class Transport:
     module: str = ""
 
     def part_of(self, application: Application) -> ListeningPart | None:
-        """Make the listening part of an application; None if the application listens itself, or the address is off."""
+        """Make the listening part; None if the application listens itself, or it is off."""
         if not self.module or self.address_of(application.settings) == OFF:
             return None
         part: ListeningPart = import_module(self.module).part(application)
@@ -550,13 +539,13 @@ TRANSPORTS: tuple[Transport, ...] = (
 )
 
 
-# Parts of the REST address besides polls: modules with a `join` (`RestContext`), imported when it listens.
+# Beside polls: modules with a `join` (`RestContext`), imported when REST listens.
 REST_PARTS: tuple[str, ...] = ("fsxds.transports.http_get.get_handler",)
 
-# Handlers of other client requests over REST and gRPC: modules with a function `services`.
+# For other client requests: modules with a function `services`.
 SERVICES: tuple[str, ...] = ("fsxds.transports.client_status.status_service", "fsxds.transports.manifests")
 
-# The components that all clients need.
+# That all clients need.
 LISTENERS = frozenset(f"{transport.name} listener" for transport in TRANSPORTS if transport.name != ADMIN)
 
 
@@ -573,9 +562,9 @@ def _first_resource(directory: Path | None, count: int) -> str:
 
 
 def _loaded_views(publisher: Publisher) -> Collection[Snapshot] | None:
-    """Return the served snapshot of each loaded view; None before the first load.
+    """Return each loaded view's served snapshot; None before the first load.
 
-    Snapshots of an earlier process are served before the tree is read, and while it has no good file.
+    Snapshots of an earlier process are served until the tree has a good file.
     """
     served = {
         key.layers: snapshot

@@ -1,4 +1,4 @@
-"""The event loop that servers and other lasting commands run in."""
+"""The event loop of servers and other lasting commands."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from fsxds.model.errors import FsxdsError
 from fsxds.runtime.supervisor import AbandonedThreads
 from fsxds.transports.rest.http_server import keep_large_buffers_apart
 
-# New objects between two runs of the garbage collector, instead of 700. Waking five thousand held polls makes some ten
-# thousand; scanning all live objects repeatedly took two thirds of the time, and found next to nothing.
+# Objects between runs of the garbage collector, instead of 700. Waking five thousand held polls makes ten thousand;
+# scanning all objects took two thirds of the time, and found next to nothing.
 COLLECT_AFTER = 50_000
 
 
 def run(work: Coroutine[object, object, None]) -> None:
-    """Run a coroutine until it ends, on asyncio's own event loop.
+    """Run a coroutine to its end, on asyncio's own event loop.
 
-    Not on uvloop, which is faster. When some hundred clients connected and disconnected within a second, a server on it
-    stopped accepting connections for good: seen with 0.22.1 and 0.23.0 when uvloop itself accepted (with the latter,
-    the listening socket was no longer in its epoll set). One cause is known: if code between a connection and its
-    acceptance raises, such as the factory of protocols, uvloop takes the listening socket out of the set and never puts
-    it back. The source of such an exception is not known. Since `fsxds.transports.rest.http_server` accepts by itself,
-    80,000 departures with either version, over TCP and unix sockets, with gRPC on, did no harm; but with the older code
-    too only one of nine runs showed a poll that waited for over 30 s, so this proves little. Besides, uvloop forks to
-    start a process, of which gRPC complains.
+    Not on uvloop, which is faster: after some hundred clients connected and disconnected within a second, a server on
+    it stopped accepting for good, with 0.22.1 and 0.23.0 when uvloop itself accepted (with the latter, the listening
+    socket had left its epoll set). One known cause: if code between connection and acceptance raises, such as the
+    factory of protocols, uvloop takes the socket out of the set for good; where such an exception came from is unknown.
+    Since `fsxds.transports.rest.http_server` accepts by itself, 80,000 departures with either version, over TCP and
+    unix sockets, with gRPC on, did no harm; but the older code failed in only one of nine runs (a poll waited for over
+    30 s), so this proves little. Besides, gRPC complains of uvloop's forks.
 
     Raises:
-        FsxdsError: with the texts of all errors of fsxds that its tasks ended with, if there are no others.
+        FsxdsError: with the texts of all errors of fsxds in its tasks, if there are no others.
     """
     gc.set_threshold(COLLECT_AFTER)
     keep_large_buffers_apart()

@@ -1,4 +1,4 @@
-"""The rules for loading and watching trees that follow from the settings, and functions that load trees once."""
+"""The settings' rules for loading and watching trees, and functions that load once."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.source.targets import WatchMode, WatchOptions
 
-# Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit while the problem lasts.
+# Finding a field's line costs a walk over its file: 0.2 s for a megabyte, at every edit.
 LOCATE_UP_TO_BYTES = 1_000_000
 
-# The number of ignored files that a note names; the others are counted.
+# Named in a note; the others are counted.
 MOST_IGNORED = 5
 
 
 def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalogue:
-    """Return the message types of the Envoy in use; ApiError if there are none.
+    """Return the Envoy's message types. Raises ApiError.
 
-    `ask` runs an Envoy with unknown features; None to run none.
+    `ask` runs an Envoy with unknown features; None: run none.
     """
     return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir, ask=ask)
 
@@ -65,22 +65,22 @@ def bounds_of(settings: Settings) -> TreeBounds:
 
 
 def exclusion_of(settings: Settings) -> Exclusion:
-    """Return the names that the settings exclude from every tree."""
+    """Return the names that the settings exclude."""
     return Exclusion(settings.exclude)
 
 
 def is_read(name: str) -> bool:
-    """Whether a format claims a file of this name."""
+    """Whether a format claims this name."""
     return format_of(PurePosixPath(name)) is not None
 
 
 def scan_once(directory: Path, settings: Settings) -> SourceTree:
-    """Read the files of a tree once, without checking its signature."""
+    """Read a tree once, unverified."""
     return scanner_of(directory, settings).scan()
 
 
 def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
-    """Read the files of a tree once, as serving would: if it is not trusted, return only the problems.
+    """Read a tree once, as serving would: of an untrusted one only the problems.
 
     Raises:
         UsageError: the CAs of signers cannot be read.
@@ -91,7 +91,7 @@ def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
 
 
 def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
-    """Return why a tree is not trusted; empty if it is, or needs no signature.
+    """Return why a tree is not trusted; empty if it is.
 
     Raises:
         UsageError: the CAs of signers cannot be read.
@@ -101,7 +101,7 @@ def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
 
 
 def verifier_of(anchors: TrustedSigners | None, seen: SeenManifests) -> TreeVerifier | None:
-    """Return the verifier of signatures; None if none are required."""
+    """Return the verifier of signatures, if required."""
     if anchors is None:
         return None
     from fsxds.signing.trusted_tree import ManifestVerifier  # noqa: PLC0415 - a capability, loaded if it is used
@@ -121,10 +121,8 @@ def _anchors_of(settings: Settings) -> TrustedSigners | None:
 class LoadingRules:
     """The rules for parsing and accepting files.
 
-    Attributes:
-        views: the rules that make folders layers; None if the whole tree is the one view.
-        variables: apply if a view has none of the same name.
-        anchors: the trusted signers of the tree; None if no signature is required.
+    `views` make folders layers, None: the whole tree is the one view. `variables` are for views without one of the same
+    name; `anchors` None: no signature is required.
     """
 
     parsing: ParseRules
@@ -137,7 +135,7 @@ class LoadingRules:
 
     @classmethod
     def of(cls, settings: Settings, catalogue: Catalogue, check: Check, directory: Path | None = None) -> LoadingRules:
-        """Return the rules for the tree in a directory (None: in none).
+        """Return the rules for a tree (None: for upstreams alone).
 
         Raises:
             UsageError: the CAs of signers cannot be read.
@@ -173,7 +171,7 @@ class LoadingRules:
 
     @property
     def view_rules(self) -> Views | None:
-        """The rules that make folders layers; None if the whole tree is the one view."""
+        """The rules that make folders layers, or None."""
         if self.views is None:
             return None
         # Without a directory, no layer has a folder.
@@ -188,12 +186,11 @@ def _patching(catalogue: Catalogue, unknown_fields: Severity, check: Check, nami
 
 
 def has_upstreams(settings: Settings) -> bool:
-    """Whether other servers may have resources, too."""
+    """Whether other servers may have resources."""
     return _unasked(settings) != frozenset()
 
 
 def _unasked(settings: Settings) -> frozenset[str] | None:
-    """Return the authorities of upstreams that are not asked yet; None if upstreams may have any name."""
     if settings.upstream:
         return None
     return frozenset(name for name, each in (settings.authorities or {}).items() if each.upstream)
@@ -209,7 +206,10 @@ def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: 
 def load_trees(
     trees: Iterable[SourceTree], rules: LoadingRules, cache: ParseCache | None, progress: Progress = no_progress
 ) -> tuple[LoadedViews, ...]:
-    """Load each tree as one view, as serving would; a file in several of them is parsed once."""
+    """Load trees as one view each, as serving would; equal files are parsed once.
+
+    Results are cached under `directory`.
+    """
     require_libyaml()
     acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
     trees = tuple(trees)
@@ -227,20 +227,20 @@ def load_trees(
 def cache_of(
     directory: Path, settings: Settings, rules: ParseRules, observer: Observer = lambda _: None
 ) -> ParseCache | None:
-    """Return the cache of a tree's parsed files; None if the settings have no directory for it."""
+    """Return a tree's parse cache; None without a directory for it."""
     if settings.cache_dir is None:
         return None
     return ParseCache(settings.cache_dir, directory, rules, observer)
 
 
 def with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check) -> Loaded:
-    """Return a tree with one note about all ignored files, at the first."""
+    """Add a note about all ignored files."""
     note = ignored_note(paths, check)
     return loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
 
 
 def ignored_note(paths: tuple[PurePosixPath, ...], check: Check) -> Problem | None:
-    """Return one note about all ignored files, at the first; None for none, or if the rule is off."""
+    """Return one note about all ignored files; None if off or empty."""
     if not paths:
         return None
     first, *others = paths
@@ -253,7 +253,7 @@ def ignored_note(paths: tuple[PurePosixPath, ...], check: Check) -> Problem | No
 
 @dataclass(frozen=True, slots=True)
 class WatchRules:
-    """The settings that require a restart of the watcher."""
+    """The settings that restart the watcher."""
 
     options: WatchOptions
     exclude: tuple[str, ...]
@@ -261,7 +261,7 @@ class WatchRules:
 
     @classmethod
     def of(cls, settings: Settings) -> WatchRules:
-        """Return the rules in the settings."""
+        """Extract the rules."""
         options = WatchOptions(
             mode=cast("WatchMode", settings.watch),  # its form allows only these words
             settle_s=settings.settle_s,

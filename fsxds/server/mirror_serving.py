@@ -1,4 +1,4 @@
-"""The directories of mirrored files of a server. Each follows its node's channel and the settings."""
+"""A server's directories of mirrored files, which follow their nodes' channels and the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 
 
 class ServedMirror:
-    """One directory with options that follow the settings; `reader` is None if its Envoy is unknown."""
+    """One directory; `reader` is None if its Envoy is unknown."""
 
     def __init__(self, application: Application, rule: MirrorRule) -> None:
         self.rule = rule
@@ -36,7 +36,7 @@ class ServedMirror:
 
     @property
     def has_written(self) -> asyncio.Event:
-        """Set when the first snapshot is in the directory."""
+        """Set with the first snapshot."""
         return self.mirroring.has_written
 
     def change(self, settings: Settings) -> None:
@@ -50,7 +50,7 @@ class ServedMirror:
 
 @contextmanager
 def mirrored(application: Application, rules: Sequence[MirrorRule]) -> Iterator[list[ServedMirror]]:
-    """Hold the locks on directories of mirrored files; call `start_mirrors` then.
+    """Lock the mirrors' directories, before `start_mirrors`.
 
     Raises:
         UsageError: another process holds one.
@@ -65,7 +65,7 @@ def mirrored(application: Application, rules: Sequence[MirrorRule]) -> Iterator[
 
 
 def start_mirrors(application: Application, tasks: asyncio.TaskGroup, mirrors: Sequence[ServedMirror]) -> None:
-    """Keep directories in step, and poll the Envoys that read them, if known."""
+    """Keep directories in step, and poll their Envoys."""
     for one in mirrors:
         name = "mirror" if len(mirrors) == 1 else f"mirror {one.root}"
         application.start(tasks, name, one.mirroring.keep_mirrored)

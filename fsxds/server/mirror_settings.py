@@ -1,4 +1,4 @@
-"""The mirrors in the settings, checks of them, and the resolution of locators for them."""
+"""The mirrors in the settings, their checks, and their resolution of locators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def reject_loop(directory: Path, out: Path) -> None:
-    """Reject a mirror inside of the tree: fsxds would read its files.
+    """Reject a mirror inside of the tree: fsxds would read it.
 
     Raises:
         UsageError: it is inside.
@@ -36,7 +36,7 @@ def mirrors_of(settings: Settings) -> tuple[MirrorRule, ...]:
 
 
 def require_views(settings: Settings) -> None:
-    """Reject mirrors of nodes without a view, whatever layers exist.
+    """Reject mirrors of nodes without a view.
 
     Raises:
         UsageError: there is one.
@@ -49,7 +49,7 @@ def require_views(settings: Settings) -> None:
 
 
 def listener_finder(settings: Settings, directory: Path | None, catalogue: Catalogue) -> ListenerFinder:
-    """Return the finder of the listeners behind locators, including files of the tree."""
+    """Return the finder of locators' listeners."""
     type_url, root = BY_SHORT_NAME["lds"].type_url, "" if directory is None else str(directory.absolute())
 
     def finder(snapshot: Snapshot) -> FindListeners:

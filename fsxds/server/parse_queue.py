@@ -10,11 +10,11 @@ from time import monotonic
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import SourceFile
 
-# The bytes of small files given to a worker at once: each exchange costs half a millisecond.
+# Small files given to a worker at once: each exchange costs half a millisecond.
 BATCH_BYTES = 256 * 1024
 
 FileKey = tuple[PurePosixPath, str]
-"""The path and the digest of a file."""
+"""Path and digest."""
 
 
 def file_key(file: SourceFile) -> FileKey:
@@ -24,9 +24,9 @@ def file_key(file: SourceFile) -> FileKey:
 
 @dataclass(slots=True, eq=False)
 class ParseJob:
-    """A file to parse apart: its result, how often its parser died on it, and when it is tried (again).
+    """A file to parse apart.
 
-    `is_suspect`: the parser died on it, or on another one parsed with it.
+    `is_suspect`: the parser died on it, or on a file with it.
     """
 
     file: SourceFile
@@ -37,22 +37,22 @@ class ParseJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether the result holds while the content stays the same."""
+        """Whether the result holds for this content."""
         return self.parsed is not None and self.parsed.digest == self.file.digest
 
 
 class ParseQueue:
-    """The files to parse apart: small ones first, suspect ones last. Each is with one worker at a time."""
+    """Files to parse apart, small ones first, suspect ones last; each with one worker."""
 
     def __init__(self) -> None:
         self.jobs: dict[FileKey, ParseJob] = {}
         self._waiting_bytes = 0
         self._taken: set[ParseJob] = set()
-        # The due jobs, the next one last; None to sort again.
+        # The next one last; None to sort again.
         self._order: list[ParseJob] | None = None
 
     def request(self, files: Iterable[SourceFile]) -> set[ParseJob]:
-        """Request exactly these files; return the newly requested ones."""
+        """Request exactly these files; return new ones."""
         before, self.jobs = self.jobs, {}
         for file in files:
             self.jobs[file_key(file)] = before.get(file_key(file)) or ParseJob(file)
@@ -64,7 +64,7 @@ class ParseQueue:
         return self.jobs.get(file_key(job.file)) is job
 
     def take(self) -> list[ParseJob]:
-        """Return the next files for one worker: small files together, a large or suspect one alone."""
+        """Return a worker's next files: small ones together, large or suspect ones alone."""
         if not self._order:
             self._order = self._due()
         batch: list[ParseJob] = []
@@ -80,22 +80,22 @@ class ParseQueue:
         return batch
 
     def give_back(self, batch: list[ParseJob]) -> None:
-        """Return files that a worker finished or died on; unfinished ones are taken again."""
+        """Return files from a worker; unfinished ones are taken again."""
         self._taken.difference_update(batch)
         if any(not job.is_over for job in batch):
             self._order = None
 
     def give_back_all(self) -> None:
-        """Return all files: there is no worker any more."""
+        """Return all files: there is no worker."""
         self._taken.clear()
         self._order = None
 
     def due_s(self) -> float | None:
-        """Return when the next file is due; None if none is waiting."""
+        """Return when the next file is due."""
         return min((job.due_s for job in self._left()), default=None)
 
     def waiting_bytes(self) -> int:
-        """Return the number of due bytes that no worker has taken."""
+        """Return the untaken due bytes."""
         if self._order is None:
             self._order = self._due()
         return self._waiting_bytes

@@ -1,8 +1,7 @@
 """The worker process that parses files, and its rules.
 
-It receives values, and returns bytes that are decoded without running code, by plain pipes instead of a process pool: a
-pool whose worker was killed while it received a large file hangs for ever with Python 3.11.2
-(https://github.com/python/cpython/issues/94777).
+Over pipes: a process pool hangs for ever with Python 3.11.2 if its worker is killed while it receives a large file
+(https://github.com/python/cpython/issues/94777). Results are bytes, decoded without running code.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import decode, encode
 
-# After so many bytes of files the collector runs; each run costs some milliseconds.
+# Between runs of the collector, which cost some milliseconds.
 COLLECT_AFTER_BYTES = 1_000_000
 
 
-# Held while this process has no main module.
+# Held while there is no main module.
 _starting = threading.Lock()
 
 
 @contextlib.contextmanager
 def without_main() -> Iterator[None]:
-    """Hide the main module from multiprocessing, which would run it again in the new process.
+    """Hide the main module: multiprocessing would run it again.
 
-    A worker does not need it, and a script that calls `fsxds.load` may do anything when run.
+    A script that calls `fsxds.load` may do anything.
     """
     with _starting:
         main = sys.modules["__main__"]
@@ -60,10 +59,7 @@ def without_main() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ParseRules:
-    """The rules for a parser: the API, the severity of an unknown field, the check, variables, and naming.
-
-    `variables` are `texts` and `unset` of `Variables`, as rows that can be sent to another process.
-    """
+    """A parser's rules; `variables` are `texts` and `unset` of `Variables`, as rows."""
 
     catalogue: Catalogue
     unknown_fields: Severity = Severity.ERROR
@@ -72,14 +68,14 @@ class ParseRules:
     naming: NamingRules = NO_RULES
 
     def make_parser(self) -> FileParser:
-        """Return a parser; it compiles the API's rules, which takes a moment."""
+        """Make a parser, which takes a moment."""
         parser = FileParser(self.catalogue, self.unknown_fields, self.check)
         parser.name_by(self.naming)
         parser.variables = Variables(*map(dict, self.variables))
         return parser
 
     def digest(self) -> bytes:
-        """Return a digest of all inputs of parsing, except the file itself."""
+        """Return a digest of all inputs but the file."""
         catalogue, features = self.catalogue, self.catalogue.features
         whole = hashlib.sha256(code_digest())
         for part in (
@@ -101,19 +97,19 @@ def _not_started(fact: str) -> str:
 
 
 class WorkerDiedError(Exception):
-    """The worker process ended, and its result is lost."""
+    """The worker and its result are lost."""
 
 
 class WorkerStartError(FsxdsError):
-    """A worker process could not be started, or ended before it could parse; no file caused this."""
+    """A worker could not start or get ready; no file caused this."""
 
 
 class OutOfTimeError(Exception):
-    """The worker exceeded its processor time, and was ended."""
+    """The worker exceeded its processor time."""
 
 
 class ParseWorker:
-    """One worker process, for one caller at a time. Blocking: call it outside of the event loop."""
+    """One worker process, for one caller at a time. Blocking."""
 
     def __init__(self, pid: int, process: multiprocessing.process.BaseProcess, connection: Connection) -> None:
         self.pid = pid
@@ -122,14 +118,14 @@ class ParseWorker:
 
     @classmethod
     def start(cls, rules: ParseRules) -> Self:
-        """Start a process that parses by these rules, and wait until it can.
+        """Start a process, and wait until it can parse.
 
         Raises:
-            WorkerStartError: there are not enough resources, or it ended before that.
+            WorkerStartError: resources are lacking, or it ended before that.
         """
-        # A forked copy of a process with threads may hang.
+        # A fork of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
-        # Imported once for all workers, which then start in a third of the time.
+        # Once for all workers, which then start in a third of the time.
         context.set_forkserver_preload([__name__, type(rules.check).__module__])
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs,), daemon=True, name="fsxds parser")
@@ -137,7 +133,7 @@ class ParseWorker:
             with without_main():
                 process.start()
         except (EOFError, OSError) as error:
-            # The fork server may have just been killed: it starts again with the next worker.
+            # The fork server may have been killed: it starts again with the next worker.
             ours.close()
             raise WorkerStartError(_not_started("the process that starts them ended, or there is no room")) from error
         finally:
@@ -161,13 +157,13 @@ class ParseWorker:
     def parse(
         self, files: tuple[SourceFile, ...], limit_s: float, known: tuple[tuple[SourceFile, bytes], ...] = ()
     ) -> tuple[bytes, ...]:
-        """Parse files within `limit_s` seconds of processor time; return the results as `decode` reads them.
+        """Parse within `limit_s` seconds of processor time; results are for `decode`.
 
-        The worker first learns the `known` results of other parsers.
+        The worker first learns `known` results of other parsers.
 
         Raises:
-            OutOfTimeError: it exceeded the time; the worker has ended.
-            WorkerDiedError: it was killed, or `end` was called meanwhile.
+            OutOfTimeError: it exceeded the time, and has ended.
+            WorkerDiedError: it was killed, or `end` was called.
         """
         self._send((files, limit_s, known))
         try:
@@ -179,7 +175,7 @@ class ParseWorker:
             raise WorkerDiedError from error
 
     def end(self) -> None:
-        """Kill the process. A `parse` that waits for it raises."""
+        """Kill the process; a waiting `parse` raises."""
         self._process.kill()
         self._process.join()
 
@@ -187,7 +183,7 @@ class ParseWorker:
         try:
             self._connection.send(message)
         except OSError as error:
-            # Until the fork server reports the end, the worker would count as alive, and be given files again.
+            # Until the fork server reports the end, the worker would count as alive.
             self.end()
             raise WorkerDiedError from error
 
@@ -212,10 +208,10 @@ def parse_all(
 
 
 def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
-    """Parse a file; if fsxds fails on it several times in a row, return a problem.
+    """Parse a file; repeated errors of fsxds are a problem.
 
     Raises:
-        MemoryError: there is not enough; this is no fault of the file.
+        MemoryError: this is no fault of the file.
     """
     attempts = MOST_ATTEMPTS
     while True:
@@ -223,7 +219,7 @@ def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
             return parser.parse(file)
         except MemoryError:
             raise
-        # An error of one file must not affect other files.
+        # It must not affect other files.
         except Exception as error:  # noqa: BLE001
             attempts -= 1
             if not attempts:
@@ -231,14 +227,13 @@ def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
 
 
 def _work(connection: Connection) -> None:
-    """Parse until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its worker
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends a file over its time: a C parser would not run a handler
     # If memory runs out, this process should end, not the server.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # When building large trees of plain values, the collector would take two thirds of the time (and find nothing).
+    # The collector would take two thirds of the time for large trees of values, and find nothing.
     gc.disable()
     with contextlib.suppress(EOFError, OSError):
         api, *others = connection.recv()

@@ -1,4 +1,4 @@
-"""Parses files here, or in workers if they may take long, so that parsing never delays clients."""
+"""Parses files here, or in workers if they may take long, so that clients never wait."""
 
 from __future__ import annotations
 
@@ -33,53 +33,53 @@ from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 
 MIB = 1024 * 1024
 
-# More bytes of files than this are parsed apart: every parser holds the GIL, and YAML takes 0.13 s for a megabyte.
+# More bytes are parsed apart: parsers hold the GIL, and YAML takes 0.13 s per megabyte.
 PARSE_APART_ABOVE_BYTES = 1_000_000
 
-# A hostile file of this size takes half a second, and cannot be interrupted here.
+# A hostile file of this size takes half a second, without interruption.
 FILE_APART_ABOVE_BYTES = 128 * 1024
 
-# Processor time for a MiB of a file, and for a smaller one. A usual one takes 0.15 s, the worst known one 8 s.
+# Processor time per MiB of a file, at least for one. A usual one takes 0.15 s, the worst known one 8 s.
 PARSE_TIME_S = 5.0
 
-# If no file was finished for so long, the finished ones are used without the others.
+# Without a finished file for so long, the finished ones are used alone.
 PATIENCE_S = 2.0
 
-# Longer, because a partial first snapshot does more harm.
+# A partial first snapshot does more harm.
 FIRST_PATIENCE_S = 10.0
 
 # A worker takes a second to start.
 WORTH_KILLING_AFTER_S = 2.0
 
-# The maximum number of workers, for any number of cores: each takes 30 MB and more, depending on its files.
+# Each takes 30 MB and more, depending on its files.
 MOST_WORKERS = 4
 
-# Another worker starts when so many bytes wait: its start costs a twentieth of a second, and these more than a tenth.
+# To start another worker: that costs a twentieth of a second, these bytes more than a tenth.
 WORTH_A_WORKER_BYTES = MIB
 
-# A command starts workers for so many bytes: the first one takes half a second.
+# For workers of a command: the first one takes half a second.
 PARSE_BY_WORKERS_ABOVE_BYTES = 8 * MIB
 
-# So many files at once may be an earlier state of the tree, which the cache has.
+# They may be an earlier state of the tree, which the cache has.
 MANY_FILES = 32
 
-# Edits of large files are parsed here if little of a file is new, up to this size and number: an exchange with a worker
-# costs 20 ms per MiB, and finding the new parts costs 5 ms, in steps that hold the GIL.
+# Edits of large files with little new are parsed here: an exchange with a worker costs 20 ms per MiB, finding the new
+# parts 5 ms, in steps that hold the GIL.
 MOST_EDITED_BYTES = 8 * MIB
 MOST_EDITED_FILES = 8
 
-# The results of large files are kept for the next edit of each, up to so many bytes of those files.
+# Of large files whose results are kept for the next edit.
 MOST_UNLEARNED_BYTES = 128 * MIB
 
-# Results are written to the cache together, and only the last one of a file that changes repeatedly.
+# Together, and only the last result of a file that changes repeatedly.
 WRITE_AFTER_S = 5.0
 
-# A file that its parser died on is tried again at once, and then after 1, 2, 4, ... 60 seconds.
+# A file that its parser died on is tried at once, then after 1, 2, 4, ... 60 seconds.
 BACK_OFF = BackOff(longest_s=60.0)
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use, by its affinity and the quota of its cgroup."""
+    """Return the usable cores, by affinity and cgroup."""
     usable = len(os.sched_getaffinity(0))
     with suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -92,13 +92,13 @@ class ParseLimits:
     """The limits of parsing.
 
     Attributes:
-        apart_above_bytes: changes of more bytes in all are parsed apart.
-        file_apart_above_bytes: a file of more bytes is parsed apart, unless at most so many are new.
-        time_s: processor time for one MiB of a file, and for any smaller file.
+        apart_above_bytes: more changed bytes are parsed apart.
+        file_apart_above_bytes: so is a larger file, unless few bytes are new.
+        time_s: processor time per MiB, at least for one.
         patience_s: how long finished files wait for the next one.
         first_patience_s: the same at the first parse.
-        back_off: the pauses between attempts at a file that its parser dies on.
-        workers: the maximum number of processes.
+        back_off: after deaths of a parser.
+        workers: at most.
     """
 
     apart_above_bytes: int = PARSE_APART_ABOVE_BYTES
@@ -110,18 +110,17 @@ class ParseLimits:
     workers: int = field(default_factory=lambda: min(MOST_WORKERS, cores()))
 
     def time_of(self, size_bytes: int) -> float:
-        """Return the processor time that so many bytes may take."""
+        """Return the processor time for these bytes."""
         return self.time_s * max(1.0, size_bytes / MIB)
 
     def apart(self, files: tuple[SourceFile, ...]) -> list[SourceFile]:
-        """Return the files to parse in workers: the large ones, and all if the small ones are many."""
+        """Return files for workers: large ones, or all if many."""
         small = sum(file.size_bytes for file in files if file.size_bytes <= self.file_apart_above_bytes)
         are_many = small > self.apart_above_bytes
         return [file for file in files if are_many or file.size_bytes > self.file_apart_above_bytes]
 
 
 _KnownFile = tuple[SourceFile, ParsedFile]
-"""A file and its result."""
 
 
 def _make_unlearned() -> Lru[PurePosixPath, _KnownFile]:
@@ -140,10 +139,9 @@ class _Lane:
 
 
 class Parsing:
-    """Parses files without stalling the event loop; a context manager that ends its workers.
+    """Parses files beside the event loop; a context manager of its workers.
 
-    `keep_parsing` parses files apart, and `keep_written` writes the cache; both must run as tasks. The first worker
-    stays. Others start when much waits, and end when nothing does.
+    `keep_parsing` and `keep_written` are tasks. The first worker stays; others come and go with the load.
     """
 
     def __init__(
@@ -155,11 +153,7 @@ class Parsing:
     ) -> None:
         """Prepare to parse.
 
-        Args:
-            rules: the rules of parsing.
-            limits: the limits of parsing.
-            look_again: called when there is a new result that `parse` did not wait for.
-            cache: the results of earlier processes; None for no cache.
+        `look_again` is called for results that `parse` did not wait for; `cache` is of earlier processes.
         """
         self._rules = rules
         self._limits = limits or ParseLimits()
@@ -170,12 +164,12 @@ class Parsing:
         self._is_over = False
         self._is_first = True
         self._queue = ParseQueue()
-        # Large files that the first worker did not parse itself, with their results: it learns of each before it parses
-        # the next content, so that the first edit costs no more than others.
+        # Large files that the first worker did not parse itself: it learns of each before the next content, so that the
+        # first edit costs no more than others.
         self._unlearned = _make_unlearned()
-        # The same for the parser of this process.
+        # For the parser of this process.
         self._unlearned_here = _make_unlearned()
-        # Files that `parse` waits for; `look_again` reports new results of the others.
+        # `look_again` reports new results of other files.
         self._awaited: set[ParseJob] = set()
         self._finished = asyncio.Event()
         # Receives the number of files parsed apart, and of all that `parse` waits for.
@@ -193,10 +187,10 @@ class Parsing:
         self._end_workers()
 
     async def parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
-        """Parse files, in their order. Every problem is in the results.
+        """Parse files, in order, with every problem.
 
-        A file that takes long, or that its parser dies on, has a problem and no digest: it should be parsed again when
-        `look_again` is called. Other files wait for it until none was finished for `patience_s`, and only once.
+        A file that takes long, or kills its parser, has a problem and no digest: parse it again at `look_again`. Others
+        wait for it until none was finished for `patience_s`, and only once.
         """
         parsed = await self._known(files)
         parsed |= await self._edited(tuple(file for file in files if file_key(file) not in parsed))
@@ -208,25 +202,22 @@ class Parsing:
             parsed[file_key(file)] = result
             self._keep(file, result)
         await self._until_done()
-        # Results that arrived meanwhile are included.
+        # Including results that arrived meanwhile.
         jobs = self._queue.jobs
         parsed |= {key: job.parsed or _unfinished(job.file) for key, job in jobs.items()}
-        # The caller has the final results from now on.
+        # The caller has the final results now.
         self._queue.jobs = {key: job for key, job in jobs.items() if not job.is_over}
         return tuple(parsed[file_key(file)] for file in files)
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget the results of files that left the tree: with ever new names they would accumulate.
-
-        Call this while no file is parsed.
-        """
+        """Forget gone files, as ever new names would accumulate; not while parsing."""
         for known in (self._unlearned, self._unlearned_here):
             for path in [path for path in known if tree.file_at(path) is None]:
                 known.pop(path)
         self._parser.forget_gone(tree)
 
     async def keep_parsing(self) -> Never:
-        """Parse the queued files, and retry the ones that a parser died on.
+        """Parse queued files, and retry those that killed a parser.
 
         Raises:
             WorkerStartError: a worker ended before it could parse.
@@ -240,11 +231,11 @@ class Parsing:
         except* WorkerStartError as errors:
             raise errors.exceptions[0] from errors
         finally:
-            # `to_thread` cannot be cancelled: its thread returns only when the worker ends.
+            # `to_thread` cannot be cancelled: its thread returns when the worker ends.
             self._end_workers()
 
     async def keep_written(self) -> None:
-        """Write results to the cache, some time after parsing; return at once without a cache."""
+        """Write results to the cache after some time; return at once without a cache."""
         cache = self._cache
         if cache is None:
             return
@@ -259,7 +250,7 @@ class Parsing:
             await asyncio.to_thread(cache.write)
 
     async def _known(self, files: tuple[SourceFile, ...]) -> dict[FileKey, ParsedFile]:
-        """Return the cached results of files, but only at a start, and when many files change."""
+        """Only at a start, and when many files change."""
         if self._cache is None or not (self._is_first or len(files) >= MANY_FILES):
             return {}
         results = await asyncio.to_thread(self._cache.find, files)
@@ -269,7 +260,6 @@ class Parsing:
         return {key: parsed for key, (_, parsed) in found.items()}
 
     async def _edited(self, files: tuple[SourceFile, ...]) -> dict[FileKey, ParsedFile]:
-        """Parse here the large files with few new bytes."""
         most_bytes = self._limits.file_apart_above_bytes
         large = [
             file
@@ -295,7 +285,7 @@ class Parsing:
             self._added.set()
 
     def _request(self, files: Iterable[SourceFile]) -> None:
-        """Queue these files for the workers, and drop all that were queued before."""
+        """Drops all that were queued before."""
         self._awaited = self._queue.request(files)
         self._changed.set()
         for lane in self._lanes:
@@ -324,7 +314,7 @@ class Parsing:
         while True:
             self._changed.clear()
             if not is_first:
-                # The first worker goes first: it knows the large files, and edits of them cost it little.
+                # It knows the large files, and edits of them cost it little.
                 await asyncio.sleep(0)
             is_worth_it = is_first or lane.worker is not None or self._queue.waiting_bytes() > WORTH_A_WORKER_BYTES
             batch = self._queue.take() if is_worth_it else []
@@ -344,7 +334,7 @@ class Parsing:
     def _parse_apart(
         self, lane: _Lane, batch: list[ParseJob], known: list[_KnownFile], loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Parse files in a worker, which learns their known results before; runs in a thread."""
+        """In a thread; the worker first learns known results."""
         limit_s = self._limits.time_of(sum(job.file.size_bytes for job in batch))
         worker = self._living_worker(lane)
         lane.running = batch, monotonic()
@@ -373,7 +363,7 @@ class Parsing:
         return worker
 
     def _receive_batch(self, lane: _Lane, batch: list[ParseJob], results: list[_Result] | None) -> None:
-        """Store the results of a batch. If the worker died on several files, each is parsed alone next."""
+        """If the worker died on several files, each is parsed alone next."""
         if results is None and len(batch) > 1:
             for job in batch:
                 job.is_suspect = True
@@ -387,7 +377,7 @@ class Parsing:
                 self._note(job.file, parsed, self._unlearned_here, *others)
 
     def _receive(self, job: ParseJob, result: _Result | None) -> None:
-        """Store the result of a file; None if the worker died on it."""
+        """None: the worker died on it."""
         if not self._queue.has(job):
             return
         if result is not None:
@@ -415,20 +405,18 @@ class Parsing:
 
 
 _Result = tuple[ParsedFile, bytes | None]
-"""The result of a file, and its bytes, if available."""
 
 
 def _parse_edits(
     parser: FileParser, edits: list[tuple[SourceFile, _KnownFile | None]], most_bytes: int
 ) -> list[_KnownFile]:
-    """Return the files with few new bytes and their results, each parsed as an edit."""
     parsed: list[_KnownFile] = []
     for file, known in edits:
         try:
             if known is not None:
                 parser.learn(*known)
             result = parser.parse_edit(file, most_bytes)
-        # If a file fails here, a worker parses it, and reports the problem.
+        # A worker parses it then, and reports the problem.
         except Exception:  # noqa: BLE001
             result = None
         if result is not None:
@@ -437,7 +425,7 @@ def _parse_edits(
 
 
 def _provisional(file: SourceFile, rule: str, message: str, remedy: str) -> ParsedFile:
-    # Without a digest it is the result of no content, so the file is parsed again at every look.
+    # Without a digest, the file is parsed again at every look.
     return ParsedFile(file.path, "", problems=(Problem.of_file(file.path, rule, message, remedy),))
 
 
@@ -453,7 +441,7 @@ def _died(file: SourceFile, often: str, pause_s: float) -> ParsedFile:
 
 def _out_of_time(file: SourceFile, limit_s: float) -> ParsedFile:
     fact = f"parsing this file takes more than {limit_s:.3g}s of processor time"
-    remedy = "split the file, or allow more by --parse-time"
+    remedy = "split the file, or allow more by the setting parse_time"
     return ParsedFile(file.path, file.digest, problems=(Problem.of_file(file.path, "parse-time", fact, remedy),))
 
 
@@ -484,7 +472,7 @@ def parse_now(
 def _parse_by_workers(
     files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None, progress: Progress
 ) -> tuple[ParsedFile, ...] | None:
-    """Parse files by several processes; None if not worth it, or not possible."""
+    """None: not worth it, or not possible."""
     size_bytes = sum(file.size_bytes for file in files)
     if limits.workers == 1 or size_bytes < PARSE_BY_WORKERS_ABOVE_BYTES or _is_in_event_loop():
         return None

@@ -1,4 +1,4 @@
-"""The rule of readiness, reports of the wait at the start, the ready file, and a check for exposed secrets.
+"""Readiness, reports of waits at the start, the ready file, and exposed secrets.
 
 A server that would send secrets in clear over the network does not start.
 """
@@ -29,11 +29,11 @@ from fsxds.runtime.access import SECRET
 from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.runtime.store import Latest, SnapshotStore
 
-# The first report comes early, so that users need not guess.
+# Early, so that users need not guess.
 FIRST_REPORTS_S = (3.0, 9.0, 27.0)
 LATER_EVERY_S = 30.0
 
-# Conditions of every start, reported as `waiting` if they take long.
+# Reported as `waiting` if they take long.
 NOT_LOADED = "the configuration is not loaded yet"
 NOT_MIRRORED = "the first mirrored files are not written yet"
 NOT_ANSWERED = "upstreams did not answer yet"
@@ -43,7 +43,7 @@ Report = Callable[[str, float], object]
 
 
 def report_times() -> Iterator[float]:
-    """Yield when to report a wait, in seconds since its start: 3, 9, 27, 57, 87, ...."""
+    """Yield when to report a wait, in seconds: 3, 9, 27, 57, 87, ...."""
     yield from FIRST_REPORTS_S
     time_s = FIRST_REPORTS_S[-1]
     while True:
@@ -52,7 +52,7 @@ def report_times() -> Iterator[float]:
 
 
 async def report_waits(waits_for: Callable[[], str], report: Report) -> None:
-    """Report the condition that a start waits for, until `waits_for` returns an empty text."""
+    """Report what a start waits for, until `waits_for` returns ""."""
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     for time_s in report_times():
@@ -65,7 +65,7 @@ async def report_waits(waits_for: Callable[[], str], report: Report) -> None:
 
 @contextmanager
 def reported_wait(what: str, report: Report) -> Iterator[None]:
-    """Report from a thread that this one is busy, within the context."""
+    """Report from a thread that this one is busy."""
     done = threading.Event()
 
     def keep_reporting() -> None:
@@ -85,7 +85,7 @@ def reported_wait(what: str, report: Report) -> Iterator[None]:
 
 
 def is_barren(snapshot: Snapshot) -> bool:
-    """Whether no file of a snapshot was ever good, so that clients get nothing."""
+    """Whether no file was ever good."""
     return len(snapshot.withheld) == len(BY_TYPE_URL)
 
 
@@ -94,10 +94,9 @@ class FirstAnswers:
     """The first answers of upstreams that a start waits for.
 
     Attributes:
-        silent: upstreams that never answered this process or an earlier one, though a subscription was sent.
-        count: the number of upstreams.
-        is_over: the start no longer waits for them.
-        has_unasked: an upstream, or another server of the fleet, has no subscription yet: it answers when clients ask.
+        silent: subscribed, without an answer to this process or an earlier one.
+        is_over: the start no longer waits.
+        has_unasked: an upstream, or a server of the fleet, answers when clients ask.
     """
 
     silent: tuple[UpstreamStatus, ...] = ()
@@ -107,7 +106,7 @@ class FirstAnswers:
 
     @classmethod
     def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool, has_unasked: bool = False) -> Self:
-        """Return the awaited answers, given the states of upstreams."""
+        """Derive this from upstreams' states."""
         unheard = [each for each in statuses if each.last_update_s is None]
         silent = tuple(each for each in unheard if each.state != "connected" or each.pending)
         return cls(silent, len(statuses), is_over, has_unasked=has_unasked or len(silent) < len(unheard))
@@ -127,16 +126,9 @@ def unready_reason(
     lost: Collection[str],
     answers: FirstAnswers = NO_UPSTREAMS,
 ) -> str:
-    """Return why clients should use another server, without details of the configuration; empty if they are served.
+    """Return why clients should use another server, without details, or "".
 
-    Other degraded components than listeners do not matter: the served snapshot stays, and no other server may be
-    better.
-
-    Args:
-        views: the served snapshots; None before the first load.
-        is_mirrored: each mirror has its first files.
-        lost: the degraded listeners for clients.
-        answers: the awaited answers of upstreams.
+    Only degraded `lost` listeners count: otherwise the served snapshot stays. `views` is None before the first load.
     """
     if views is None:
         return NOT_LOADED
@@ -145,7 +137,7 @@ def unready_reason(
         return f"{silent} {NOT_ANSWERED}"
     barren = 0 if answers.has_unasked else sum(map(is_barren, views))
     if barren and answers.count and not answers.is_over:
-        # The resources of upstreams are not loaded yet.
+        # Upstreams' resources are not loaded yet.
         return NOT_LOADED
     if barren:
         cause = f"nothing is known of {silent} upstreams" if answers.silent else "no file there is without a mistake"
@@ -156,10 +148,10 @@ def unready_reason(
 
 
 class ReadyFile:
-    """The ready file of this process. Blocking: write it outside of the event loop."""
+    """The ready file of this process. Blocking."""
 
     def __init__(self, path: Path) -> None:
-        """Remove the file that a killed process left.
+        """Remove a killed process's file.
 
         Raises:
             UsageError: it cannot be removed.
@@ -186,12 +178,12 @@ class ReadyFile:
             raise UsageError(f"{self._path}: cannot be written: {error.strerror}") from error
 
     def rewrite(self, content: dict[str, PlainValue]) -> None:
-        """Write the file as `write` does, unless another process has written it since."""
+        """Write again, unless another process has written it."""
         if self._is_own():
             self.write(content)
 
     def remove(self) -> None:
-        """Remove the file, unless another process has written it since."""
+        """Remove the file, unless another process has written it."""
         if self._is_own():
             with suppress(OSError):
                 self._path.unlink()
@@ -200,21 +192,14 @@ class ReadyFile:
         try:
             return bool(json.loads(self._path.read_bytes())["pid"] == os.getpid())
         except (OSError, ValueError, KeyError, TypeError):
-            # It was removed, or belongs to another process.
+            # Removed, or another process's.
             return False
 
 
 class Readiness:
-    """Knows whether clients are served, and wakes waiting tasks on changes. `keep_current` must run as a task.
+    """Knows whether clients are served; `keep_current` is a task.
 
-    Args:
-        find: returns why clients are not served; empty if they are.
-        degraded: the degraded components.
-        observer: receives changes of the reason.
-
-    Attributes:
-        reason: the result of `find` at the last look.
-        state: the reason, and the degraded components.
+    `find` returns why not, or ""; `reason` is its last result.
     """
 
     def __init__(self, find: Callable[[], str], degraded: Latest[tuple[str, ...]], observer: Observer) -> None:
@@ -223,7 +208,7 @@ class Readiness:
         self._find = find
         self._degraded = degraded
         self._observer = observer
-        # The content of the ready file may have changed.
+        # The ready file's content may have changed.
         self._changed = asyncio.Event()
 
     def look(self) -> None:
@@ -240,9 +225,9 @@ class Readiness:
     async def keep_current(
         self, published: Latest[Any], mirrored: Iterable[asyncio.Event], answered_within_s: float = 0.0
     ) -> None:
-        """Look again after each load, when a mirror has its first files, and when the degraded components change.
+        """Look again after loads, first mirrored files, and changes of degraded components.
 
-        A last look follows after `answered_within_s`, when upstreams are no longer awaited.
+        A last look follows after `answered_within_s`.
         """
         async with asyncio.TaskGroup() as tasks:
             for source in (published, self._degraded):
@@ -264,7 +249,7 @@ class Readiness:
     async def keep_file(
         self, file: ReadyFile, store: SnapshotStore, content: Callable[[tuple[str, ...]], dict[str, PlainValue]]
     ) -> Never:
-        """Keep the ready file while clients are served; each snapshot published in `store` may change its content."""
+        """Keep the ready file while clients are served, with snapshots of `store`."""
         store.listeners[file] = self._changed.set
         written: dict[str, PlainValue] | None = None
         while True:
@@ -282,9 +267,9 @@ class Readiness:
 async def reject_exposed_secrets(
     exposed: Mapping[str, str], publisher: Publisher, channels: NodeChannels, loading: ViewLoading
 ) -> None:
-    """Reject a first tree with a secret, given the addresses that other machines can read, by transport.
+    """Reject a first tree with a secret, given exposed addresses.
 
-    All views are loaded for this; those without clients are dropped again.
+    Loads all views; those without clients are dropped again.
 
     Raises:
         UsageError: it has one.
@@ -297,8 +282,8 @@ async def reject_exposed_secrets(
         await publisher.published.replaced()
     snapshots = (publisher.published.current or {}).values()
     secrets = (secret for snapshot in snapshots for secret in snapshot.resources(SECRET).values())
-    # Secrets of upstreams, which have no line, come and go: a restart would fail because of an upstream's update.
-    # Access rules (`runtime/access.py`) keep them, and other later ones, from other machines.
+    # Upstreams' secrets, without a line, come and go: a restart would fail because of an update. Access rules
+    # (`runtime/access.py`) keep later secrets from other machines.
     origins = [secret.origin for secret in secrets if secret.origin.line]
     for layers in wanted - {key.layers for key in publisher.rollouts}:
         loading.drop(layers)

@@ -1,4 +1,4 @@
-"""Loads trees by the settings, and gives them to the publisher: the reaction to a change of files."""
+"""Loads trees by the settings, and gives them to the publisher."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fsxds.snapshots.stages import ResolutionRules
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 if TYPE_CHECKING:
-    # Imports watchdog, which commands that load a tree once do without.
+    # Watchdog is not needed to load a tree once.
     from fsxds.source.watcher import Settled
 
 # A tree may be saved before its manifest; a layer may be renamed in the settings first.
@@ -42,12 +42,7 @@ NOTHING = SourceTree(())
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The inputs of loading besides the files of a tree and the rules of acceptance.
-
-    Attributes:
-        elsewhere: returns the present and possible resources of upstreams.
-        verifier: of signatures; None if none are required.
-    """
+    """The inputs of loading besides files and acceptance; `verifier` if signatures are required."""
 
     resolution: ResolutionRules = field(default_factory=ResolutionRules)
     elsewhere: Callable[[], Elsewhere] = lambda: NOWHERE
@@ -55,9 +50,9 @@ class Surroundings:
 
 
 class Loader:
-    """Loads trees by one set of rules, each on top of the one before.
+    """Loads successive trees by one set of rules.
 
-    `rules` make folders layers; None if the whole tree is the one view.
+    `rules` make folders layers; None: the whole tree is the one view.
     """
 
     def __init__(
@@ -71,13 +66,13 @@ class Loader:
         self._acceptance = acceptance
         self.rules = rules
         self._around = around or Surroundings()
-        # The loader knows the resources of upstreams.
+        # The loader knows upstreams' resources.
         self._resolution = replace(self._around.resolution, unasked=frozenset())
-        # The files parsed for the last tree.
+        # Of the last tree.
         self._changed: tuple[SourceFile, ...] = ()
 
     async def trusted(self, tree: SourceTree, trust: TreeTrust) -> TrustDecision:
-        """Return the part of a tree that may be loaded, given the one that was trusted before."""
+        """Return a tree's trusted part, given the one before."""
         verifier = self._around.verifier
         if verifier is None:
             return trust.decide(tree, None, 0.0)
@@ -85,7 +80,7 @@ class Loader:
         return await asyncio.to_thread(decide, tree, verifier, time())
 
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
-        """Parse changed files, and load the valid ones into the wanted views."""
+        """Parse changed files; load valid ones into the wanted views."""
         self._parsing.forget_gone(tree)
         rules, elsewhere = self.rules, self._around.elsewhere()
         self._acceptance = replace(self._acceptance, elsewhere=elsewhere)
@@ -107,7 +102,7 @@ class Loader:
 
     async def _load_whole(self, tree: SourceTree, before: Loaded | None) -> LoadedViews:
         parsed = await self._parse(changed_files(tree, before))
-        # Loading costs in proportion to the change, which may be everything: polls should not wait for that.
+        # It costs in proportion to the change; polls should not wait.
         return whole_tree(await asyncio.to_thread(load, tree, before, lambda _: parsed, self._acceptance))
 
     async def _parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
@@ -115,7 +110,7 @@ class Loader:
         return await self._parsing.parse(files)
 
     async def pack(self) -> None:
-        """Compress the text of the last loaded files in memory, once they are served."""
+        """Compress the last files' text, once served."""
         await asyncio.to_thread(_pack, self._changed)
         self._changed = ()
 
@@ -127,27 +122,25 @@ def _pack(files: Iterable[SourceFile]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _SetAside:
-    """A change on which loading failed; `file` is None if it was removed."""
+    """A change on which loading failed; `file` None: removed."""
 
     file: SourceFile | None
     problem: Problem
 
 
 class Reload:
-    """Loads every settled tree and gives it to the publisher; a bad file keeps its last good content.
+    """Loads every settled tree for the publisher; a bad file keeps its last good content.
 
-    The loaded views survive a failure. A tree on which loading failed three times in a row (errors of fsxds itself) is
-    loaded without the changes that it fails on: they are set aside as problems, until their files change.
+    Views survive a failure. A tree that failed three times in a row (errors of fsxds) is loaded without the changes
+    that it fails on: they are problems until their files change.
 
-    Attributes:
-        views: the last loaded ones; None before the first.
-        trust: decides which trees may be loaded.
+    `views` are None before the first load; `trust` decides about trees.
     """
 
     def __init__(
         self, targets: Targets, observer: Observer, on_loaded: Callable[[LoadedViews], object] = lambda _: None
     ) -> None:
-        """Load for `targets`; `on_loaded` receives the same views."""
+        """Load for `targets` and `on_loaded`."""
         self.views: LoadedViews | None = None
         self.trust = TreeTrust()
         self._on_loaded = on_loaded
@@ -155,33 +148,33 @@ class Reload:
         self._observer = observer
         self._wanted: dict[Layers, None] = {}
         self._trees: Latest[Settled | None] = Latest(None)
-        # The part of the tree that was loaded last, and its rules.
+        # As loaded last, and its rules.
         self._tree = NOTHING
         self._rules: Views | None = None
         self._received: Settled | None = None
         self._attempts = Attempts()
         self._set_aside: dict[PurePosixPath, _SetAside] = {}
-        # The last tree that was not trusted, and not replaced soon.
+        # Not trusted, and not replaced soon.
         self._distrusted: SourceTree | None = None
-        # The end of the wait during which possibly incomplete edits are skipped; None if there is none.
+        # Of the wait that skips possibly incomplete edits; None without one.
         self._waits_until_s: float | None = None
 
     @property
     def loaded(self) -> Loaded | None:
-        """The last loaded whole tree; None before the first, and if the settings have views."""
+        """The last whole tree; None before, and with views."""
         return None if self.views is None else self.views.by_layers.get(WHOLE_TREE)
 
     @property
     def existing(self) -> frozenset[str]:
-        """The folders of the last loaded tree, all possible layers."""
+        """The last tree's folders, all possible layers."""
         return frozenset() if self.views is None else self.views.existing
 
     def is_loaded_by(self, views: Views) -> bool:
-        """Whether the last tree was loaded by these rules."""
+        """Whether these rules loaded the last tree."""
         return views.made_of == (self._rules or Views(None)).made_of
 
     def want(self, layers: Layers) -> None:
-        """Load a view, now and with each tree. Call this in the event loop."""
+        """Load a view from now on. For the event loop."""
         if layers not in self._wanted:
             self._wanted[layers] = None
             current = self._trees.current
@@ -189,18 +182,18 @@ class Reload:
                 self._trees.replace(replace(current, detected_s=monotonic()))
 
     def drop(self, layers: Layers) -> None:
-        """Stop loading a view, from the next load on."""
+        """Load a view no more."""
         self._wanted.pop(layers, None)
 
     def change_rules(self) -> None:
-        """Make the next load parse and check every file again, by other rules. The served snapshots stay."""
+        """Have every file parsed and checked again. Served snapshots stay."""
         if self.views is not None:
             self.views = unjudged_views(self.views)
-        # All files count as changed, so that any of them can be set aside under the new rules.
+        # So that any file can be set aside under the new rules.
         self._tree, self._set_aside, self._attempts = NOTHING, {}, Attempts()
 
     async def keep_current(self, trees: Latest[Settled | None], loader: Loader) -> Never:
-        """Load each tree; after a failure, the same one again."""
+        """Load each tree; after a failure again."""
         self._trees = trees
         while True:
             settled = await trees.other_than(self._received)
@@ -209,10 +202,9 @@ class Reload:
             self._received = settled
 
     async def receive(self, settled: Settled, loader: Loader) -> None:
-        """Load a tree, and give it to the publisher.
+        """Load a tree for the publisher.
 
-        A tree that is not trusted, or lacks a layer that the one before had, may be an incomplete edit: it is skipped
-        if another one follows soon.
+        An untrusted tree, or one that lost a layer, is skipped if another follows soon: it may be an incomplete edit.
         """
         decision = await loader.trusted(settled.tree, self.trust)
         if decision.faults and settled.tree is not self._distrusted and self._trees.current is not None:
@@ -236,19 +228,18 @@ class Reload:
         try:
             self._observer(TreeLoaded(views.problems, views.held, duration_s))
         finally:
-            # Also if reporting it fails.
+            # Also if reporting fails.
             self._targets.receive(views.served, settled.detected_s)
         self._on_loaded(views)
         await loader.pack()
 
     def _may_be_replaced(self, tree: SourceTree, views: LoadedViews) -> bool:
-        """Whether a tree lacks a layer as an incomplete edit may; false if only the wanted views changed."""
+        """A missing layer; false if only the wanted views changed."""
         if self.views is None or self._trees.current is None or tree.files == self._tree.files:
             return False
         return not _missing_layers(views) <= _missing_layers(self.views)
 
     async def _is_replaced(self, settled: Settled) -> bool:
-        """Wait for the next tree, and return whether it came in time; a series of trees shares one time limit."""
         if self._waits_until_s is None:
             self._waits_until_s = asyncio.get_running_loop().time() + NEXT_SAVE_WITHIN_S
         try:
@@ -279,7 +270,6 @@ class Reload:
         return failing
 
     def _loaded_files(self) -> Iterable[SourceFile]:
-        """Return the last loaded files of the tree; with views, only from their layers."""
         if self.views is None or self.views.memory is None:
             return self._tree.files
         return self.views.memory.files()
@@ -287,7 +277,7 @@ class Reload:
     async def _error_of(self, tree: SourceTree, loader: Loader) -> Exception | None:
         try:
             await loader.load(tree, self.views, tuple(self._wanted))
-        # An error of one file must not affect the others, so it is assigned to a file by bisection.
+        # It must not affect other files: found by bisection.
         except Exception as error:  # noqa: BLE001
             return error
         return None
@@ -313,7 +303,7 @@ def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
 
 
 def _without(tree: SourceTree, set_aside: Mapping[PurePosixPath, _SetAside]) -> SourceTree:
-    """Return the tree with set-aside files marked as unreadable, so that their last content stays."""
+    """Mark set-aside files as unreadable, so that their last content stays."""
     if not set_aside:
         return tree
     files = tuple(file for file in tree.files if file.path not in set_aside)

@@ -1,4 +1,4 @@
-"""Reports the state to systemd, or another parent with NOTIFY_SOCKET: ready, reloading, stopping, and alive.
+"""Reports the state to systemd, or another parent with NOTIFY_SOCKET.
 
 Source: sd_notify(3), sd_watchdog_enabled(3). A unit has `Type=notify-reload` and, to be restarted when its event loop
 hangs, `WatchdogSec=`.
@@ -13,18 +13,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Never
 
-# The time between two looks at the state.
+# Between looks at the state.
 LOOK_EVERY_S = 0.5
-# The number of signs of life within the watchdog's time.
+# Within the watchdog's time.
 SIGNS_OF_LIFE = 3
 
 
 class ServiceManager:
-    """The receiver of notifications. Sending never blocks, and does not fail without a receiver.
+    """Receives notifications. Sending never blocks nor fails.
 
     Args:
-        path: of a datagram socket; with `@` in front in the abstract namespace.
-        watchdog_s: the silence after which fsxds is considered hanging; None without a watchdog.
+        path: of a datagram socket; `@`: in the abstract namespace.
+        watchdog_s: of silence until fsxds counts as hanging, or None.
     """
 
     def __init__(self, path: str, watchdog_s: float | None = None) -> None:
@@ -34,7 +34,7 @@ class ServiceManager:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ServiceManager | None:
-        """Return the manager that the environment names; None without one."""
+        """Return the environment's manager, or None."""
         path = environment.get("NOTIFY_SOCKET", "")
         if not path.startswith(("/", "@")):
             return None
@@ -44,12 +44,12 @@ class ServiceManager:
         return cls(path, int(time_us) / 1_000_000 if has_watchdog else None)
 
     def notify(self, *lines: str) -> None:
-        """Send lines such as `READY=1` in one message."""
+        """Send lines such as `READY=1`."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as ours:
             try:
                 ours.sendto("\n".join(lines).encode(), self._path)
             except OSError:
-                # It is gone, or does not read: serving continues.
+                # It is gone, or does not read.
                 return
 
     def stop(self) -> None:
@@ -61,10 +61,8 @@ class ServiceManager:
     ) -> Never:
         """Report changes, and that the event loop runs, until cancelled.
 
-        Args:
-            waits_for: returns the condition that the start waits for; empty when it is over.
-            status: returns the status after the start.
-            reloads: returns how often settings were read again.
+        `waits_for` returns what the start waits for, "" when over, `status` the status after that, `reloads` the count
+        of settings read.
         """
         is_ready, last, reloaded = False, "", reloads()
         while True:
@@ -78,7 +76,7 @@ class ServiceManager:
                 self.notify(f"STATUS={' '.join(words.split())}")
             if reloads() != reloaded:
                 reloaded = reloads()
-                # systemd waits for both, in this order, with a time after that of its SIGHUP.
+                # systemd waits for both, in this order, later than its SIGHUP.
                 self.notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
                 self.notify("READY=1")
             if self._has_watchdog:

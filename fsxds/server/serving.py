@@ -1,4 +1,4 @@
-"""Runs `fsxds serve`: the application with its mirrors, its ready file and reloads of the settings."""
+"""Runs `fsxds serve`: the application with mirrors, ready file and reloads."""
 
 from __future__ import annotations
 
@@ -24,28 +24,27 @@ from fsxds.settings.reading import SettingsReader, service_environment
 
 
 class Beside(Protocol):
-    """A companion of an application: its workers, or a worker's duties towards its parent process.
+    """An application's companion: its workers, or a worker's link to its parent.
 
-    Attributes:
-        is_second: another process listens at the addresses until this one has a first snapshot.
+    `is_second`: another process listens until this one has a snapshot.
     """
 
     is_second: bool
 
     def start(self, application: Application, tasks: asyncio.TaskGroup) -> None:
-        """Start it; `tasks` are cancelled in the end."""
+        """Start it, with tasks cancelled at the end."""
 
 
 async def serve(
     directory: Path | None, settings: Settings, log: Log, check_of: CheckOf, reader: SettingsReader
 ) -> None:
-    """Serve a tree and upstreams until SIGTERM or Ctrl-C; SIGHUP makes `reader` read the settings again.
+    """Serve a tree (None: none) and upstreams until SIGTERM or Ctrl-C.
 
-    Without a directory, only upstreams are served.
+    SIGHUP reads settings again.
 
     Raises:
-        UsageError: the address is taken, or the mirror belongs to another process; alone or in an exception group.
-        KeyboardInterrupt: it was ended by Ctrl-C.
+        UsageError: the address is taken, or another process has the mirror; alone or in an exception group.
+        KeyboardInterrupt: Ctrl-C ended it.
     """
     mirrors = mirrors_of(settings)
     for rule in mirrors:
@@ -77,7 +76,7 @@ async def serve(
 
 
 async def serve_as_worker(check_of: CheckOf, reader: SettingsReader, log: Log, beside: Beside) -> None:
-    """Serve publications of another process, until SIGTERM. Raises UsageError: the settings cannot be used."""
+    """Serve another process's publications until SIGTERM. Raises UsageError."""
     application = Application(None, reader.read(), log, check_of)
     await until_stopped(run(application, reader, None, beside), log.receive)
 
@@ -85,7 +84,7 @@ async def serve_as_worker(check_of: CheckOf, reader: SettingsReader, log: Log, b
 async def run(
     application: Application, reader: SettingsReader, ready_file: ReadyFile | None, beside: Beside | None = None
 ) -> None:
-    """Run all parts of `fsxds serve` until cancelled: the listeners, the mirrors and the ready file of the settings."""
+    """Run all parts of `fsxds serve`."""
     async with AsyncExitStack() as stack:
         stack.callback(application.close)
         rules = mirrors_of(application.settings)
@@ -95,7 +94,7 @@ async def run(
             mirrors = stack.enter_context(mirror_serving.mirrored(application, rules))
         is_second = application.settings.reuse_port if beside is None else beside.is_second
         if is_second:
-            # The other process serves until this one has something to serve.
+            # The other process serves until then.
             group = await stack.enter_async_context(asyncio.TaskGroup())
             _start_loading(application, group)
             await application.until_loaded()
@@ -119,7 +118,7 @@ async def run(
         if not is_second:
             _start_loading(application, tasks)
             tasks.create_task(application.reject_exposed_secrets(server.addresses))
-        # Cancelled here, all of them end in parallel.
+        # Cancelled here, they end in parallel.
         await asyncio.Event().wait()
 
 

@@ -1,4 +1,4 @@
-"""Loads the views of trees once, for commands: the requested views, or all that the settings define."""
+"""Loads views of trees once, for commands."""
 
 from __future__ import annotations
 
@@ -24,14 +24,11 @@ from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, only_view, with_served
 
 Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
-"""Chooses the views to load, given all views and the folders that may be layers; UsageError if it finds none."""
+"""Chooses views to load, given all and the folders that may be layers; UsageError for none."""
 
 
 class ViewLoader:
-    """Loads views as serving would, each tree separately; results are cached under `directory`.
-
-    `progress` receives the numbers of parsed files and of all files.
-    """
+    """Loads views as serving would, cached under `directory`."""
 
     def __init__(self, settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()) -> None:
         self.views = Views(settings.views, settings.variables, check.adjusted)
@@ -39,7 +36,7 @@ class ViewLoader:
         self.progress: Progress = no_progress
 
     def load(self, trees: Iterable[SourceTree], choose: Choose) -> tuple[LoadedViews, ...]:
-        """Load the chosen views of trees; without views in the settings, the whole trees."""
+        """Load chosen views of trees; without views, whole trees."""
         trees = tuple(trees)
         chosen = [tuple(choose(self.views, self.folders_of(tree))) for tree in trees]
         if self.views.names:
@@ -63,11 +60,11 @@ class ViewLoader:
         return only_view(views)
 
     def folders_of(self, tree: SourceTree) -> frozenset[str]:
-        """Return the folders of a tree, all possible layers."""
+        """Return a tree's folders, all possible layers."""
         return LayeredTree.of(tree, self.views, None).folders
 
     def load_views(self, tree: SourceTree, views: Iterable[Layers]) -> LoadedViews:
-        """Load views by their layers; a missing layer that none of them has is not reported."""
+        """Load views by layers; other missing layers are not reported."""
         require_libyaml()
         rules, cache = self._rules()
         wanted = {layers: self.views.variables_of(layers) for layers in views}

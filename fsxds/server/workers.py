@@ -1,7 +1,7 @@
-"""Processes that share the addresses of a server: the first one loads, publishes and decides, all serve (`--workers`).
+"""Processes that share a server's addresses: the first loads, publishes and decides, all serve (`--workers`).
 
-They are a fleet (see `fleet/`) on one machine. Its store is in the memory of the first one, at a unix socket; with
-`--fleet` it is the etcd of the whole fleet.
+They are a fleet (see `fleet/`) on one machine. Its store is in the first one's memory, at a unix socket; with `--fleet`
+it is the fleet's etcd.
 
 | rule | reason |
 | --- | --- |
@@ -41,11 +41,11 @@ from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
 from fsxds.transports.sockets import bind_tcp, close_all, explained
 
-# The interval of signs of life; a worker that is silent at so many looks in a row hangs.
+# Between signs of life; a worker silent at so many looks hangs.
 LOOK_EVERY_S = 1.0
 MOST_SILENT_LOOKS = 20
 
-# Another process may take a port between its choice and its use.
+# Another process may take a chosen port.
 MOST_TRIES = 20
 
 
@@ -55,7 +55,7 @@ class WorkerEndedError(FsxdsError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """A worker's settings: its number (2 for the first one), the shared addresses or `off`, and the fleet's store."""
+    """A worker's number (2 for the first), addresses and store."""
 
     number: int
     http: str
@@ -63,7 +63,7 @@ class WorkerPlace:
     fleet: FleetRule
 
     def settings_of(self, settings: Settings) -> Settings:
-        """Return the worker's settings, given the server's: without sources, state and files."""
+        """Derive settings without sources, state and files."""
         authorities = {name: replace(each, upstream=()) for name, each in (settings.authorities or {}).items()}
         return replace(
             settings,
@@ -84,7 +84,7 @@ class WorkerPlace:
 
 
 def admin_of(written: str, number: int) -> str:
-    """Return the admin address of a worker: a port above the server's, or a socket beside it."""
+    """Return a worker's admin address: a port above the server's, or a socket beside."""
     if written == OFF:
         return OFF
     address = parse_address(written)
@@ -104,17 +104,14 @@ class ServeAsWorker(Protocol):
 async def shared(
     settings: Settings, reader: SettingsReader, serve: ServeAsWorker
 ) -> AsyncIterator[tuple[Settings, Workers]]:
-    """Hold the addresses of a server for all of its processes, and the store of their fleet, within the context.
-
-    `serve` runs in each worker.
+    """Hold a server's addresses and its fleet's store, within the context.
 
     Yields:
-        The settings of the first process, which `reader` reads from now on, and the workers, which have not started.
+        The first process's settings, which `reader` reads from now on, and unstarted workers.
 
     Raises:
         UsageError: an address is taken, or cannot be shared; or a setting works only with one process.
     """
-    _reject_unshared(settings)
     async with AsyncExitStack() as stack:
         is_second = settings.reuse_port
         http = await _shared_address(stack, "http", settings.http, is_taken_over=is_second)
@@ -134,13 +131,8 @@ async def shared(
         yield of_first(settings), workers
 
 
-def _reject_unshared(settings: Settings) -> None:
-    if settings.redirects == "client":
-        raise UsageError("--workers: redirects are followed here; leave --redirects client out")
-
-
 async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, is_taken_over: bool) -> str:
-    """Return an address with its port, which is reserved until `stack` ends."""
+    """The port is reserved until `stack` ends."""
     if written == OFF:
         return OFF
     address = parse_address(written)
@@ -150,7 +142,7 @@ async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, i
         for _ in range(MOST_TRIES):
             port = address.port if is_taken_over and address.port else await _free_port(address)
             try:
-                # They do not listen, so the kernel gives them no connection.
+                # Not listening, so the kernel gives them no connection.
                 kept = await bind_tcp(replace(address, port=port), is_shared=True)
             except OSError:
                 if address.port:
@@ -162,7 +154,7 @@ async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, i
 
 
 async def _free_port(address: TcpAddress) -> int:
-    """Return a free port of an address. Raises OSError."""
+    """Raises OSError."""
     bound = await bind_tcp(address)
     port: int = bound[0].getsockname()[1]
     close_all(bound)
@@ -170,13 +162,10 @@ async def _free_port(address: TcpAddress) -> int:
 
 
 class Workers:
-    """The workers of a server; each is a component.
+    """A server's workers, each a component.
 
-    Args:
-        places: one for each worker.
-        serve: runs in each worker.
-        reader: reads the settings of the server, without later changes; SIGHUPs that it has handled are forwarded.
-        is_second: another server listens at the addresses until this one takes over.
+    `reader` reads the server's settings; handled SIGHUPs are forwarded. `is_second`: another server listens until this
+    one takes over.
     """
 
     def __init__(
@@ -194,12 +183,12 @@ class Workers:
         self._reader = reader
 
     def start(self, application: Application, tasks: asyncio.TaskGroup) -> None:
-        """Start all of them."""
+        """Start all workers."""
         for place in self._places:
             application.start(tasks, f"worker {place.number}", partial(self._keep, place))
 
     async def _keep(self, place: WorkerPlace) -> Never:
-        """Run a worker until cancelled. WorkerEndedError: it must be started again."""
+        """Raises WorkerEndedError: start it again."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(place, self._read, self._serve, theirs))
@@ -223,7 +212,7 @@ class Workers:
             ours.close()
 
     async def _watch(self, pid: int, signs_of_life: Connection, ended: asyncio.Event) -> None:
-        """Return when a worker ended; forward SIGHUPs meanwhile. WorkerEndedError: it hung, and was killed."""
+        """Forward SIGHUPs until the end. WorkerEndedError: it hung, and was killed."""
         answered, silent, has_begun = self._reader.count, 0, False
         while not ended.is_set():
             with suppress(TimeoutError):
@@ -232,7 +221,7 @@ class Workers:
             if answered != self._reader.count:
                 answered = self._reader.count
                 os.kill(pid, signal.SIGHUP)
-            # The time of a start is not limited.
+            # A start takes any time.
             silent += has_begun
             with suppress(EOFError, OSError):
                 while signs_of_life.poll():
@@ -250,7 +239,7 @@ def _status_of(process: multiprocessing.process.BaseProcess) -> str:
 
 
 class WorkerLife:
-    """A worker's duty towards its parent process: it reports that its event loop runs."""
+    """A worker's duty to report that its event loop runs."""
 
     is_second = True
 
@@ -263,15 +252,14 @@ class WorkerLife:
 
     async def _keep_alive(self) -> Never:
         while True:
-            # A pipe without a reader is full after hours.
+            # Without a reader, a pipe is full after hours.
             with suppress(OSError):
                 self._signs_of_life.send_bytes(b".")
             await asyncio.sleep(LOOK_EVERY_S)
 
 
 def _work(place: WorkerPlace, read: Callable[[], Settings], serve: ServeAsWorker, signs_of_life: Connection) -> None:
-    """Run a worker: the main function of its process."""
-    # Ctrl-C is for the first process, which ends its workers.
+    # The first process ends its workers at Ctrl-C.
     os.setsid()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     reader = SettingsReader("serve", read)

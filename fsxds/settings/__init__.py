@@ -1,1 +1,1 @@
-"""The table of options: flags, environment and settings file."""
+"""The settings of fsxds."""

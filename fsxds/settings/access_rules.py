@@ -1,4 +1,4 @@
-"""The setting `access`: which clients may ask for which nodes and use the admin address; and files of tokens."""
+"""The setting `access`; files of tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fsxds.settings.structured import SettingPart, object_schema, structured
 from fsxds.settings.view_rules import PATTERNS, REGEX, no_such_view, read_patterns
 
 TOKEN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-"""The allowed names of tokens in the file of tokens."""
+"""The allowed names of tokens."""
 
 _WHO = ("token", "name", "dns")
 _WHAT = ("nodes", "clusters", "views", "admin")
@@ -29,22 +29,21 @@ _AMBIGUOUS = re.compile(r"%2f|%5c|\\|/(?:\.|%2e){1,2}(?:[/?#]|\Z)", re.IGNORECAS
 
 
 def is_ambiguous(uri: str) -> bool:
-    """Whether a URI has a dot segment or an encoded slash: `spiffe://acme/edge/../batch/1` is not below `edge`."""
+    """Whether a URI has dot segments or encoded slashes: `spiffe://acme/edge/../batch/1` is not below `edge`."""
     return _AMBIGUOUS.search(uri) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """The rights of clients with certain credentials: all of `token`, `name` and `dns` that are given.
+    """The rights of clients with all of the given `token`, `name` and `dns`.
 
     Attributes:
-        token: the name of a token, or empty.
-        name: patterns for a URI in the client's certificate; one has to match. Empty for none.
-        dns: the same for its DNS names.
-        nodes: patterns for the ids of the allowed nodes; empty for any.
-        clusters: patterns for their clusters; empty for any.
-        views: the names of their views; empty for any.
-        admin: whether they may use the admin address.
+        token: the name of a token.
+        name: patterns for a URI in the certificate; one has to match.
+        dns: the same for DNS names.
+        nodes: patterns for node ids; empty for any.
+        clusters: patterns; empty for any.
+        views: names; empty for any.
     """
 
     token: str = ""
@@ -62,7 +61,7 @@ class AccessRule:
 
 
 def unknown_access_views(rules: Iterable[AccessRule], names: Collection[str]) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the place and the fact for each unknown view."""
+    """Yield the place and the fact."""
     for index, rule in enumerate(rules):
         for view in rule.views:
             if view not in names:
@@ -144,7 +143,7 @@ class Tokens:
 
     Attributes:
         digests: the name (may be empty or not unique) and the SHA-256 of each.
-        is_exposed: other users of the machine can read the file.
+        is_exposed: other users can read the file.
     """
 
     digests: tuple[tuple[str, bytes], ...] = field(repr=False)
@@ -152,11 +151,11 @@ class Tokens:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all named tokens."""
+        """The names of tokens."""
         return frozenset(name for name, _ in self.digests if name)
 
     def name_of(self, token: str) -> str | None:
-        """Return the name of a token, or None; takes the same time for all tokens of equal length."""
+        """Return a token's name, or None; tokens of equal length take the same time."""
         digest = sha256(token.encode(errors="surrogateescape")).digest()
         found: str | None = None
         for name, each in self.digests:
@@ -166,7 +165,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a file with `TOKEN` or `NAME: TOKEN` per line; empty lines and lines with a leading `#` are skipped.
+    """Read `TOKEN` or `NAME: TOKEN` per line, without empty and `#` lines.
 
     Raises:
         UsageError: it cannot be read, or has a mistake. No token is in its text.
@@ -181,7 +180,7 @@ def read_tokens(path: Path) -> Tokens:
 
 
 def read_token(path: Path) -> str:
-    """Return the first token of a file, to send it. Raises UsageError as `read_tokens` does."""
+    """Return the first token. Raises UsageError as `read_tokens` does."""
     for _, token in _named_tokens(path, _read(path)[0]):
         return token
     raise UsageError(f"{path}: has no token; write one in a line")

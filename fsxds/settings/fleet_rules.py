@@ -12,10 +12,10 @@ DEFAULT_PREFIX = "fsxds"
 
 @dataclass(frozen=True, slots=True)
 class FleetRule:
-    """The store by which the servers of a fleet agree.
+    """The store of a fleet.
 
     Attributes:
-        targets: the members of an etcd, as `HOST:PORT`; or `unix:/path` for the processes of one machine.
+        targets: members of an etcd, as `HOST:PORT`; or `unix:/path` for one machine.
         prefix: of all keys, without a slash at its ends.
     """
 

@@ -1,4 +1,4 @@
-"""The written forms of option values: durations, sizes, switches, addresses, paths, words, and levels of rules."""
+"""Written forms of values."""
 
 from __future__ import annotations
 
@@ -74,16 +74,15 @@ class OptionForm(Generic[Value]):
     """The written form of an option's values.
 
     Attributes:
-        metavar: the placeholder for the value in `--help`.
-        demand: completes the sentence "... is not ...".
-        read: converts the written value, or raises ValueError.
-        schema: of the value in the settings file.
-        choices: all values, if they can be listed.
+        metavar: the placeholder in `--help`.
+        demand: completes "... is not ...".
+        read: converts, or raises ValueError.
+        choices: if they can be listed.
         bare: the value of a flag without one; None if it needs one.
         negation: another flag that means false, or empty.
-        in_file_only: it has no flag and no variable; `read` raises `structured.MistakesFound`.
-        is_repeatable: its flag may be given again; the variable has spaces between values; in the file it is a list,
-            and `read` raises `structured.MistakesFound` as well.
+        in_file_only: no flag and no variable; `read` raises `structured.MistakesFound`.
+        is_repeatable: the variable has spaces between values; in the file it is a list, and `read` raises
+            `structured.MistakesFound` as well.
     """
 
     metavar: str
@@ -98,7 +97,7 @@ class OptionForm(Generic[Value]):
 
     @property
     def is_structured(self) -> bool:
-        """Whether `read` finds the mistakes within a value, with their places."""
+        """Whether `read` finds mistakes with their places."""
         return self.in_file_only or self.is_repeatable
 
 
@@ -202,7 +201,7 @@ def _number_schema(text: str) -> Schema:
 
 
 def one_of(*choices: str) -> OptionForm[str]:
-    """Create the form of an option with a few words as values."""
+    """Create a form with a few words as values."""
 
     def read(written: object) -> str:
         if written in choices:
@@ -262,7 +261,7 @@ LEVELS = (*(severity.value for severity in Severity), OFF)
 
 
 def _read_levels(written: object) -> Mapping[str, str]:
-    """Return the levels by rule; the linter checks whether the rules exist."""
+    """The linter checks the rules' names."""
     words = _pairs(written)
     for name, word in words.items():
         if word not in LEVELS:

@@ -1,4 +1,4 @@
-"""The options of listeners, of access and of limits; `settings/options.py` has all further rows."""
+"""Options of listeners, access and limits; see `settings/options.py`."""
 
 # The defaults of the table are calls that return dataclass fields, which Ruff cannot know.
 # ruff: noqa: RUF009
@@ -40,7 +40,7 @@ from fsxds.settings.rollout_forms import COUNT, COUNT_OR_OFF
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
-    """The values of these options."""
+    """The values."""
 
     http: str = option(
         ADDRESS_OR_OFF,

@@ -1,4 +1,4 @@
-"""The setting `mirrors`: directories of mirrored files, each with the view of one node."""
+"""The setting `mirrors`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from fsxds.settings.view_rules import SCALAR, attributes_schema, no_such_view, r
 
 @dataclass(frozen=True, slots=True)
 class MirrorRule:
-    """One directory of mirrored files; None means the setting `mirror_NAME`.
+    """One mirror directory; None means the setting `mirror_NAME`.
 
     Attributes:
-        view: the name of their view.
-        node: the attributes of the node that reads them, or empty.
-        admin: the admin address of the Envoy that reads them.
+        node: attributes of its reader, or empty.
+        admin: of the Envoy that reads it.
     """
 
     directory: Path
@@ -34,11 +33,11 @@ class MirrorRule:
 
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
-        """The attributes that select its content: the node's, or the name of the view as `view`."""
+        """The node's attributes, or the view's name as `view`."""
         return self.node if self.view is None else (("view", self.view),)
 
     def seen_from(self, directory: Path) -> MirrorRule:
-        """Return the rule with its path relative to a directory."""
+        """Return the rule relative to a directory."""
         return replace(self, directory=directory / self.directory)
 
 
@@ -74,7 +73,7 @@ def _read_mirror(part: SettingPart) -> MirrorRule:
 
 
 def unknown_views(mirrors: Iterable[MirrorRule], names: Collection[str]) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the mistakes of mirrors with an unknown view, or without one if there are views."""
+    """Yield mistakes: mirrors with an unknown view, or without one if there are views."""
     for index, mirror in enumerate(mirrors):
         if mirror.view is not None and mirror.view not in names:
             yield (index, "view"), no_such_view(mirror.view, names)

@@ -1,4 +1,4 @@
-"""The settings `authority`, `context_params` and `collections` for structured names in files."""
+"""The settings `authority`, `context_params` and `collections`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _RESERVED = "constraint:"
 
 @dataclass(frozen=True, slots=True)
 class ContextRule:
-    """The context parameters of the resources in a folder.
+    """The context parameters of a folder.
 
     Attributes:
-        folder: its path in the tree; subfolders are included.
-        params: names and values, sorted. Parameters in a resource's own name take precedence.
+        folder: in the tree, with subfolders.
+        params: sorted. Parameters in a resource's own name take precedence.
     """
 
     folder: str
@@ -32,18 +32,13 @@ class ContextRule:
 
 @dataclass(frozen=True, slots=True)
 class NamingRules:
-    """The additions to structured names in files.
-
-    Attributes:
-        authority: for names without one.
-        contexts: the parameters for names, by folder.
-    """
+    """Additions to structured names; `authority` is for names without one."""
 
     authority: str = ""
     contexts: tuple[ContextRule, ...] = ()
 
     def context_of(self, path: PurePosixPath) -> tuple[tuple[str, str], ...]:
-        """Return the parameters of the resources in a file; the innermost folder takes precedence."""
+        """Return a file's parameters; the innermost folder wins."""
         if not self.contexts:
             return ()
         folders = {str(folder) for folder in path.parents}
@@ -54,7 +49,6 @@ class NamingRules:
 
 
 NO_RULES = NamingRules()
-"""No additions to names."""
 
 
 def _read_authority(written: object) -> str:
@@ -82,7 +76,7 @@ def _read_context(part: SettingPart) -> ContextRule:
 
 
 def read_folder(part: SettingPart) -> str:
-    """Return a folder of the tree; reject it if its path is malformed."""
+    """Return a folder of the tree, or reject it."""
     folder = part.text()
     if folder and (
         str(PurePosixPath(folder)) != folder or folder.startswith("/") or {".", ".."} & set(folder.split("/"))
@@ -133,12 +127,12 @@ MESSAGE_TYPE = BY_SHORT_NAME["lcds"].message_type
 
 @dataclass(frozen=True, slots=True)
 class CollectionRule:
-    """A list collection of all listeners in a folder.
+    """A list collection of a folder's listeners.
 
     Attributes:
         name: without an authority, that of the settings is added.
-        folder: its path in the tree; subfolders are included.
-        is_inline: its entries contain the listeners; else they are locators of them.
+        folder: in the tree, with subfolders.
+        is_inline: entries contain listeners, not locators.
     """
 
     name: ResourceName

@@ -1,4 +1,4 @@
-"""The rows of the table of options: form, unit, default, commands and help; the commands, and the groups of rows."""
+"""Rows of the table of options."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ COMMON: Mapping[str, AbstractSet[str]] = {
     "diff": {"state", "admin", "bootstrap", "diff_format", "settings"},
     "show": {"show_type", "show_format", "settings"},
     "import": {"rules", "with_envoy", "settings"},
-    "mirror": {"mirror_format", "mirror_layout", "mirror_config_sources", "settings"},
+    "mirror": {"mirror_format", "mirror_config_sources", "settings"},
     "export": {"verify_with", "settings"},
     "sign": {"settings"},
-    "bootstrap": {"linger", "authority", "settings"},
+    "bootstrap": {"linger", "settings"},
     "doctor": {
         *("bootstrap", "linger", "ads_config_sources", "mirror_config_sources"),
         *("check_severity", "check_format", "settings"),
@@ -52,7 +52,42 @@ COMMON: Mapping[str, AbstractSet[str]] = {
     "watch": set(),
     "lsp": {"rules", "bootstrap", "settings"},
 }
-"""The options that `--help` shows, by command and option name; `--help-all` shows the others too. Other commands show all."""
+"""The options that `--help` shows; `--help-all` shows the others too. Other commands show all."""
+
+IN_FILE_ONLY = frozenset(
+    {
+        *("max_hold", "cors_origin", "allowed_hosts", "ttl", "socket_mode", "socket_owner"),
+        *(
+            "max_connections",
+            "max_held_polls",
+            "max_streams",
+            "max_streams_per_peer",
+            "max_requests_per_peer",
+            "max_body",
+        ),
+        *("max_all_bodies", "max_message", "max_names", "max_all_names", "max_nodes", "max_views", "max_files"),
+        *(
+            "max_resources",
+            "max_file_size",
+            "parse_apart_above",
+            "parse_time",
+            "settle_cap",
+            "writer_patience",
+            "rescan",
+        ),
+        *("poll", "canary_quorum", "canary_patience", "mirror_layout", "mirror_pause", "mirror_durable"),
+        *(
+            "authority",
+            "redirects",
+            "upstream_verdict",
+            "upstream_patience",
+            "upstream_max_response",
+            "upstream_max_names",
+        ),
+        *("lag_patience", "exclude", "accept", "versions"),
+    }
+)
+"""Options that are chosen once for all processes: they have no flag and no variable, as lists and mappings have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +95,10 @@ class Option:
     """One row of the table.
 
     Attributes:
-        field: the attribute of `Settings`; includes the unit.
-        default: as a user would write it, None for "not set".
+        field: of `Settings`; includes the unit.
+        default: as written, None for "not set".
         group: its heading in `--help`.
-        commands: the commands that have it as a flag.
-        help: one sentence.
+        commands: have it as a flag.
         is_reloadable: it can change while fsxds runs.
     """
 
@@ -78,36 +112,36 @@ class Option:
 
     @classmethod
     def of(cls, row: Field[Any]) -> Option:
-        """Return the row of a field of the table."""
+        """Return a field's row."""
         return replace(cls(row.name, *row.metadata["row"]), is_reloadable="is_reloadable" in row.metadata)
 
     @property
     def name(self) -> str:
-        """The key in the settings file: the field without its unit."""
+        """The key in the settings file, without the unit."""
         return self.field.removesuffix("_s").removesuffix("_bytes")
 
     @property
     def flag(self) -> str:
-        """The flag, without the name of its first command: `--settle`; `--format` for `check_format`."""
+        """The flag, without the first command's name: `--format` for `check_format`."""
         name = self.name.removeprefix(f"{self.commands[0]}_")
         return "--" + name.replace("_", "-")
 
     @property
     def variable(self) -> str:
-        """The environment variable, such as `FSXDS_SETTLE`."""
+        """The variable, such as `FSXDS_SETTLE`."""
         return f"FSXDS_{self.name.upper()}"
 
     def is_common(self, command: str) -> bool:
-        """Whether `--help` of this command shows it, and not `--help-all` alone."""
+        """Whether this command's `--help` shows the option."""
         return command not in COMMON or self.name in COMMON[command]
 
     @property
     def has_flag(self) -> bool:
-        """Whether it has a flag and an environment variable; lists and mappings do not."""
-        return not self.form.in_file_only
+        """Whether it has a flag and an environment variable; lists, mappings and `IN_FILE_ONLY` do not."""
+        return not self.form.in_file_only and self.name not in IN_FILE_ONLY
 
     def complaint(self, written: object, error: ValueError | None = None) -> str:
-        """Return why `written` is not a value of this option, and an example; or the text of `error`."""
+        """Return why `written` is no value, with an example, or the text of `error`."""
         if isinstance(error, MistakesFound):
             # The written value may contain a password.
             return str(error)
@@ -117,19 +151,19 @@ class Option:
 
 
 def option(form: OptionForm[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
-    """Create a row of the table; `default` is written as a user would write it."""
+    """Create a row; `default` is as written."""
     value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
     return value
 
 
 def optional(form: OptionForm[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
-    """Create a row of the table that is not set by default."""
+    """Create a row without a default."""
     value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
     return value
 
 
 def reloadable(row: Value) -> Value:
-    """Mark a row of the table: SIGHUP applies a new value at once."""
+    """Mark a row: SIGHUP applies a new value at once."""
     made: Any = row
     value: Value = field(default=made.default, metadata={**made.metadata, "is_reloadable": True})
     return value

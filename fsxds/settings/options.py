@@ -1,7 +1,6 @@
-"""The table of options: for each its form, unit, default, commands and help.
+"""The table of options is the body of `Settings`.
 
-The body of `Settings` is the table. The flags of the commands, the `FSXDS_...` variables and the JSON Schema of the
-settings file are generated from it; `settings/reading.py` reads their values.
+Flags, `FSXDS_...` variables and the settings file's JSON Schema are generated from it.
 """
 
 # The defaults of the table are calls that return dataclass fields, which Ruff cannot know.
@@ -81,7 +80,7 @@ EXCLUDED = (
 
 @dataclass(frozen=True, slots=True)
 class Settings(ListenerSettings):
-    """The value of every option; its fields carry their units, the help texts explain them."""
+    """The values; fields carry their units, help texts explain them."""
 
     rollout: bool = reloadable(
         option(
@@ -533,7 +532,10 @@ class Settings(ListenerSettings):
     )
     # `fsxds schema --settings` prints the schema of such a file.
     settings: Path | None = optional(
-        PATH, OUTPUT, (*SETTINGS_READERS, *ADMIN_USERS), "YAML file of settings; its paths are relative to it."
+        PATH,
+        OUTPUT,
+        (*SETTINGS_READERS, *ADMIN_USERS),
+        "YAML file of settings, all of which `fsxds schema --settings` describes; paths in it are relative to it.",
     )
 
 

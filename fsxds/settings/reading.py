@@ -1,7 +1,7 @@
 """Reads settings, by precedence: flags, the environment, the settings file, the defaults.
 
-The only reader of the environment. At SIGHUP the settings are read again, and reloadable ones are applied at once. A
-settings file is kept as it was written, so that a mistake in it has a place.
+The only reader of the environment. SIGHUP applies reloadable settings. The file is kept as written, so that a mistake
+has a place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fsxds.model.values import FieldPath, pointer_of
 from fsxds.settings.access_rules import unknown_access_views
 from fsxds.settings.forms import SWITCH, TRUE, Schema
 from fsxds.settings.mirror_rules import unknown_views
-from fsxds.settings.option import Option
+from fsxds.settings.option import IN_FILE_ONLY, Option
 from fsxds.settings.options import BY_NAME, OPTIONS, Settings
 from fsxds.settings.structured import MistakesFound
 from fsxds.settings.view_rules import no_such_view
@@ -29,13 +29,18 @@ from fsxds.settings.view_rules import no_such_view
 GONE: Mapping[str, str] = MappingProxyType(
     {"on_nack": "a rejected resource is held back in any case; --nack-limit off replaces --on-nack continue"}
 )
-"""The options of earlier versions, by name: why they are gone, and their replacement."""
+"""Earlier options: why they are gone, and their replacement."""
+
+
+def why_gone(name: str) -> str | None:
+    """Return the replacement of a flag and a variable that earlier versions had; None if they had no such option."""
+    if name in IN_FILE_ONLY:
+        return f"write `{name}: {BY_NAME[name].form.metavar}` into the file that --settings names"
+    return GONE.get(name)
+
 
 Demands = Mapping[str, Callable[[Any], object]]
-"""Checks of values beyond their form, by option name.
-
-Each raises UsageError, with the name of the option in its text.
-"""
+"""Checks beyond a value's form; each raises UsageError with the option's name."""
 
 NO_DEMANDS: Demands = MappingProxyType({})
 
@@ -43,21 +48,21 @@ NO_DEMANDS: Demands = MappingProxyType({})
 def read_settings(
     flags: Mapping[str, object], environment: Mapping[str, str] = os.environ, demands: Demands = NO_DEMANDS
 ) -> Settings:
-    """Merge flags, environment, settings file and defaults, in that order of precedence.
+    """Merge the sources of settings.
 
     Args:
-        flags: the values of the given flags, by option name.
+        flags: given ones.
         environment: an empty variable counts as not set. Unknown variables are ignored, because Kubernetes sets
             `FSXDS_PORT` and the like for a Service named fsxds; variables of `GONE` are not.
-        demands: checks of values beyond their form.
+        demands: checks beyond the form.
 
     Raises:
-        UsageError: with every mistake of the settings file, or the first of the environment.
+        UsageError: with every mistake of the file, or the first of the environment.
     """
-    for name, why in GONE.items():
+    for name in (*GONE, *IN_FILE_ONLY):
         variable = f"FSXDS_{name.upper()}"
         if environment.get(variable):
-            raise UsageError(f"{variable} is gone: {why}")
+            raise UsageError(f"{variable} is gone: {why_gone(name)}")
     values: dict[str, Any] = {}
     path = flags.get("settings") or environment.get("FSXDS_SETTINGS")
     if path:
@@ -101,12 +106,11 @@ def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:
 
 
 def user_state_dir(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return where a user's programs keep what is to survive them, by the XDG specification; None for one without a home."""
+    """Return a user's XDG state directory; None without a home."""
     return _user_dir(environment, "XDG_STATE_HOME", ".local/state")
 
 
 def _user_dir(environment: Mapping[str, str], variable: str, default: str) -> Path | None:
-    """Return the directory of the XDG specification, None for a user without a home."""
     if directory := environment.get(variable):
         return Path(directory) / "fsxds"
     home = environment.get("HOME")
@@ -114,7 +118,7 @@ def _user_dir(environment: Mapping[str, str], variable: str, default: str) -> Pa
 
 
 def settings_schema() -> Schema:
-    """Return the JSON Schema (draft 2020-12) of the settings file."""
+    """Return the file's JSON Schema (draft 2020-12)."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The settings of fsxds",
@@ -136,11 +140,7 @@ def _json_default(row: Option) -> object:
 
 
 def _read_file(path: Path, demands: Demands) -> dict[str, object]:
-    """Return the values of a settings file by field.
-
-    Raises:
-        UsageError: with all of its mistakes, including those found by `demands`.
-    """
+    """Raise UsageError with all mistakes, including those of `demands`."""
     # Not needed by `--help`, and as slow to import as all other settings modules together.
     from jsonschema import Draft202012Validator
 
@@ -197,7 +197,7 @@ def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[
 
 
 def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:
-    """Return one value, with its path relative to the file's directory; ValueError if it is invalid."""
+    """Paths are relative to the file; ValueError if the value is invalid."""
     if is_wrong:
         raise ValueError(written)
     value = row.form.read(written)
@@ -207,16 +207,15 @@ def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) 
 
 
 def service_environment() -> dict[str, str]:
-    """Remove and return the variables that the service manager set for this process and not for its children."""
+    """Remove and return the service manager's variables, to hide them from children."""
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
     return {name: os.environ.pop(name) for name in names if name in os.environ}
 
 
 class SettingsReader:
-    """Reads the settings of a command at its start and at each SIGHUP, which no longer ends the process.
+    """Reads settings at the start and at each SIGHUP, which no longer ends the process.
 
-    Attributes:
-        count: the number of answered SIGHUPs.
+    `count` is the number of answered SIGHUPs.
     """
 
     def __init__(self, command: str, read: Callable[[], Settings]) -> None:
@@ -229,12 +228,12 @@ class SettingsReader:
         signal.signal(signal.SIGHUP, self._receive)
 
     def change(self, change: Callable[[Settings], Settings]) -> None:
-        """Apply a change to the settings whenever they are read."""
+        """Apply a change at every reading."""
         read = self.read
         self.read = lambda: change(read())
 
     async def wanted(self) -> None:
-        """Wait for a SIGHUP; several count as one, which is answered when this method is called again."""
+        """Wait for a SIGHUP; several count as one, answered at the next call."""
         import asyncio  # Not needed by `--help`.
 
         if self._is_answering:
@@ -259,12 +258,12 @@ class SettingsReader:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """The effect of new settings on a running process.
+    """The effect of new settings.
 
     Attributes:
-        settings: the settings from now on.
-        changed: the names of the changed options.
-        needs_restart: the names of changed options that are not applied before a restart.
+        settings: from now on.
+        changed: applied options.
+        needs_restart: options that are not applied before a restart.
     """
 
     settings: Settings
@@ -273,7 +272,7 @@ class SettingsChange:
 
     @classmethod
     def between(cls, before: Settings, after: Settings, command: str) -> SettingsChange:
-        """Return the change between two settings of a command."""
+        """Return a command's change."""
         different = [
             row
             for row in OPTIONS
@@ -306,12 +305,7 @@ class PlacedMistake:
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A settings file.
-
-    Attributes:
-        written: its values, by the names of settings, as written.
-        node: the YAML node of the whole file, None if it is empty.
-    """
+    """A settings file; `node` is the YAML node of the whole, None if it is empty."""
 
     path: Path
     written: dict[str, object]
@@ -319,11 +313,7 @@ class SettingsFile:
 
     @classmethod
     def read(cls, path: Path) -> SettingsFile:
-        """Read a settings file.
-
-        Raises:
-            UsageError: it cannot be read, or is not a YAML mapping.
-        """
+        """Read a file. Raises UsageError if it cannot be read, or is not a YAML mapping."""
         # Most commands have no settings file.
         import yaml
 
@@ -344,11 +334,11 @@ class SettingsFile:
         return cls(path, {str(key): value for key, value in written.items()}, node)
 
     def fault(self, field_path: FieldPath, fact: str) -> PlacedMistake:
-        """Return a mistake at a value, with its pointer in the text."""
+        """Return a mistake with the value's pointer."""
         return self.placed(field_path, f"{pointer_of(field_path)}: {fact}")
 
     def placed(self, field_path: FieldPath, message: str) -> PlacedMistake:
-        """Return a mistake at the key of a value, or at its nearest parent with a place."""
+        """Return a mistake at a key, or its nearest parent with a place."""
         node, mark = self.node, self.node.start_mark
         for step in field_path:
             if isinstance(step, int):
@@ -362,7 +352,7 @@ class SettingsFile:
         return PlacedMistake(mark.line + 1, mark.column + 1, message)
 
     def duplicates(self) -> Iterator[PlacedMistake]:
-        """Yield a mistake for each duplicate key; YAML would take the last."""
+        """Yield duplicate keys; YAML would take the last."""
         waiting: list[tuple[FieldPath, Any]] = [((), self.node)] if self.node else []
         # An alias may lead back to an enclosing node.
         seen: set[int] = set()
@@ -384,7 +374,7 @@ class SettingsFile:
                 waiting += [((*path, index), value) for index, value in enumerate(node.value)]
 
     def error_of(self, faults: list[PlacedMistake]) -> UsageError:
-        """Return the exception with all mistakes in order, one per line."""
+        """Return all mistakes, one per line."""
         return UsageError(
             "\n".join(f"{self.path}:{each.line}:{each.column}: {each.message}" for each in sorted(faults))
         )

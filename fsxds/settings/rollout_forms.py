@@ -1,4 +1,4 @@
-"""The written forms of rollout options: counts, shares, and canaries."""
+"""Written forms of rollout options."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:[.][0-9]{1,6})?) ?%", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The nodes that get a change first: all nodes of a view, or a share of all nodes, above 0 and up to 1."""
+    """The nodes that get a change first: of a view, or a share of all, above 0 and up to 1."""
 
     view: str | None = None
     share: float | None = None
 
 
 def is_in_share(node_id: str, share: float) -> bool:
-    """Whether a node is in a share of all nodes, from 0 to 1.
+    """Whether a node is in a share, from 0 to 1.
 
-    The choice is stable, and a larger share includes all nodes of a smaller one.
+    The choice is stable; a larger share includes all nodes of a smaller one.
     """
     digest = hashlib.sha256(node_id.encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:8]) < share * 2**64
@@ -31,7 +31,7 @@ def is_in_share(node_id: str, share: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NackLimit:
-    """A version is held back from all nodes if more identities reject it: a share below 1, or a number."""
+    """A version is held if more identities reject it: a share below 1, or a number."""
 
     share: float = 0.5
     count: int | None = None

@@ -1,4 +1,4 @@
-"""Settings that are lists and mappings: values are read with their paths, and all mistakes are collected."""
+"""Reads lists and mappings, and collects all mistakes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _TYPE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake within the value of a setting: its path, and the fact with its remedy."""
+    """A mistake: its path, and the fact with its remedy."""
 
     path: FieldPath
     fact: str
 
 
 class MistakesFound(ValueError):  # noqa: N818 - as other settings that cannot be read, it is a ValueError
-    """The value of a setting has these mistakes."""
+    """The mistakes of one setting."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         super().__init__("; ".join(mistake.fact for mistake in mistakes))
@@ -44,18 +44,18 @@ class MistakesFound(ValueError):  # noqa: N818 - as other settings that cannot b
 
 @dataclass(frozen=True, slots=True)
 class SettingPart:
-    """A value within a setting. After a mistake, reading continues with a harmless value."""
+    """A value within a setting. After a mistake, reading goes on with a harmless value."""
 
     written: object
     path: FieldPath = ()
     mistakes: list[Mistake] = field(default_factory=list)
 
     def reject(self, fact: str) -> None:
-        """Record a mistake: the fact and the remedy."""
+        """Record a mistake."""
         self.mistakes.append(Mistake(self.path, fact))
 
     def members(self, known: Collection[str], required: Collection[str] = ()) -> dict[str, SettingPart]:
-        """Return the members of a mapping with these keys, without empty ones."""
+        """Return members with these keys, without empty ones."""
         members = self.any_members()
         for key in members.keys() - set(known):
             near = get_close_matches(key, known, 1)
@@ -68,7 +68,7 @@ class SettingPart:
         return {key: part for key, part in members.items() if key in known}
 
     def any_members(self) -> dict[str, SettingPart]:
-        """Return the members of a mapping with any keys, without empty ones."""
+        """Return members with any keys, without empty ones."""
         if not isinstance(self.written, dict):
             self._reject_type("a mapping")
             return {}
@@ -94,7 +94,7 @@ class SettingPart:
         return ""
 
     def scalar(self) -> str:
-        """Return a non-empty text; numbers and truth values are formatted as in JSON."""
+        """Like `text`; numbers and truth values are as in JSON."""
         text = scalar_text(self.written)
         return self.text() if text is None or isinstance(self.written, str) else text
 
@@ -114,7 +114,7 @@ class SettingPart:
 
 
 def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionForm[Value]:
-    """Create the form of a setting in files only; `read` records mistakes in the part."""
+    """Create a form for files only; `read` records mistakes."""
 
     def read_whole(written: object) -> Value:
         part = SettingPart(written)
@@ -127,7 +127,7 @@ def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionFo
 
 
 def object_schema(properties: Mapping[str, object], required: Sequence[str] = ()) -> Schema:
-    """Return the JSON Schema of a mapping with no other keys than these."""
+    """Return the schema of a mapping with no other keys."""
     return {
         "type": "object",
         "properties": {**properties},

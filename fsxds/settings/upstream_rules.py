@@ -1,4 +1,4 @@
-"""The settings for upstreams: `--upstream`, `upstream_node` and `authorities`."""
+"""The settings for upstreams and authorities."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ URLS = ("http://", "https://")
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRule:
-    """One upstream: servers that have the same resources.
+    """One upstream: servers with the same resources.
 
     Attributes:
-        servers: their addresses as written, in the order of attempts: `host:port`, `unix:/path`, or a URL of http or
-            https, which means REST.
-        authority: the authority that its names and resources are limited to; empty for all names of authorities without
-            another upstream, and for names without an authority.
-        ca: for its servers; None for plain text, or for the CAs of this machine with a URL of https.
+        servers: in the order of attempts: `host:port`, `unix:/path`, or a URL, which means REST.
+        authority: limits its names; empty for all names of authorities without another upstream, and without an
+            authority.
+        ca: None for plain text, or this machine's CAs with https.
         cert: the client certificate, or None.
-        token: the file of the bearer token that is sent to them, or None.
+        token: the file of the bearer token, or None.
     """
 
     servers: tuple[str, ...]
@@ -46,13 +45,13 @@ class UpstreamRule:
         return self.authority or self.servers[0]
 
     def seen_from(self, directory: Path) -> UpstreamRule:
-        """Return the rule with its files relative to a directory."""
+        """Return the rule relative to a directory."""
         ca, cert, key, token = (each and directory / each for each in (self.ca, self.cert, self.key, self.token))
         return replace(self, ca=ca, cert=cert, key=key, token=token)
 
 
 def fault_of_server(text: str) -> str | None:
-    """Return why a text is not the address of an xDS server, without quoting it because of passwords, or None."""
+    """Return why a text is no address of a server, without quoting passwords, or None."""
     if text.startswith(URLS):
         return _fault_of_url(text)
     try:
@@ -83,7 +82,7 @@ def _fault_of_url(text: str) -> str | None:
 
 
 def read_server(part: SettingPart) -> str:
-    """Return the address of a server."""
+    """Return a server's address."""
     text = part.text()
     if text and (fault := fault_of_server(text)):
         part.reject(fault)
@@ -91,7 +90,7 @@ def read_server(part: SettingPart) -> str:
 
 
 def _read_upstreams(written: object) -> tuple[UpstreamRule, ...]:
-    """Read a list of texts and objects, or one text with commas between servers, spaces between upstreams."""
+    """Read a list, or a text with commas between servers, spaces between upstreams."""
     part = SettingPart(written)
     if isinstance(written, str):
         rules = [_rule_of_text(SettingPart(text, (), part.mistakes)) for text in written.split()]
@@ -170,13 +169,7 @@ UPSTREAMS = OptionForm(
 
 @dataclass(frozen=True, slots=True)
 class UpstreamNode:
-    """The node that is sent to upstreams, without empty texts.
-
-    Attributes:
-        id: empty for the name of this machine.
-        cluster: the fleet that it belongs to.
-        metadata: as JSON.
-    """
+    """The node sent to upstreams; an empty `id` means this machine's name."""
 
     id: str = ""
     cluster: str = ""
@@ -235,12 +228,11 @@ UPSTREAM_NODE = structured(
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Another authority that owns resources.
+    """Another owner of resources.
 
     Attributes:
-        url: the base of the URLs of its resources, without a slash at its end: a resource is at `<url>/<type>/<path>`;
-            empty if they have none.
-        upstream: the servers that have its resources, in the order of attempts.
+        url: a resource is at `<url>/<type>/<path>`; empty if they have none.
+        upstream: in the order of attempts.
     """
 
     url: str = ""
@@ -248,7 +240,7 @@ class Authority:
 
 
 def at_urls(authorities: Mapping[str, Authority] | None) -> Mapping[str, Authority]:
-    """Return the authorities that have URLs."""
+    """Return authorities with URLs."""
     return MappingProxyType({name: each for name, each in (authorities or {}).items() if each.url})
 
 
@@ -275,7 +267,7 @@ def _read_url(part: SettingPart) -> str:
 
 
 def _fault_of(text: str) -> str | None:
-    """Return why a text is not a base of URLs, without quoting it because of passwords, or None."""
+    """Return why a text is no base of URLs, without quoting passwords, or None."""
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)

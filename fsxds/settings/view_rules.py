@@ -1,7 +1,4 @@
-"""The settings `views` and `variables`.
-
-The layers of the tree that a node sees, and the values for `${NAME}` in them.
-"""
+"""The settings `views` and `variables`."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from fsxds.settings.structured import DEEPEST, SettingPart, object_schema, struc
 Found = TypeVar("Found")
 
 REGEX = "re:"
-"""The prefix of a pattern that is a regular expression; all others are globs."""
+"""Marks a regular expression; all other patterns are globs."""
 
 # RE2 takes seconds to compile an expression of a megabyte.
 LONGEST_PATTERN = 4096
@@ -27,7 +24,7 @@ LONGEST_PATTERN = 4096
 _LOCALITY = ("region", "zone", "sub_zone")
 _TEXTS = ("id", "cluster", "user_agent_name", "user_agent_version")
 ATTRIBUTES = (*_TEXTS, *(f"locality.{name}" for name in _LOCALITY))
-"""The attributes of nodes in rules and templates; besides `metadata.NAME`, at any depth."""
+"""The attributes in rules and templates; besides `metadata.NAME`, at any depth."""
 
 TEMPLATE = re.compile(r"\{node\.([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -36,25 +33,25 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """The values for `${NAME}`, by name.
+    """The values for `${NAME}`.
 
     Attributes:
-        texts: the values. They may be secrets, and are not shown.
-        unset: the environment names of variables without a value there, by name.
+        texts: may be secrets, and are not shown.
+        unset: names in the environment, without a value there.
     """
 
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     unset: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def over(self, others: Variables) -> Variables:
-        """Return the union; these variables take precedence."""
+        """Return the union; these take precedence."""
         return Variables(
             MappingProxyType({**_without(others.texts, self.unset), **self.texts}),
             MappingProxyType({**_without(others.unset, self.texts), **self.unset}),
         )
 
     def found_in(self, environment: Mapping[str, str]) -> Variables:
-        """Add the values in the environment."""
+        """Add values in the environment."""
         found = {name: environment[key] for name, key in self.unset.items() if key in environment}
         unset = _without(self.unset, found)
         return Variables(MappingProxyType({**self.texts, **found}), MappingProxyType(unset))
@@ -67,12 +64,12 @@ def _without(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ViewRule:
-    """One view: the nodes that have it, and its layers.
+    """A view's nodes and layers.
 
     Attributes:
         match: patterns by attribute (see `ATTRIBUTES`); one per attribute has to match. Empty for every node.
         layers: folders, with templates such as `{node.id}`; later ones win.
-        variables: take precedence over the setting `variables`.
+        variables: take precedence over the setting.
     """
 
     name: str
@@ -81,12 +78,12 @@ class ViewRule:
     variables: Variables = field(default_factory=Variables)
 
     def found_in(self, environment: Mapping[str, str]) -> ViewRule:
-        """Add the values of its variables in the environment."""
+        """Add its variables' values in the environment."""
         return replace(self, variables=self.variables.found_in(environment))
 
 
 def no_such_view(name: str, names: Collection[str]) -> str:
-    """Return the fact and remedy for the name of an unknown view."""
+    """Return the fact and remedy for an unknown view."""
     near = get_close_matches(name, names, 1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'none: give `views`'}"
     return f"there is no view {name}; {hint}"
@@ -114,7 +111,7 @@ def _read_rule(part: SettingPart) -> ViewRule:
 
 
 def _reject_unreachable(part: SettingPart, rule: ViewRule, before: Iterable[ViewRule]) -> None:
-    """Reject a rule with a duplicate name, or one after a rule with the same nodes, because the first wins."""
+    """Reject a duplicate name, or an earlier rule's nodes: the first wins."""
     for other in before:
         if other.name == rule.name:
             part.reject(f"there are two views {rule.name}; give each a name of its own")
@@ -132,7 +129,7 @@ def _read_name(part: SettingPart) -> str:
 
 
 def read_attributes(part: SettingPart, read: Callable[[SettingPart], Found]) -> list[tuple[str, Found]]:
-    """Return the values for attributes of nodes by name, such as `metadata.labels.tier`."""
+    """Return values by attribute, such as `metadata.labels.tier`."""
     found: list[tuple[str, Found]] = []
     for key, member in part.members((*_TEXTS, "locality", "metadata")).items():
         if key == "locality":
@@ -158,7 +155,7 @@ def _read_metadata(
 
 
 def read_patterns(part: SettingPart) -> tuple[str, ...]:
-    """Return one pattern, or several from a list."""
+    """Return one or several patterns."""
     parts = part.list_members() if isinstance(part.written, list) else (part,)
     return tuple(_read_pattern(each) for each in parts)
 
@@ -236,7 +233,7 @@ PATTERNS: Schema = {
 
 
 def attributes_schema(leaf: Schema) -> Schema:
-    """Return the JSON Schema of attributes of nodes."""
+    """Return the attributes' JSON Schema."""
     metadata = {"type": "object", "additionalProperties": {"anyOf": [leaf, {"type": "object"}]}}
     locality = object_schema(dict.fromkeys(_LOCALITY, leaf))
     return object_schema({**dict.fromkeys(_TEXTS, leaf), "locality": locality, "metadata": metadata})

@@ -1,1 +1,1 @@
-"""Signed trees: the manifest, its signature, and the verification of trees."""
+"""Signed trees."""

@@ -1,9 +1,8 @@
-"""Verifies that a signer's certificate leads to a trusted one, and may sign trees.
+"""Verifies that a signer's certificate leads to a trusted one.
 
-`cryptography` verifies chains of servers and clients; it takes no Ed25519 key, and no purpose but theirs. Here it
-checks the signature of each certificate, and this module their fields. Extensions that it does not understand are
-rejected: name constraints, and other critical ones. Revocation is not checked: a new CA, or a new manifest, replaces a
-leaked key.
+`cryptography` verifies chains of servers and clients; it takes no Ed25519 key, and no other purpose. Here it checks
+signatures, and this module the fields. Extensions that it does not understand are rejected: name constraints, and other
+critical ones. Revocation is not checked: a new CA, or a new manifest, replaces a leaked key.
 """
 
 from __future__ import annotations
@@ -55,12 +54,9 @@ _OTHER_SIGNER = "sign the tree with a certificate of that CA, or name the CA of 
 
 
 def verify_chain(chain: Sequence[x509.Certificate], trusted: Collection[x509.Certificate], now: dt.datetime) -> None:
-    """Verify that a signer's certificate leads to a trusted one.
+    """Verify that a signer's certificate leads to a trusted one at `now`.
 
-    Args:
-        chain: the signer's certificate, then possible intermediate ones, in any order.
-        trusted: the ends of paths; a trusted signer needs no path.
-        now: when all certificates of a path have to be valid.
+    `chain` is the signer's certificate, then possible intermediate ones, in any order. A trusted signer needs no path.
 
     Raises:
         UntrustedError: no path to a trusted certificate is valid.
@@ -74,18 +70,14 @@ def verify_chain(chain: Sequence[x509.Certificate], trusted: Collection[x509.Cer
 
 
 def verify_signer(certificate: x509.Certificate, now: dt.datetime) -> None:
-    """Verify that a certificate by itself may sign.
-
-    Raises:
-        UntrustedError: it may not.
-    """
+    """Raise UntrustedError if the certificate itself may not sign."""
     fault = _fault_of((certificate,), now)
     if fault is not None:
         raise fault
 
 
 def name_of(certificate: x509.Certificate) -> str:
-    """Return the subject of a certificate, for people."""
+    """Return a certificate's subject, for people."""
     try:
         return certificate.subject.rfc4514_string() or f"with the serial number {certificate.serial_number:x}"
     except UNREADABLE:
@@ -95,7 +87,7 @@ def name_of(certificate: x509.Certificate) -> str:
 def _ways(
     way: tuple[x509.Certificate, ...], others: Sequence[x509.Certificate], trusted: Collection[x509.Certificate]
 ) -> Iterator[tuple[x509.Certificate, ...]]:
-    """Yield the paths that begin with `way` and end with a trusted certificate; each one is signed by the next."""
+    """Yield paths to a trusted certificate; each one is signed by the next."""
     if way[-1] in trusted:
         yield way
         return
@@ -114,7 +106,7 @@ def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
 
 
 def _fault_of(way: tuple[x509.Certificate, ...], now: dt.datetime) -> UntrustedError | None:
-    """Return the fault of a path, in which each certificate signed the one before, or None."""
+    """Return None for a valid path; each certificate signed the one before."""
     for place, certificate in enumerate(way):
         try:
             _check_validity(certificate, now)
@@ -173,7 +165,7 @@ def _check_signer(certificate: x509.Certificate) -> None:
 
 
 def _check_authority(certificate: x509.Certificate, between: int) -> None:
-    """Check a CA certificate, with `between` certificates between it and the signer."""
+    """`between` is the number of certificates between the CA's and the signer's."""
     constraints, usage = _extension(certificate, x509.BasicConstraints), _extension(certificate, x509.KeyUsage)
     is_authority = constraints is not None and constraints.ca and (usage is None or usage.key_cert_sign)
     if not is_authority:

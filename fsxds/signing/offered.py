@@ -1,4 +1,4 @@
-"""The message with all manifests for a server's resources, which relays below it receive."""
+"""The message with a server's manifests, for relays below it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_OFFERED = 20
 
 
 def write_offers(offers: Iterable[OfferedManifest]) -> bytes:
-    """Write the message: JSON with manifest and signature in base64."""
+    """Write JSON with manifest and signature in base64."""
     written = [
         {"manifest": base64.b64encode(one.manifest).decode(), "signature": base64.b64encode(one.signature).decode()}
         for one in dict.fromkeys(offers)
@@ -29,11 +29,7 @@ def write_offers(offers: Iterable[OfferedManifest]) -> bytes:
 
 
 def read_offers(content: bytes) -> tuple[OfferedManifest, ...]:
-    """Read the message.
-
-    Raises:
-        ManifestError: it is malformed.
-    """
+    """Read the message. Raises ManifestError if it is malformed."""
     written = read_object(content)
     rows = written.get("manifests")
     if written.get("form") != FORM or not isinstance(rows, list) or len(rows) > MOST_OFFERED:

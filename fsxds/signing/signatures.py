@@ -1,4 +1,4 @@
-"""Signs manifests, and verifies their signatures.
+"""Signs manifests and verifies signatures.
 
 A signature is detached: the manifest is signed as it is, byte for byte. It is one JSON object in a separate file:
 
@@ -52,7 +52,7 @@ _HASHES: dict[str, type[hashes.SHA256 | hashes.SHA384 | hashes.SHA512]] = {
 
 @dataclass(frozen=True, slots=True)
 class TrustAnchors:
-    """The certificates that signers have to lead to. Equal objects trust the same."""
+    """Certificates that signers have to lead to. Equal objects trust the same."""
 
     certificates: tuple[x509.Certificate, ...] = field(repr=False)
 
@@ -61,14 +61,12 @@ class TrustAnchors:
         """Read certificates in PEM.
 
         Raises:
-            UsageError: there is none, or one cannot be read.
+            UsageError: there is no certificate, or one cannot be read.
         """
         return cls(_certificates(pem, "has no certificate in PEM that can be read"))
 
     def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
-        """Verify that a manifest is signed by a trusted signer; return the signer's name.
-
-        `now_s` is seconds since 1970.
+        """Verify a signature; return the trusted signer's name. `now_s` is seconds since 1970.
 
         Raises:
             ManifestError: the signature file is malformed.
@@ -91,21 +89,18 @@ class TrustAnchors:
 
 
 class Signer:
-    """Signs with a private key that has a certificate."""
+    """Signs with a private key and its certificate."""
 
     def __init__(self, key: _PrivateKey, chain: tuple[x509.Certificate, ...]) -> None:
-        """Sign as the first certificate of a chain; `of` reads both."""
+        """Sign as a chain's first certificate."""
         self._key, self._chain = key, chain
 
     @classmethod
     def of(cls, key: bytes, chain: bytes, password: bytes | None, now_s: float) -> Signer:
-        """Read a key and its certificate, both in PEM.
+        """Read a key (PKCS#8, or an older form) and its certificate, both in PEM.
 
-        Args:
-            key: PKCS#8, or an older form.
-            chain: the certificate, then CA certificates.
-            password: of an encrypted key.
-            now_s: seconds since 1970, when the certificate has to be valid.
+        `chain` has the certificate, then CA certificates; `now_s` is seconds since 1970, when it has to be valid. The
+        key may be encrypted.
 
         Raises:
             UsageError: they cannot be read, do not belong together, or may not sign; its text has nothing of the key.
@@ -129,7 +124,7 @@ class Signer:
 
     @property
     def name(self) -> str:
-        """The signer's name, for people."""
+        """The signer's name."""
         return name_of(self._chain[0])
 
     def sign(self, manifest: bytes) -> bytes:
@@ -143,7 +138,7 @@ class Signer:
 
 
 def _certificates(pem: bytes, words: str) -> tuple[x509.Certificate, ...]:
-    """Read certificates; UsageError with the text `words` if there is none, or one cannot be read."""
+    """Raise UsageError with `words` if there is none, or one cannot be read."""
     with warnings.catch_warnings():
         # About old forms that are in many bundles.
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
@@ -199,7 +194,7 @@ def _sign(key: _PrivateKey, content: bytes) -> bytes:
 
 
 def _verify(key: PublicKeyTypes, signature: bytes, content: bytes) -> None:
-    """Raise InvalidSignature if a signature is not of this key and content; the key's strength was checked."""
+    """Raise InvalidSignature for a wrong signature; the key's strength was checked before."""
     if isinstance(key, ed25519.Ed25519PublicKey):
         key.verify(signature, content)
     elif isinstance(key, rsa.RSAPublicKey):

@@ -1,4 +1,4 @@
-"""The manifest of a tree: the digests of its content, for signing.
+"""The manifest of a tree, for signing.
 
 It is one JSON object, signed byte for byte:
 
@@ -33,7 +33,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class ManifestError(FsxdsError):
-    """A text is not a manifest, or not a signature of one; the message has the reason."""
+    """A text is no manifest, or no signature of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class TreeManifest:
     """The content of a tree.
 
     Attributes:
-        serial: from 1; a newer manifest of a tree has a larger one.
-        made: when it was made, for people; nothing depends on it.
-        files: the digests of the files, by path.
-        resources: the digests of served resources, by type and name; several per name if views differ.
+        serial: from 1; a newer manifest has a larger one.
+        made: for people.
+        files: digests by path.
+        resources: digests by type and name; several if views differ.
     """
 
     serial: int
@@ -54,7 +54,7 @@ class TreeManifest:
 
     @classmethod
     def of(cls, serial: int, made: str, files: Iterable[SourceFile], resources: Iterable[Resource]) -> TreeManifest:
-        """Create the manifest of files, and of the resources served from them."""
+        """Create the manifest of files and resources."""
         digests = defaultdict[TypeUrl, defaultdict[str, set[str]]](lambda: defaultdict(set))
         for resource in resources:
             digests[resource.type_url][resource.name].add(digest_of(resource.body))
@@ -71,12 +71,12 @@ class TreeManifest:
 
 
 def digest_of(content: bytes) -> str:
-    """Return the digest of content in the form of manifests."""
+    """Return the digest of content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def write_manifest(manifest: TreeManifest) -> bytes:
-    """Write a manifest, one digest per line, so that version control shows the changes."""
+    """Write a manifest with one digest per line, for version control."""
     written = {
         "form": FORM,
         "serial": manifest.serial,
@@ -91,11 +91,7 @@ def write_manifest(manifest: TreeManifest) -> bytes:
 
 
 def read_manifest(content: bytes) -> TreeManifest:
-    """Read a manifest.
-
-    Raises:
-        ManifestError: it is malformed.
-    """
+    """Read a manifest. Raises ManifestError if it is malformed."""
     written = read_object(content)
     if written.get("form") != FORM:
         raise ManifestError(f"its form is not {FORM}")
@@ -114,11 +110,7 @@ def read_manifest(content: bytes) -> TreeManifest:
 
 
 def read_object(content: bytes) -> dict[str, object]:
-    """Read a JSON object without duplicate keys.
-
-    Raises:
-        ManifestError: it is malformed.
-    """
+    """Read a JSON object without duplicate keys. Raises ManifestError."""
     try:
         written = json.loads(content, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:

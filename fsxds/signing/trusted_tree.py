@@ -1,4 +1,4 @@
-"""Verifies that a tree matches its manifest, and its signer; the last trusted tree stays.
+"""Verifies a tree by its manifest; the last trusted tree stays.
 
 | rule | problem |
 | --- | --- |
@@ -34,14 +34,14 @@ _SIGN_AGAIN = "sign the tree again by `fsxds sign`"
 
 @dataclass(frozen=True, slots=True)
 class SignedManifest:
-    """A verified manifest: its content, its digest, and its signer."""
+    """A verified manifest."""
 
     manifest: TreeManifest
     digest: str
     signer: str
 
     def replay_fault(self, newest: SeenManifest | None) -> UntrustedError | None:
-        """Return why it may be a replayed old one, given the newest manifest seen, or None."""
+        """Return why a manifest may be a replayed old one, or None."""
         serial = self.manifest.serial
         if newest is None or serial > newest.serial or (serial, self.digest) == (newest.serial, newest.digest):
             return None
@@ -53,7 +53,7 @@ class SignedManifest:
 
 
 def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: float) -> SignedManifest:
-    """Verify a manifest, and return its content; `now_s` is seconds since 1970.
+    """Verify a manifest; `now_s` is seconds since 1970.
 
     Raises:
         UntrustedError: it is not signed by a trusted signer, or one of the two is malformed.
@@ -71,13 +71,10 @@ def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: 
 def verified_tree(
     tree: SourceTree, anchors: TrustedSigners, now_s: float, known: SignedManifest | None = None
 ) -> SignedManifest | tuple[Problem, ...]:
-    """Return the manifest of a tree that matches it; otherwise at least one problem.
+    """Return the manifest of a tree that matches it, or at least one problem.
 
-    Args:
-        tree: the tree that was read.
-        anchors: the trusted signers.
-        now_s: seconds since 1970.
-        known: the earlier result for this very tree: only the trust in its signer is verified again.
+    `now_s` is seconds since 1970. `known` is the earlier result for this very tree: only the trust in its signer is
+    verified again.
     """
     manifest, signature = tree.signed.manifest, tree.signed.signature
     if tree.signed.problems:
@@ -99,13 +96,13 @@ class ManifestVerifier:
     """Verifies trees by their manifests: see `tree_trust.TreeVerifier`."""
 
     def __init__(self, anchors: TrustedSigners, seen: SeenManifests) -> None:
-        """Trust manifests signed by one of `anchors`, and remember trusted manifests in `seen`."""
+        """Trusted manifests are remembered in `seen`."""
         self._anchors, self._seen = anchors, seen
         # The last trusted tree, and its manifest.
         self._found: tuple[SourceTree, SignedManifest] | None = None
 
     def faults(self, tree: SourceTree, now_s: float) -> tuple[Problem, ...]:
-        """Return why a tree is not trusted; empty if it is."""
+        """Return why a tree is not trusted, or empty."""
         known = self._found[1] if self._found is not None and self._found[0] is tree else None
         found = verified_tree(tree, self._anchors, now_s, known)
         if isinstance(found, tuple):
@@ -147,7 +144,7 @@ def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
 
 
 def _named(faults: Iterator[Problem]) -> tuple[Problem, ...]:
-    """Return the first of many problems of files, and one that counts further ones."""
+    """Count further problems in one."""
     found = sorted(faults)
     if len(found) <= MOST_NAMED:
         return tuple(found)
@@ -162,7 +159,7 @@ def read_anchors(path: Path) -> TrustedSigners:
     """Read the certificates of a file.
 
     Raises:
-        UsageError: it cannot be read, has no certificate, or `cryptography` is not installed.
+        UsageError: the file cannot be read, has no certificate, or `cryptography` is not installed.
     """
     try:
         # The extra "certificates" is only needed for verification.

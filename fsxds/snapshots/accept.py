@@ -1,22 +1,19 @@
-"""Decides which files of a new tree replace their last good content; the only place with this rule.
+"""Decides which changed files replace their last good content; the only place with this rule.
 
-A bad file never removes resources: its last good content stays, and all other files are served as they are. A file is
-held back
+A bad file never removes resources: its last good content stays. A file is held back
 
 * if it does not parse, or could not be read;
-* if it defines a name, an address or a version of a type that another file owns: a file owns what it is served with,
-  while it still has it, whatever else changed in it and whatever its path. If no file is the owner, the first path
-  wins;
+* if it defines a name, an address or a version of a type that another file owns: a file owns what it is served with and
+  still has. If no file is the owner, the first path wins;
 * if it references a resource that no file serves, and Envoy would reject that, or wait for it in vain;
 * with all other files, if a tree is accepted as a whole.
 
-A held file has no effect: no other file is held because of it, and none is served because of it. So the held files are
-tried again once the served files are known.
+No other file is held or served because of a held file. So held files are tried again once the served files are known.
 
 A removed file takes its resources along, with one exception: it vanished in the same step in which a file appeared that
-does not parse, or that is held and defines some of the same names. The file may have been renamed; its resources that
-no other file defines stay until the new file is served or removed. A file that appeared as another vanished owns the
-names that both define.
+does not parse, or that is held and defines some of the same names. As it may have been renamed, its resources that no
+other file defines stay until the new file is served or removed. A file that appeared as another vanished owns the names
+that both define.
 """
 
 from __future__ import annotations
@@ -43,11 +40,9 @@ MISSING_LAYER = "missing-layer"
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """The difference between the files of a tree and the served ones.
+    """The difference between a tree and the served files.
 
-    Attributes:
-        present: all files that are new or not served as they are, and perhaps others, with their parsed content and own
-            problems; `good` is ignored.
+    `present` has the new and changed files, and perhaps others; their `good` is ignored.
     """
 
     present: Records
@@ -67,16 +62,13 @@ def accept(
     whole_trees: bool,
     report: Callable[[Decision], Conflicts] = report_nothing,
 ) -> dict[PurePosixPath, FileRecord]:
-    """Decide which content of changed files is served; all other files stay as they are.
+    """Decide which content of changed files is served.
 
-    Args:
-        change: the changed files.
-        rules: the rules between files.
-        whole_trees: one file with an error holds back all files.
-        report: finds further problems in accepted files, which hold back none.
+    With `whole_trees`, one file with an error holds back all. `report` finds further problems in accepted files, which
+    hold back none.
 
     Returns:
-        The records of changed files, of removed files that are kept, and of all files with other problems than before.
+        The records of changed files, of removed files that are kept, and of files whose problems changed.
     """
     deciding = _Deciding(change, tuple(rules))
     decision = deciding.decide({})
@@ -94,26 +86,21 @@ def accept(
 
 
 def _unreported(record: FileRecord) -> FileRecord:
-    """Drop the problems that `report` added to a record."""
     return replace(record, problems=record.parsed.problems if record.parsed else ())
 
 
 def _on_its_own(record: FileRecord, before: FileRecord | None) -> FileRecord:
-    """Return the record of a file judged alone: an error in it keeps its last good content."""
+    """An error in a file keeps its last good content."""
     is_good = record.parsed is not None and (not record.problems or record.parsed.is_good)
     return FileRecord(record.parsed, record.parsed if is_good else before.good if before else None, record.problems)
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt(Decision):
-    """A decision, with the problems of the files that rules hold back."""
-
     held: Mapping[PurePosixPath, tuple[Problem, ...]]
 
 
 class _Deciding:
-    """The decision on one tree; held files are tried again once it is known which files are served."""
-
     def __init__(self, change: TreeChange, rules: tuple[FileRule, ...]) -> None:
         self._served = change.served
         self._before = change.served.records
@@ -128,7 +115,6 @@ class _Deciding:
         self._heirs = self._find_heirs()
 
     def decide(self, held: Mapping[PurePosixPath, tuple[Problem, ...]]) -> _Attempt:
-        """Serve all files except `held` ones and any that the rules then hold back."""
         records, held, given_up = dict(self._fresh), dict(held), set[PurePosixPath]()
         records |= {path: self.held_back(path, problems) for path, problems in held.items()}
         while True:
@@ -148,7 +134,7 @@ class _Deciding:
                     given_up.add(path)
 
     def better_than(self, attempt: _Attempt, conflicts: Conflicts) -> _Attempt | None:
-        """Return a decision that serves some more held files and otherwise the same; None if there is none."""
+        """Serve more of the held files and lose none; None if that is impossible."""
         for group in _groups([path for path in attempt.held if path not in conflicts]):
             tried = self.decide({path: problems for path, problems in attempt.held.items() if path not in group})
             if tried.held.keys() < attempt.held.keys():
@@ -156,7 +142,6 @@ class _Deciding:
         return None
 
     def conflicts_of_held(self, attempt: _Attempt) -> Conflicts:
-        """Return the problems of held files beside the served files and other held files."""
         if not attempt.held:
             return {}
         trials = [self._proposal(path, self._fresh[path], is_on_trial=True) for path in attempt.held]
@@ -192,7 +177,6 @@ class _Deciding:
         return Proposal(path, record.good, served is record.good, bool(record.suspects), was, is_on_trial)
 
     def _find_heirs(self) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
-        """Map new files to the served content of vanished files that share names: renamed files."""
         gone = [record.good for record in self._gone.values() if record.good is not None]
         by_key = {key_of(resource): parsed for parsed in gone for resource in parsed.resources}
         heirs = {}
@@ -205,7 +189,6 @@ class _Deciding:
     def _kept_though_gone(
         self, records: Records, given_up: AbstractSet[PurePosixPath]
     ) -> Iterator[tuple[PurePosixPath, FileRecord]]:
-        """Yield the records of vanished files that may have been renamed."""
         broken = {path for path, record in records.items() if record.was_never_good} if self._gone else set()
         appeared = sorted(path for path in broken if path not in self._before)
         for path, record in self._gone.items():
@@ -217,7 +200,6 @@ class _Deciding:
 
 
 def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPath]]:
-    """Yield the sets of files to try: all, all but one, and single ones."""
     if candidates:
         yield frozenset(candidates)
     if 1 < len(candidates) <= MOST_TRIED_ALONE:
@@ -226,7 +208,7 @@ def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPa
 
 
 def _what_is_left(record: FileRecord, others: Proposals) -> FileRecord | None:
-    """Return the record of a removed file with the names that no other file defines; None if none or all are left."""
+    """Keep names that no other file defines; None if none or all are left."""
     was = record.good.resources if record.good else ()
     left = {id(resource) for resource in was if not others.defining(key_of(resource))}
     if not record.good or not 0 < len(left) < len(was):
@@ -240,7 +222,7 @@ def _what_is_left(record: FileRecord, others: Proposals) -> FileRecord | None:
 
 
 def _may_hold(record: FileRecord, gone: ParsedFile) -> bool:
-    """Whether a file may be a vanished one renamed: it shares a name, or has unknown names."""
+    """It shares a name, or has unknown names."""
     if record.parsed is None or not record.parsed.is_good:
         return True
     return not set(map(key_of, record.parsed.resources)).isdisjoint(map(key_of, gone.resources))
@@ -265,24 +247,23 @@ def _has_error(records: Records, change: TreeChange) -> bool:
 
 
 def _as_before(records: Records, change: TreeChange) -> dict[PurePosixPath, FileRecord]:
-    """Serve nothing new: every file keeps its last good content, also a removed one."""
     before = change.served.records
     kept = {path: replace(before[path], parsed=None) for path in change.gone if before[path].good is not None}
     return kept | {path: replace(record, good=change.served.good(path)) for path, record in records.items()}
 
 
 Declarations = Mapping[tuple[TypeUrl, str | None], int]
-"""The number of documents that declare a type with a version; the version is None if a document has none."""
+"""The number of documents that declare a type with a version, or with None."""
 
 
 def declarations_of(files: Iterable[ParsedFile]) -> Counter[tuple[TypeUrl, str | None]]:
-    """Count the types and versions that documents of files declare."""
+    """Count the declarations in files."""
     documents = (document for parsed in files for document in parsed.documents)
     return Counter((type_url, document.version_info) for document in documents for type_url in document.declared)
 
 
 def declarations_with(before: Declarations, changes: Collection[FileChange]) -> Declarations:
-    """Return the declarations of all served files after some changes."""
+    """Return the declarations after some changes."""
     now = Counter(before)
     now.update(declarations_of(change.now for change in changes if change.now))
     now.subtract(declarations_of(change.was for change in changes if change.was))
@@ -290,13 +271,13 @@ def declarations_with(before: Declarations, changes: Collection[FileChange]) -> 
 
 
 class AuthoredVersions:
-    """Rejects files with a second version for a type, or with new content under an old version."""
+    """Rejects second versions of a type, and new content under an old one."""
 
     def __init__(self, served: Declarations) -> None:
         self._served = served
 
     def __call__(self, proposals: Proposals) -> Conflicts:
-        """Return problems of versions that disagree with a more trusted file, or were served with other content."""
+        """Return the files to hold back."""
         declared = declarations_with(self._served, proposals.changes)
         declared = Counter(declared) + declarations_of(proposal.parsed for proposal in proposals.on_trial)
         agreed = {type_url: version for type_url, version in declared if version is not None}
@@ -308,7 +289,6 @@ class AuthoredVersions:
 
 
 def _disagreements(proposals: tuple[Proposal, ...]) -> tuple[Mapping[PurePosixPath, list[Problem]], dict[TypeUrl, str]]:
-    """Return problems of missing or disagreeing versions, and the version per type."""
     found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     agreed: dict[TypeUrl, tuple[str, PurePosixPath]] = {}
     for proposal, type_url, version_info in _declarations(proposals):
@@ -350,9 +330,9 @@ def _changes_content(type_url: TypeUrl, proposals: Proposals) -> bool:
 
 
 def authored_versions(declarations: Declarations, good: Callable[[], Iterable[ParsedFile]]) -> Mapping[TypeUrl, str]:
-    """Return the versions that authors gave to types.
+    """Return the authored versions of types.
 
-    `good` returns the served files in order; it is called if versions disagree, and the last one counts.
+    `good` returns the served files in order, if versions disagree: the last one counts.
     """
     authored = {type_url: Version(version) for type_url, version in declarations if version is not None}
     if len(authored) < sum(version is not None for _, version in declarations):
@@ -364,7 +344,7 @@ def authored_versions(declarations: Declarations, good: Callable[[], Iterable[Pa
 
 
 def _declarations(proposals: tuple[Proposal, ...]) -> list[tuple[Proposal, TypeUrl, str | None]]:
-    """Return the version of each type in each document; documents already served with the type come first."""
+    """Documents already served with the type come first."""
     declared = [
         (proposal, type_url, document.version_info)
         for proposal in proposals
@@ -389,7 +369,7 @@ def _content(type_url: TypeUrl, files: Iterable[ParsedFile]) -> dict[str, Versio
 
 def _no_version(path: PurePosixPath, type_url: TypeUrl) -> Problem:
     fact = f"there is no version_info for its {BY_TYPE_URL[type_url].noun}"
-    return Problem.of_file(path, "no-version", fact, "add one, or serve `--versions content`")
+    return Problem.of_file(path, "no-version", fact, "add one, or set `versions: content`")
 
 
 def _disagrees(path: PurePosixPath, version: str, agreed: str, other: PurePosixPath) -> Problem:

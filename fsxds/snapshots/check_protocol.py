@@ -1,7 +1,6 @@
-"""The protocols of checks in loading; `lint/linter.py` implements `Check`.
+"""The protocols of checks during loading.
 
-The server does not import the linter: callers pass it in. A check decides which files are held back and which problems
-are reported.
+Callers pass in the implementation, `lint/linter.py`, which the server does not import.
 """
 
 from __future__ import annotations
@@ -24,17 +23,15 @@ Found = TypeVar("Found", Fault, Problem)
 
 
 Conflicts = Mapping[PurePosixPath, tuple[Problem, ...]]
-"""Files with their problems."""
 
 FileRule = Callable[[Proposals], Conflicts]
-"""A rule between files: returns the files to hold back, and why. Its cost is that of the proposed changes."""
+"""Returns the files to hold back, and why, at the cost of the proposed changes."""
 
 
 class Place(NamedTuple):
-    """The place of a field; line and column count from 1.
+    """The place of a field, from line and column 1.
 
-    Attributes:
-        below: the place in the layers below, if the field is in a patched resource and the patch did not write it.
+    `below` is its place in the layers below, if a patch of the resource did not write it.
     """
 
     path: PurePosixPath
@@ -45,16 +42,16 @@ class Place(NamedTuple):
 
 
 class FieldLocator:
-    """Finds the lines of fields in a tree. Each file costs a pass over its text, so larger files can be excluded."""
+    """Finds lines of fields, at the cost of a pass over each file's text."""
 
     def __init__(self, tree: Tree, up_to_bytes: int | None) -> None:
         self._tree = tree
         self._up_to_bytes = up_to_bytes
 
     def places(self, parsed: ParsedFile, wanted: Iterable[tuple[Origin, FieldPath]]) -> list[Place]:
-        """Return the place of each field, given the origin of its resource and its path in the resource.
+        """Return the place of each field.
 
-        Without the text, the place is that of the resource.
+        Without the text, it is that of the resource.
         """
         sources = [_source_of(origin, path) for origin, path in wanted]
         file, file_format = self._tree.file_at(parsed.path), format_of(parsed.path)
@@ -73,7 +70,6 @@ class FieldLocator:
         return self._up_to_bytes is None or file.size_bytes <= self._up_to_bytes
 
     def _below(self, source: _Source) -> Place | None:
-        """Return the place of a field that no patch wrote."""
         if source.below is None:
             return None
         below = _source_of(*source.below)
@@ -93,7 +89,7 @@ class FieldLocator:
 
 
 class _Source(NamedTuple):
-    """The source of a field: an origin with a path; and the origin and path below if the patch did not write it."""
+    """The origin and path of a field, and those below if the patch did not write it."""
 
     origin: Origin
     field_path: FieldPath
@@ -115,7 +111,7 @@ def _source_of(origin: Origin, path: FieldPath) -> _Source:
 
 
 def problem_at(place: Place, fault: Fault, pointer: Callable[[FieldPath], str] = pointer_of) -> Problem:
-    """Return a fault as a problem at a place."""
+    """Place a fault."""
     below = None if place.below is None else problem_at(place.below, fault, pointer)
     text = pointer(place.field_path)
     return Problem(
@@ -124,7 +120,7 @@ def problem_at(place: Place, fault: Fault, pointer: Callable[[FieldPath], str] =
 
 
 class TreeCheck(Protocol):
-    """Judges the files of one tree together."""
+    """Judges the files of a tree together."""
 
     @property
     def rules(self) -> tuple[FileRule, ...]:
@@ -132,52 +128,48 @@ class TreeCheck(Protocol):
 
     @property
     def memory(self) -> object:
-        """The memory for the check of the next tree, which then examines only changes."""
+        """The memory for the next tree's check."""
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """The names that files reference and none defines; known after `report`, if names may be elsewhere."""
+        """Undefined names in references, known after `report`; empty if names cannot be elsewhere."""
 
     def report(self, decision: Decision) -> Conflicts:
-        """Return further problems of accepted files, which hold none of them back.
-
-        The result has all files of the decision, and any other files with problems that changed.
-        """
+        """Return problems that hold no file back: of the decision's files, and changed ones of others."""
 
 
 class Check(Protocol):
-    """Judges the content of files. It can be pickled, for processes that parse; checks with equal results are equal."""
+    """Judges the content of files. Can be pickled for parsing processes; equal if results are equal."""
 
     @property
     def identity(self) -> str:
-        """A text that is equal, in every process, for checks that find the same problems in a single file."""
+        """Equal, in every process, for checks that find the same problems in a file."""
 
     def is_static(self, key: Key) -> bool:
-        """Whether a reference that the tree does not define is known to lead to a resource of the bootstrap."""
+        """Whether the bootstrap has the target of an undefined reference."""
 
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
-        """Return the hooks for messages in the walk over each resource."""
+        """Return hooks for the walk over resources."""
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return a fault or problem with the severity that its rule has here, or None if the rule is off."""
+        """Set the severity of a finding's rule; None if the rule is off."""
 
     def tree_check(
         self, memory: object, locator: FieldLocator, served: ServedFiles, elsewhere: Elsewhere = NOWHERE
     ) -> TreeCheck:
         """Return the check of one tree.
 
-        `memory` is that of the previous tree's check, or None; `served` are the files served of that tree. Names
-        without a definition in files may refer to resources in `elsewhere`.
+        `memory` is from the previous tree's check, or None; undefined names may be `elsewhere`.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class NoCheck:
-    """Accepts every file that can be read."""
+    """Accepts every readable file."""
 
     @property
     def identity(self) -> str:
-        """The name of this class, or of a derived one."""
+        """The name of the class."""
         return type(self).__qualname__
 
     def is_static(self, _: Key) -> bool:
@@ -189,7 +181,7 @@ class NoCheck:
         return {}
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return the fault or problem unchanged."""
+        """Return the finding unchanged."""
         return found
 
     def tree_check(self, _: object, __: FieldLocator, ___: ServedFiles, ____: Elsewhere = NOWHERE) -> TreeCheck:

@@ -1,4 +1,4 @@
-"""Reads one document: its resources, with their names and bytes."""
+"""Reads one document."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fsxds.snapshots.type_rules import TypeRules, rules_of
 class DocumentDraft:
     """A document while it is read.
 
-    `broken` is the number of resources with errors; `with_ttl` has the types of resources with a TTL.
+    `broken` counts resources with errors; `with_ttl` has types with a TTL.
     """
 
     number: int
@@ -50,12 +50,7 @@ class DocumentDraft:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools that read documents.
-
-    Attributes:
-        unknown_fields: the severity of a field that no message type has.
-        naming: the defaults for parts that structured names leave out.
-    """
+    """`unknown_fields` is the severity of fields that no message type has."""
 
     catalogue: Catalogue
     converter: Converter
@@ -65,7 +60,7 @@ class Tools:
 
 
 class DocumentReader:
-    """Reads the resources of one document into a draft."""
+    """Reads the resources of one document."""
 
     def __init__(
         self,
@@ -85,7 +80,7 @@ class DocumentReader:
         self._hint = hint
 
     def read(self, number: int) -> DocumentDraft:
-        """Read the document with this number in its file, counted from 0."""
+        """`number` is the document's index in its file."""
         draft = DocumentDraft(number)
         if isinstance(self._document, PlainDocument):
             self._read_plain(self._document, draft)
@@ -110,7 +105,6 @@ class DocumentReader:
             self._declare_empty(shape.claim, draft)
 
     def _read_message(self, message: Message, draft: DocumentDraft) -> None:
-        """Read a document that is a message already: a DiscoveryResponse, a `Resource`, or a resource."""
         if message.DESCRIPTOR.full_name != DISCOVERY_RESPONSE:
             self._read_item(message, (), 0, draft)
             return
@@ -159,7 +153,6 @@ class DocumentReader:
     def _converted(
         self, value: dict[str, PlainValue], row: ResourceType | None, convert: Callable[[PlainValue], Converted]
     ) -> Converted:
-        """Convert a resource, after the rules of its type have read its authored form."""
         rules = rules_of(row)
         if rules is None:
             return convert(value)
@@ -175,7 +168,6 @@ class DocumentReader:
     def _row(
         self, claim: TypeClaim | None, field_path: FieldPath, draft: DocumentDraft, value: Collection[str] = ()
     ) -> ResourceType | None:
-        """Return the type of a resource without one: the envelope's, else the file's."""
         if claim is None:
             if self._hint is None:
                 draft.faults.append(shape.no_type(field_path, value))
@@ -194,7 +186,7 @@ class DocumentReader:
         return shape.unknown_type(message_type, similar_type(self._catalogue, message_type), field_path)
 
     def _wrapping(self, piece: Piece, draft: DocumentDraft) -> _Wrapping | None:
-        """Read the `Resource` around a resource; return None if it is empty."""
+        """None if the `Resource` is empty."""
         if piece.wrapper is None:
             return _NO_WRAPPING
         if piece.value is None and not redirect_payloads.is_named_in(piece.wrapper):
@@ -205,7 +197,7 @@ class DocumentReader:
         return _wrapping_of(converted.message) if converted.message is not None else _NO_WRAPPING
 
     def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: DocumentDraft) -> None:
-        """Unpack an item of a message document: Any in `Resource` in Any, to any depth."""
+        """Unpack nested messages to any depth."""
         wrapping = _NO_WRAPPING
         while True:
             name = message.DESCRIPTOR.full_name
@@ -250,7 +242,6 @@ class DocumentReader:
         return self._hint if claim is None else BY_MESSAGE_TYPE.get(claim.type_url.rpartition("/")[2])
 
     def _add_named_redirect(self, place: _Place, expected: ResourceType | None, draft: DocumentDraft) -> None:
-        """Add a `Resource` without content that names another resource as its redirect."""
         wrapping = place.wrapping
         try:
             locator = redirect_payloads.locator_of_text(wrapping.leads_to, wrapping.name, expected, self._authority)
@@ -357,7 +348,6 @@ class DocumentReader:
         return place, body
 
     def _canonical(self, message: Message, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
-        """Rewrite the structured names in a resource and its wrapper; return its new place, or None for a fault."""
         own = self._own_name(message, row, place)
         canonical = self._canonical_around(row, place, draft)
         if isinstance(own, Fault):
@@ -396,7 +386,7 @@ class DocumentReader:
         return place._replace(wrapping=replace(place.wrapping, name=name, aliases=tuple(aliases)))
 
     def _name_listener(self, message: Message, place: _Place, draft: DocumentDraft) -> str:
-        """Give a listener a stable name, and report it; return it, empty without an address."""
+        """Return a stable name, and report it; empty without an address."""
         name = name_of_unnamed(message, place.wrapping.name)
         if name:
             cast("_Named", message).name = name
@@ -413,7 +403,7 @@ class DocumentReader:
         ]
 
     def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: DocumentDraft) -> None:
-        """Report a wrong TTL; the note on dropped TTLs of a type comes once per document."""
+        """Report dropped TTLs of a type once per document."""
         fault = shape.wrong_ttl(ttl_s, place.field_path)
         if fault is None and row.type_url not in draft.with_ttl:
             draft.with_ttl.add(row.type_url)
@@ -423,7 +413,6 @@ class DocumentReader:
             draft.broken += fault.severity is Severity.ERROR
 
     def _check(self, message: Message, place: _Place, draft: DocumentDraft) -> tuple[Reference, ...]:
-        """Report the faults in a resource, and return its references, by paths in the author's spelling."""
         walk = self._field_rules.check(message)
         if walk.faults:
             draft.broken += any(fault.severity is Severity.ERROR for fault in walk.faults)
@@ -435,7 +424,7 @@ class DocumentReader:
     def _checked_references(
         self, references: tuple[Reference, ...], place: _Place, draft: DocumentDraft
     ) -> tuple[Reference, ...]:
-        """Return valid references, and report malformed names not reported yet."""
+        """Report names unless reported already."""
         checked = tuple(self._names.checked(references))
         wrong = [
             replace(one, field_path=place.field_path + one.field_path) for one in checked if isinstance(one, Fault)
@@ -473,7 +462,7 @@ def _name_path(row: ResourceType, place: _Place) -> FieldPath:
 
 
 def _written_name(row: ResourceType, place: _Place) -> str:
-    """Return the name of a resource as its author wrote it; empty if it cannot be read."""
+    """Return an empty text if it cannot be read."""
     if place.wrapping.name or row.name_field is None or not isinstance(place.written, dict):
         return place.wrapping.name
     written = place.written.get(str(authored_path(place.written, (row.name_field,))[0]))
@@ -492,7 +481,7 @@ def _wrapping_of(message: Message) -> _Wrapping:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapping:
-    """The fields of a `Resource` message; `leads_to` is the redirect of one without content."""
+    """`leads_to` is the redirect of a `Resource` without content."""
 
     name: str = ""
     aliases: tuple[str, ...] = ()
@@ -504,7 +493,7 @@ _NO_WRAPPING = _Wrapping()
 
 
 class _Place(NamedTuple):
-    """The place of a resource; `written` is None if the author wrote no plain values."""
+    """`written` is None unless the author wrote plain values."""
 
     field_path: FieldPath
     position: int | None
@@ -547,11 +536,7 @@ class _Wrapper(Protocol):
 def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:
     """Convert the API's path of a field to the author's spelling.
 
-    Authors may write `connectTimeout`, and one object in place of a list. Steps without a value stay as they are.
-
-    Args:
-        value: the authored value at the top of the path.
-        field_path: fields in snake_case, indexes and keys of maps.
+    Authors may write `connectTimeout`, and one object in place of a list.
     """
     steps: list[str | int] = []
     for number, step in enumerate(field_path):

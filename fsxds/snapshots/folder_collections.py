@@ -36,11 +36,9 @@ LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A snapshot with its collections.
+    """A snapshot with its collections; `raw` itself if there is none to make.
 
-    Attributes:
-        snapshot: the served snapshot; `raw` itself if there is no collection to make.
-        made: the collections of folders, by name.
+    `made` has collections of folders.
     """
 
     snapshot: Snapshot
@@ -54,7 +52,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class FolderCollection:
-    """A collection of a folder: its listeners, and the resource."""
+    """A folder's listeners, and its collection."""
 
     members: tuple[Resource, ...]
     resource: Resource
@@ -66,14 +64,14 @@ def unchanged(raw: Snapshot, inputs: Inputs) -> Collected:
 
 
 def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
-    """Make the collections of a view, as a stage."""
+    """Make the collections of a view."""
     return with_collections(raw, inputs.rules.collections, cast("Collected | None", before))
 
 
 def with_collections(source: Snapshot, rules: CollectionRules, before: Collected | None) -> Collected:
-    """Return a snapshot with the collections of folders; unchanged ones are shared with `before`.
+    """Return a snapshot with the collections of folders, sharing those in `before`.
 
-    `source` is the snapshot with redirects followed.
+    In `source`, redirects are followed.
     """
     dangling = _dangling(source, rules, before)
     if rules.catalogue is None or not rules.rules:
@@ -99,7 +97,7 @@ def with_collections(source: Snapshot, rules: CollectionRules, before: Collected
 
 
 def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None) -> tuple[Problem, ...]:
-    """Return the dangling entries of written collections, computed only if listeners or collections changed."""
+    """Computed only if listeners or collections changed."""
     collections = source.resources(COLLECTION.type_url)
     if rules.catalogue is None or not collections:
         return ()
@@ -138,7 +136,7 @@ def _leads_nowhere(collection: Resource, index: int, locator: Locator, found: No
 
 
 def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | None) -> Iterator[Resource]:
-    """Yield the listeners in a folder, by name, including members that a broken file may still define."""
+    """Include members that a broken file may still define."""
     rows = source.resources(LISTENER.type_url)
     folder = PurePosixPath(rule.folder)
     by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())
@@ -192,7 +190,7 @@ def _made(
 
 
 def _references(member: Resource, index: int) -> Iterator[Reference]:
-    """Yield the references of an inline listener, except its claims, which its own resource already has."""
+    """Omit claims, which the listener's own resource already has."""
     for one in member.references:
         if one.type_url not in CLAIMED:
             yield one._replace(field_path=("entries", index, "inline_entry", "resource", *one.field_path))

@@ -29,24 +29,24 @@ DELETE, PATCH = "delete", "patch"
 TYPE_WORDS = {
     word: row for row in reversed(RESOURCE_TYPES) for word in (*row.words, row.message_type, str(row.type_url))
 }
-"""Types of resources by their accepted spellings."""
+"""Types by their accepted spellings."""
 
 NameOf = Callable[[str, ResourceType, FieldPath], str | Fault]
-"""Returns the canonical form of a resource name written at a place, or its fault."""
+"""Returns the canonical form of a resource name at a place, or its fault."""
 
 Adjust = Callable[[Problem], Problem | None]
 """Returns a problem with the severity of its rule, or None if the rule is off."""
 
 
 def is_layer_document(value: PlainValue) -> TypeGuard[dict[str, PlainValue]]:
-    """Return whether a document edits other layers; no resource has a field `kind`."""
+    """No resource has a field `kind`."""
     return isinstance(value, dict) and value.get("kind") == KIND
 
 
 def read_layer_document(
     value: dict[str, PlainValue], origin: Origin, name_of: NameOf
 ) -> tuple[tuple[LayerEdit, ...], list[Fault]]:
-    """Return the edits and faults of a document, given the document's origin."""
+    """Return the edits and faults of a document."""
     reader = _LayerReader(origin, name_of)
     return tuple(reader.read(value)), reader.faults
 
@@ -131,15 +131,12 @@ def _shown(value: PlainValue) -> str:
     return quoted(value, secret=True)
 
 
-# Missing resources below
-
-
 def nothing_below(
     parsed: ParsedFile, bases: Collection[Key], adjusted: Adjust, may_exist: Callable[[Key], bool] = lambda _: False
 ) -> Iterator[Problem]:
     """Yield a problem for each edited resource that no layer below has.
 
-    `may_exist` tests whether a broken file below may define it: then deleting it is no problem.
+    Deleting one is no problem if it `may_exist`, in a broken file.
     """
     for edit in parsed.edits:
         if edit.key in bases:
@@ -162,6 +159,6 @@ def nothing_below(
 
 
 def edit_problem(edit: LayerEdit, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:
-    """Return a problem at the place of an edit."""
+    """Return a problem at an edit's place."""
     origin = edit.origin
     return Problem(origin.path, origin.line, edit.column, pointer_of(origin.field_path), rule, fact, remedy, severity)

@@ -1,6 +1,6 @@
-"""Divides a tree by its layers: which folders are layers, and which file is in which layer.
+"""Divides a tree by its layers.
 
-A layer that the settings name and that has no folder is lost, which is an error unless its rule has another severity:
+A layer that the settings name without a folder is lost, which is an error unless its rule has another severity:
 
 | a lost layer | rule |
 | --- | --- |
@@ -20,29 +20,29 @@ from fsxds.model.values import LostLayer, Problem, SourceFile, SourceTree
 from fsxds.snapshots.load import differing_files
 
 NO_LAYER = ""
-"""The layer of files outside of all layers."""
+"""The layer of files outside all layers."""
 
 
 class LayerRules(Protocol):
     """The settings of layers."""
 
     def layer_names(self, folders: Collection[str]) -> frozenset[str]:
-        """Return the folders of a tree that are layers."""
+        """Return the folders that are layers."""
 
     def lost_layers(self, folders: Collection[str], known: Collection[str]) -> tuple[LostLayer, ...]:
-        """Return the lost layers of a tree with these folders; layers in `known` had files in the previous tree."""
+        """Return the lost layers; `known` ones had files before."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSource:
-    """The files of a layer, sorted by path, and its problems of reading."""
+    """Files are sorted by path; problems are of reading."""
 
     files: tuple[SourceFile, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     @property
     def has_variables(self) -> bool:
-        """Whether variables are to be replaced in any file of the layer."""
+        """Whether any file has variables to replace."""
         return any(file.has_variables for file in self.files)
 
 
@@ -51,9 +51,9 @@ class LayeredTree:
     """A tree divided by its layers.
 
     Attributes:
-        read: the tree without the kept files of lost layers.
-        folders: all folders, as posix paths, including held lost layers.
-        by_layer: the content of each layer, `NO_LAYER` for files in none; an unchanged layer is the same object.
+        read: without the kept files of lost layers.
+        folders: all, as posix paths, including held lost layers.
+        by_layer: includes `NO_LAYER`; an unchanged layer is the same object.
     """
 
     read: SourceTree
@@ -66,7 +66,7 @@ class LayeredTree:
 
     @classmethod
     def of(cls, read: SourceTree, rules: LayerRules, before: LayeredTree | None) -> LayeredTree:
-        """Divide a tree; while no folder comes or goes, only differences from `before` cost."""
+        """Divide a tree; while no folder comes or goes, only differences cost."""
         last = before if before is not None and before.rules is rules else None
         if last is not None and last.has_paths_of(read):
             return replace(last, read=read, tree=read, by_layer=last.updated(read))
@@ -77,13 +77,13 @@ class LayeredTree:
         return cls(read, tree, folders, rules, names, by_layer, lost)
 
     def has_paths_of(self, read: SourceTree) -> bool:
-        """Whether a tree certainly has the same folders: its paths are the same, and no layer is lost."""
+        """Whether a tree certainly has the same folders."""
         files, missing = differing_files(self.tree, read)
         is_same_set = len(self.tree.files) == len(read.files) and missing == {file.path for file in files}
         return is_same_set and not self.lost and self.tree.problems == read.problems
 
     def updated(self, tree: SourceTree) -> Mapping[str, LayerSource]:
-        """Return the content of each layer for another tree with the same layers."""
+        """Return the layers of a tree that has the same ones."""
         changed, missing = differing_files(self.tree, tree)
         finder = self.finder()
         new: defaultdict[str, dict[PurePosixPath, SourceFile]] = defaultdict(dict)
@@ -103,7 +103,7 @@ class LayeredTree:
         return by_layer
 
     def finder(self) -> LayerFinder:
-        """Return a finder of layers by path."""
+        """Return a finder of layers."""
         return LayerFinder(self.names)
 
     def source(self, name: str) -> LayerSource:
@@ -112,20 +112,20 @@ class LayeredTree:
 
     @property
     def known(self) -> Mapping[str, LayerSource]:
-        """The content of each layer that exists or is kept."""
+        """The content of existing and kept layers."""
         unknown = frozenset[str]().union(*(one.folders for one in self.lost if not one.is_kept))
         return {name: source for name, source in self.by_layer.items() if name not in unknown | {NO_LAYER}}
 
 
 class LayerFinder:
-    """Finds the innermost layer of a path; each folder is examined once."""
+    """Finds the innermost layer of a path."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._known: dict[tuple[str, ...], str] = {(): NO_LAYER}
         self._names = names
 
     def layer_of(self, path: PurePosixPath) -> str:
-        """Return the layer of a file, or `NO_LAYER`."""
+        """Return the layer of a file."""
         return self._of_folder(path.parts[:-1])
 
     def _of_folder(self, parts: tuple[str, ...]) -> str:
@@ -136,7 +136,7 @@ class LayerFinder:
         return known
 
     def by_layer(self, problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
-        """Group problems by layers; the problem of a folder belongs to the layer in that folder."""
+        """A folder's problem belongs to the layer in it."""
         found: defaultdict[str, list[Problem]] = defaultdict(list)
         for problem in problems:
             found[self._of_folder(problem.path.parts)].append(problem)
@@ -176,7 +176,7 @@ def _replaced(
 
 
 def _folders(tree: SourceTree) -> frozenset[str]:
-    """Return all folders of a tree; an unreadable path may be one."""
+    """An unreadable path may be a folder."""
     known: set[tuple[str, ...]] = {problem.path.parts for problem in tree.problems}
     new = {path.parts[:-1] for path in (*(file.path for file in tree.files), *(one.path for one in tree.problems))}
     while new:

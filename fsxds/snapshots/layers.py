@@ -1,10 +1,10 @@
 """Loads a layer on top of the layers below it, which views share.
 
-The layers below are a `Loaded` like any other, and the layer is one change of it: its files appear, and the files below
-lose the resources that it replaces. So the rules of acceptance apply as in a tree, and the cost is that of the layer.
+The layers below are a `Loaded`, and the layer is one change of it: its files appear, and the files below lose the
+resources that it replaces. So the rules of acceptance apply as in a tree, and the cost is that of the layer.
 
-Only if the layer is held back by that, it is loaded on top of its previous result: its last good content stays. Held
-files have no effect here either: the layer then replaces the resources of its last good content.
+Only if the layer is held back by that, it is loaded on top of its previous result. A held file then replaces the
+resources of its last good content.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from fsxds.snapshots.proposals import differing
 
 @dataclass(frozen=True, slots=True)
 class LayerFiles:
-    """The files of one layer, sorted by path; the problems of reading them; and the parsed files by path."""
+    """The files of one layer, sorted by path."""
 
     files: tuple[SourceFile, ...] = ()
     problems: tuple[Problem, ...] = ()
     parsed: Mapping[PurePosixPath, ParsedFile] = field(default_factory=dict)
 
     def is_same(self, other: LayerFiles) -> bool:
-        """Whether two layers are equal, at the cost of an object comparison per file."""
+        """Compare layers, at an object comparison per file."""
         return (
             (self.files, self.problems) == (other.files, other.problems)
             and self.parsed.keys() == other.parsed.keys()
@@ -49,7 +49,7 @@ class LayerFiles:
 
     @property
     def is_good(self) -> bool:
-        """Whether each file by itself could be served."""
+        """Whether each file alone could be served."""
         are_readable = not any(problem.severity is Severity.ERROR for problem in self.problems)
         return are_readable and all(parsed.is_good for parsed in self.parsed.values())
 
@@ -58,11 +58,8 @@ class LayerFiles:
 class LoadedLayer:
     """A layer loaded on top of others.
 
-    Attributes:
-        bare: the same as `loaded` without `carried`, for loading on top.
-        carried: files below with problems that `bare` does not have.
-        added: problems that the layers below do not have.
-        removed: problems of the layers below that this one does not have.
+    `bare` is `loaded` without `carried`: files below with problems that `bare` does not have. `added` and `removed` are
+    the differences from the problems below.
     """
 
     loaded: Loaded
@@ -77,7 +74,7 @@ class LoadedLayer:
 def load_layer(
     below: LoadedLayer | None, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
 ) -> LoadedLayer:
-    """Load a layer; `below` is None for the lowest, `before` its previous result on any layers below, or None."""
+    """`below` is None for the lowest layer; `before` is the previous result on any layers, or None."""
     if below is None:
         tree = SourceTree(layer.files, layer.problems)
         bare = load(
@@ -129,8 +126,6 @@ class _Assumed:
 
 
 class _LayerLoad:
-    """One load of a layer on top of others."""
-
     def __init__(
         self, below: LoadedLayer, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
     ) -> None:
@@ -143,7 +138,6 @@ class _LayerLoad:
         self._below_held = {file.path for file in below.bare.held}
 
     def load(self) -> tuple[Loaded, Projection]:
-        """Return the loaded layer, and the projection of the files below."""
         # With authored versions, the layer below would be the same version with other content.
         shared = None if self._acceptance.authored_versions else self._below.bare
         if self._before is None:
@@ -182,7 +176,7 @@ class _LayerLoad:
         return load(tree, start, parse, self._acceptance), projection
 
     def _parsed(self, path: PurePosixPath, projection: Projection) -> ParsedFile:
-        """Return the parsed form of a file; files below were parsed when they were loaded."""
+        """Files below were parsed when they were loaded."""
         found = projection.parsed.get(path) or self._layer.parsed.get(path)
         if found is None and path in self._below.bare.records:
             found = self._below.bare.records[path].parsed
@@ -191,7 +185,6 @@ class _LayerLoad:
         return found
 
     def _counted(self, path: PurePosixPath, assumed: _Assumed, start: Loaded | None) -> ParsedFile | None:
-        """Return the content assumed to be served of a file of the layer."""
         if path in assumed.own:
             return assumed.own[path]
         parsed = self._layer.parsed.get(path)
@@ -202,7 +195,6 @@ class _LayerLoad:
         return None if record is None else record.good
 
     def _learn(self, assumed: _Assumed, loaded: Loaded, projection: Projection, start: Loaded | None) -> bool:
-        """Correct the assumptions once per file by a result; return whether there was a correction."""
         below = {path for path in projection.parsed.keys() - assumed.below if loaded.records[path].is_held}
         if below:
             # Their held content may be served beside their last good content.

@@ -1,7 +1,6 @@
-"""Loads the wanted views of a tree with layers, layer by layer; layers shared by several views are loaded once.
+"""Loads the wanted views of a tree, layer by layer; shared layers are loaded once.
 
-A layer of no wanted view is not even parsed. The cost of problems depends on those that each layer adds to the layers
-below it, or removes.
+A layer of no wanted view is not even parsed. Problems cost by those that a layer adds to the layers below or removes.
 """
 
 from __future__ import annotations
@@ -23,16 +22,12 @@ from fsxds.snapshots.loaded_views import LoadedViews, folders_of, merged_held, n
 MOST_NAMED = 5
 
 LayerKey = tuple[str, str]
-"""A layer, and the mark of the view whose variables apply; empty if none do."""
+"""A layer, and the mark of the view whose variables apply, or an empty text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewsMemory:
-    """The memory of one load for the next.
-
-    Attributes:
-        loaded: the loaded layers, each with the layers below it as the key.
-    """
+    """The memory of one load for the next; `loaded` is keyed by layers from the lowest."""
 
     tree: LayeredTree
     layers: Mapping[LayerKey, LayerFiles]
@@ -45,7 +40,7 @@ class ViewsMemory:
 
     @property
     def kept(self) -> SourceTree:
-        """The tree as read, with the kept files of layers that it lost."""
+        """The tree, with the kept files of lost layers."""
         return self.tree.tree
 
     def files(self) -> Iterable[SourceFile]:
@@ -53,11 +48,11 @@ class ViewsMemory:
         return (file for layer in self.layers.values() for file in layer.files)
 
     def parsed_at(self, path: PurePosixPath) -> Iterator[ParsedFile]:
-        """Yield the parsed content of a file in each loaded layer that has it."""
+        """Yield a file's content in each loaded layer."""
         return (layer.parsed[path] for layer in self.layers.values() if path in layer.parsed)
 
     def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
-        """Return the served content of each file, given the held files; None if nothing of a file is served."""
+        """Return served contents, given the held files; None if there is none."""
         good: dict[PurePosixPath, ParsedFile | None] = {}
         for layer in self.layers.values():
             good |= layer.parsed
@@ -67,7 +62,7 @@ class ViewsMemory:
         return good
 
     def unjudged(self) -> ViewsMemory:
-        """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
+        """Return a copy for other checks: all is parsed again, good content stays."""
         loaded = {key: replace(each, bare=unjudged(each.bare)) for key, each in self.loaded.items()}
         return replace(self, layers={}, loaded=loaded)
 
@@ -75,8 +70,7 @@ class ViewsMemory:
 class ViewsLoad:
     """One load of views, on top of the previous one.
 
-    Attributes:
-        unparsed: the files to parse for it; a file with several variants may occur several times.
+    A file in `unparsed` with several variants may occur several times.
     """
 
     def __init__(
@@ -88,8 +82,8 @@ class ViewsLoad:
     ) -> None:
         """Prepare to load a tree.
 
-        `wanted` are the views to load, mapped to their variables if any have some. `rules` is a new object if the
-        layers of folders changed since the previous load.
+        `wanted` may map views to variables. `rules` is a new object if the layers of folders changed since the previous
+        load.
         """
         memory = before.memory if before and isinstance(before.memory, ViewsMemory) else None
         self._tree = LayeredTree.of(tree, rules, memory.tree if memory else None)
@@ -98,7 +92,6 @@ class ViewsLoad:
         self._marks_before = {_mark(view) for view in before.by_layers} - {""} if before else set[str]()
         self._loaded: dict[Layers, LoadedLayer] = {}
         self._wanted = tuple(wanted)
-        # Followed by nodes that no rule covers any more, and by those about to move.
         self._left = {view: one for view, one in before.by_layers.items() if self._is_left(view)} if before else {}
         self._chains = {view: tuple(self._chain(view)) for view in wanted if view not in self._left}
         variables = {_mark(view): of_view for view, of_view in wanted.items()} if isinstance(wanted, Mapping) else {}
@@ -113,7 +106,7 @@ class ViewsLoad:
         self.unparsed = tuple(file for _, file in self._unparsed)
 
     def load(self, parsed: Iterable[ParsedFile], acceptance: Acceptance) -> LoadedViews:
-        """Load the views, given the parsed form of each file in `unparsed`."""
+        """`parsed` has the result for each file in `unparsed`."""
         fresh = {(key, file.path): one for (key, file), one in zip(self._unparsed, parsed, strict=True)}
         layers = {key: self._layer(key, source, fresh) for key, source in self._sources.items()}
         loaded = self._loaded
@@ -137,13 +130,13 @@ class ViewsLoad:
         )
 
     def _is_left(self, view: Layers) -> bool:
-        """Whether the settings no longer name a layer of a view: then the view stays as last loaded."""
+        """A view stays as last loaded if the settings no longer name one of its layers."""
         return any(name in self._tree.folders and name not in self._tree.names for name in folders_of(view))
 
     def _chain(self, view: Layers) -> Iterator[Layers]:
-        """Yield the keys of a view's layers to load, from the lowest on.
+        """Yield the keys of a view's layers, the lowest first.
 
-        The variables of the view are part of the key from the first layer on that uses some.
+        From the first layer on that uses variables, the view's variables are part of the key.
         """
         names, mark = folders_of(view), _mark(view)
         varied: Layers = ()
@@ -157,7 +150,7 @@ class ViewsLoad:
     def _loaded_layer(
         self, key: Layers, below: LoadedLayer | None, layer: LayerFiles, acceptance: Acceptance
     ) -> LoadedLayer:
-        """Load a layer, or return the previous result if it and all layers below are unchanged."""
+        """Share the result if the layer and all below are unchanged."""
         before = self._loaded_before.get(key)
         if before is None and _mark(key) in self._marks_before:
             # The view's first file with variables appeared: continue from its content without them.
@@ -184,7 +177,7 @@ class ViewsLoad:
             VariedFile(file, variables.texts, variables.unset) if file.has_variables else file for file in source.files
         )
         before = self._layers_before.get(_layer_key(key))
-        # Equal files are replaced by the previous objects, so that they are recognized at once.
+        # Previous objects are recognized at once.
         same = {file: file for file in before.files} if before else {}
         return LayerSource(tuple(same.get(file, file) for file in files), source.problems)
 
@@ -213,7 +206,6 @@ class ViewsLoad:
 
 
 def _mark(layers: Layers) -> str:
-    """Return the mark of a view with private variables, or an empty text."""
     return layers[-1] if len(layers) > 1 and layers[-1].startswith("/") else ""
 
 
@@ -228,7 +220,10 @@ _Found = tuple[Problem, Severity]
 def merged_problems(
     views: Mapping[Layers, LoadedLayer], layer_of: Callable[[PurePosixPath], str]
 ) -> tuple[Problem, ...]:
-    """Return all problems, sorted by place; one that is missing in a view with its layer names its views."""
+    """Return all problems, sorted by place.
+
+    One that is missing in a view with its layer names its views.
+    """
     above: defaultdict[int, list[Layers]] = defaultdict(list)
     loaded: dict[int, LoadedLayer] = {}
     for layers, last in views.items():

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
 
 
 def name_fault(name: str) -> Fault | None:
-    """Demand a structured name: clients request list collections by no other, and the name gives the file its name."""
+    """Demand a structured name: clients request by no other, and it names the file."""
     if not name or is_structured(name):
         return None
     remedy = f"write xdstp://<authority>/{LISTENER_COLLECTION.message_type}/{quote(name)}"
@@ -38,9 +38,9 @@ def name_fault(name: str) -> Fault | None:
 
 
 def read(written: Mapping[str, PlainValue], authority: str) -> tuple[dict[str, PlainValue], tuple[Fault, ...]]:
-    """Return a collection with textual locators replaced by their fields, and the faults of the texts."""
+    """Replace textual locators by fields; return the faults of the texts."""
     entries = written.get("entries")
-    # As everywhere in the API, one object may stand for a list of one.
+    # As elsewhere, one object may stand for a list.
     read = [_with_plain_locator(each, authority) for each in (entries if isinstance(entries, list) else [entries])]
     faults = [
         Fault("malformed-name", f"the locator {error.fact}", error.remedy, ("entries", *at, "locator"))
@@ -62,13 +62,13 @@ def _with_plain_locator(entry: PlainValue, authority: str) -> tuple[PlainValue, 
 
 
 def _no_entries() -> Fault:
-    """Return the fault of a collection without `entries`. Source: ENVOY.md E80."""
+    """Source: ENVOY.md E80."""
     fact = "`entries` has no value, for which Envoy would remove every listener"
     return Fault("no-resources", fact, "write the entries, or `entries: []` to have none on purpose", ())
 
 
 def complete(collection: DynamicMessage, written: PlainValue, catalogue: Catalogue, authority: str = "") -> list[Fault]:
-    """Complete the entries of a ListenerCollection, and return their faults, each at its place in it."""
+    """Complete a collection's entries; return their faults."""
     faults = _complete_entries(collection, catalogue, authority)
     is_silent = isinstance(written, dict) and written.get("entries") is None
     return [_no_entries()] if is_silent else faults
@@ -93,7 +93,7 @@ def _complete_entries(collection: DynamicMessage, catalogue: Catalogue, authorit
 
 
 def references_of(collection: DynamicMessage) -> Iterator[Reference]:
-    """Yield the listeners that locators of a collection name; dangling ones are reported when locators are resolved."""
+    """Yield the listeners that locators name; dangling ones are reported later, when resolved."""
     for index, entry in enumerate(collection.entries):
         for choice in _choices(entry):
             if isinstance(choice.target, ResourceName) and not choice.target.is_glob:

@@ -1,7 +1,6 @@
-"""Loads a tree of files on top of the previous one: parse, check, accept, merge. The only entry.
+"""Loads a tree on top of the previous one: parse, check, accept, merge. The only entry.
 
-`merge` makes one immutable snapshot of the accepted files, including its difference from the previous one. The snapshot
-also says of each type whether it may be reported as empty, and its missing names as removed:
+A snapshot says of each type whether it may be reported as empty, and its missing names as removed:
 
 | a document, now or before, lists the type | a file that was never good may define it | `incomplete` | `undeclared` | `withheld` |
 | --- | --- | --- | --- | --- |
@@ -50,17 +49,14 @@ MOST_RESOURCES = 1_000_000
 class ResourceLimit:
     """Rejects files that would exceed the resource limit, the least trusted first.
 
-    It never rejects a file that does not grow.
-
-    Args:
-        most: the maximum number of resources, over all types, in one view.
+    A file that does not grow is never rejected. `most` counts all types in one view.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
 
     def __call__(self, proposals: Proposals) -> Conflicts:
-        """Return the files to hold back, each with a problem at its first surplus resource."""
+        """Return the files to hold back, with a problem at the first surplus resource."""
         snapshot = proposals.served.snapshot
         count = 0 if snapshot is None else sum(map(len, snapshot.by_type.values()))
         if count + len(proposals.added) <= self._most:
@@ -80,7 +76,7 @@ class ResourceLimit:
 
     def _problem(self, resource: Resource) -> Problem:
         fact = f"with this the view would have more than {self._most} resources"
-        remedy = "leave some out, divide the tree into views, or raise --max-resources"
+        remedy = "leave some out, divide the tree into views, or raise the setting max_resources"
         return Problem(resource.origin.path, resource.origin.line, 1, "", "too-many-resources", fact, remedy)
 
 
@@ -92,7 +88,7 @@ TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
 
 
 class LayerPatching(Protocol):
-    """Applies the edits that files make to the layers below: see `patches.Patching`."""
+    """Applies edits of layers below: see `patches.Patching`."""
 
     def done(
         self,
@@ -101,7 +97,7 @@ class LayerPatching(Protocol):
         may_exist: Callable[[Key], bool],
         locator: FieldLocator,
     ) -> ParsedFile:
-        """Return a file with all its edits of other layers applied."""
+        """Return a file with all its edits applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +105,10 @@ class Acceptance:
     """How a tree is accepted.
 
     Attributes:
-        whole_trees: one file with an error holds back all files.
-        authored_versions: serve the `version_info` of the authors.
-        check: judges the files together; only errors hold a file back.
-        locate_up_to_bytes: in larger files, problems of references have the line and column of the resource; None for
-            no limit.
-        patching: None if there are no layers.
-        elsewhere: the resources that names without a definition in files may refer to.
+        check: only its errors hold a file back.
+        locate_up_to_bytes: in larger files, problems of references have the place of the resource; None for no limit.
+        patching: None without layers.
+        elsewhere: undefined names may refer to it.
     """
 
     whole_trees: bool = False
@@ -128,28 +121,24 @@ class Acceptance:
 
 
 class FileRecords(Mapping[PurePosixPath, FileRecord]):
-    """Immutable records of all files by path, in path order.
+    """Immutable records by path; copies share unchanged ones.
 
-    Copies share unchanged records. Iteration sorts the paths once per object.
+    Iteration sorts the paths once per object.
     """
 
     def __init__(self, records: HashTrieMap[PurePosixPath, FileRecord] | None = None) -> None:
         self._records = HashTrieMap() if records is None else records
 
     def __getitem__(self, path: PurePosixPath) -> FileRecord:
-        """Return the record of a file."""
         return self._records[path]
 
     def __iter__(self) -> Iterator[PurePosixPath]:
-        """Yield the paths in order."""
         return iter(self._order)
 
     def __len__(self) -> int:
-        """Return the number of files."""
         return len(self._records)
 
     def __contains__(self, path: object) -> bool:
-        """Whether there is a file at a path."""
         return path in self._records
 
     @cached_property
@@ -158,11 +147,11 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
 
     @classmethod
     def of(cls, records: Records) -> FileRecords:
-        """Convert records to `FileRecords`."""
+        """Convert records."""
         return records if isinstance(records, cls) else cls(HashTrieMap(records))
 
     def with_changes(self, changed: Records, gone: Iterable[PurePosixPath]) -> FileRecords:
-        """Return a copy with `changed` set and `gone` removed."""
+        """Set `changed` and remove `gone`."""
         records = self._records
         for path in gone:
             records = records.discard(path)
@@ -171,11 +160,9 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
 
 @dataclass(frozen=True, slots=True)
 class LoadMemory:
-    """The memory of one load for the next, which then examines only changes.
+    """The memory for the next load, which then examines only changes.
 
-    Attributes:
-        repeating: the served files that define a name twice.
-        declarations: the versions declared in served files; None if authored versions are off.
+    `repeating` files define a name twice; `declarations` is None if authored versions are off.
     """
 
     tree: Tree
@@ -186,11 +173,10 @@ class LoadMemory:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A loaded tree: its snapshot, and all its present problems, sorted by place.
+    """A loaded tree, with all problems, sorted by place.
 
-    Loading the next tree on top of `memory` costs only the changes; without it every file is loaded again. Any number
-    of trees can be loaded on top. `wanted` holds the names that files reference and none defines, if they may be
-    elsewhere.
+    Loading on top of `memory` costs only the changes; without it every file is loaded again. Any number of trees can be
+    loaded on top. `wanted` has undefined names in references, if they may be elsewhere.
     """
 
     snapshot: Snapshot
@@ -201,19 +187,19 @@ class Loaded:
     wanted: frozenset[Key] = field(default=frozenset(), compare=False, repr=False)
 
     def depends_on(self, elsewhere: Elsewhere) -> bool:
-        """Whether other resources elsewhere may change the result, though no file changed."""
+        """Whether other resources elsewhere may change the result."""
         return bool(elsewhere) and bool(self.wanted or self.held)
 
 
 def changed_files(tree: Tree, before: Loaded | None) -> tuple[SourceFile, ...]:
-    """Return the files whose content is not parsed yet; any other file costs one comparison."""
+    """Return the files to parse; others cost one comparison."""
     known = before.records if before else {}
     files = TreeDifference.between(before, tree).files
     return tuple(file for file in files if _known_parse(file, known.get(file.path)) is None)
 
 
 def unjudged(loaded: Loaded) -> Loaded:
-    """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
+    """Return a copy for other checks: all is parsed again, good content stays."""
     records = {
         # Good content with an empty digest matches no file.
         path: replace(record, parsed=None, good=None if record.good is None else replace(record.good, digest=""))
@@ -223,7 +209,7 @@ def unjudged(loaded: Loaded) -> Loaded:
 
 
 def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:
-    """Load a tree on top of the previous one; `parse` is called once, with the changed files."""
+    """`parse` is called once, with the changed files."""
     memory = before.memory if before else None
     served = _served_by(before)
     fresh = {parsed.path: _undone(parsed, acceptance) for parsed in parse(changed_files(tree, before))}
@@ -250,7 +236,7 @@ def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance
 
 
 def _undone(parsed: ParsedFile, acceptance: Acceptance) -> ParsedFile:
-    """Add the problems of edits of layers below, which can remain only if there is no layer below."""
+    """Add the problems of edits, which remain only without a layer below."""
     if not parsed.edits:
         return parsed
     found = nothing_below(parsed, (), acceptance.check.adjusted)
@@ -277,7 +263,7 @@ def _declared_by(before: Loaded | None) -> Declarations:
 
 @dataclass(frozen=True, slots=True)
 class TreeDifference:
-    """The files of a tree to examine since the last load, the errors of other paths, and removed paths."""
+    """Files to examine, errors of other paths, and removed paths."""
 
     files: tuple[SourceFile, ...]
     errors: Mapping[PurePosixPath, Problem]
@@ -285,7 +271,7 @@ class TreeDifference:
 
     @classmethod
     def between(cls, before: Loaded | None, tree: Tree) -> TreeDifference:
-        """Compare a tree with the loaded one. Files that are the same objects cost one comparison each."""
+        """Unchanged file objects cost one comparison each."""
         errors = {problem.path: problem for problem in tree.problems if problem.severity is Severity.ERROR}
         if before is None:
             return cls(tree.files, errors, frozenset())
@@ -301,7 +287,7 @@ class TreeDifference:
 
 
 def differing_files(before: Tree, tree: Tree) -> tuple[tuple[SourceFile, ...], set[PurePosixPath]]:
-    """Return the files that are other objects than before, and the paths of replaced or removed ones."""
+    """Return new file objects, and the paths of replaced or removed ones."""
     if isinstance(tree, OverlaidTree) and tree.below is before:
         return tuple(tree.changed.values()), set(tree.changed)
     was, now = before.files, tree.files
@@ -339,7 +325,7 @@ def _parts(path: PurePosixPath) -> tuple[str, ...]:
 
 
 def _place(problem: Problem) -> tuple[object, ...]:
-    """Return a sort key that orders problems as they compare, only faster."""
+    """A faster sort key in the order of problems."""
     path = problem.path.parts
     return path, problem.line, problem.column, problem.pointer, problem.rule, problem.message, problem.remedy
 
@@ -347,7 +333,7 @@ def _place(problem: Problem) -> tuple[object, ...]:
 def _problems(
     tree: Tree, before: Loaded | None, records: Records, changed: Collection[PurePosixPath]
 ) -> tuple[Problem, ...]:
-    """Return all problems, sorted by place; only problems of `changed` files may differ from before."""
+    """Only problems of `changed` files may differ from before."""
     of_tree: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     for problem in tree.problems:
         of_tree[problem.path].append(problem)
@@ -393,13 +379,10 @@ def merge(
     before: Snapshot | None,
     declared: Declarations | None = None,
 ) -> Snapshot:
-    """Make the snapshot of `records`.
+    """Make the snapshot of `records`, in which no name of a type is in two files.
 
-    Args:
-        records: all files as accepted; no name of a type is in two files.
-        changes: the changes of all files that are not served as before, or are not good.
-        before: the previous snapshot; unchanged parts are shared. None for the first.
-        declared: the declared versions; None if authored versions are off.
+    `changes` are of all files that are not served as before, or are not good. `before` shares unchanged parts.
+    `declared` is None if authored versions are off.
     """
     generation = before.generation + 1 if before else 1
     was = _by_type(change.lost for change in changes.values())
@@ -409,7 +392,7 @@ def merge(
         old = before.by_type[type_url] if before else Rows(type_url)
         new = now.get(type_url, {})
         removed = was.get(type_url, {}).keys() - new.keys()
-        # Done here, because this may run beside the event loop, which must not compute for long.
+        # This may run beside the event loop, which must not compute for long.
         by_type[type_url] = rows = old.with_changes(new.values(), removed).prepared()
         if before is None or rows.changes_since(old):
             type_changes[type_url] = type_change(old, rows, generation)
@@ -440,12 +423,12 @@ def _by_type(resources: Iterable[Iterable[Resource]]) -> Mapping[TypeUrl, Mappin
 
 
 def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
-    """Whether two snapshots serve the same to all clients."""
+    """Whether both serve the same to all clients."""
     return _served(snapshot) == _served(other)
 
 
 def following(loaded: Loaded, before: Loaded, below: tuple[Snapshot, Snapshot]) -> Loaded:
-    """Make `loaded`, which was loaded on another snapshot, the successor of `before`, with the changes since then.
+    """Make `loaded` the successor of `before`, though loaded on another snapshot.
 
     `below` is the snapshot under `loaded`, and the one under `before`.
     """
@@ -481,11 +464,12 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.incomplete,
         snapshot.withheld,
         snapshot.undeclared,
+        dict(snapshot.unresolved),
     )
 
 
 def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
-    """Return the difference between `old` and `rows` as the change of a generation."""
+    """Return a generation's change."""
     change = rows.changes_since(old)
     updated, removed = sorted(change.fresh | change.renewed), tuple(sorted(change.removed))
     added, changed = (tuple(name for name in updated if (name in old) is known) for known in (False, True))
@@ -494,7 +478,7 @@ def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
 
 
 def _undeclared(changes: Iterable[FileChange], before: Snapshot | None) -> frozenset[TypeUrl]:
-    """Return the types that no document ever listed; a type stays declared after its last file is removed."""
+    """A type stays declared when its last file goes."""
     declared = frozenset[TypeUrl]().union(*{change.now.declared for change in changes if change.now is not None})
     undeclared = before.undeclared if before else frozenset(TYPE_URLS)
     # Return the same object, so that a thousand views share it.
@@ -507,7 +491,7 @@ def _incomplete(records: Records, changed: Iterable[PurePosixPath]) -> frozenset
 
 
 def may_define(path: PurePosixPath) -> frozenset[TypeUrl]:
-    """Return the types that an unreadable file may define: the type in its name, else all."""
+    """Return the types that an unreadable file may define, by its name."""
     row = exact_type_from_path(path)
     return frozenset((row.type_url,)) if row else frozenset(TYPE_URLS)
 

@@ -1,4 +1,7 @@
-"""The loaded views of a tree, and the served snapshot of each: one view, unless the tree has layers."""
+"""The loaded views of a tree, and their served snapshots.
+
+Without layers there is one view.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ MOST_NAMED = 3
 
 
 class LayersMemory(Protocol):
-    """The memory of one load of layers for the next."""
+    """The memory for the next load of layers."""
 
     def unjudged(self) -> LayersMemory:
-        """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
+        """Return a copy for other checks; good content stays."""
 
     @property
     def read(self) -> SourceTree:
@@ -34,16 +37,16 @@ class LayersMemory(Protocol):
 
     @property
     def kept(self) -> SourceTree:
-        """The tree as read, with the kept files of layers that it lost."""
+        """The tree, with the kept files of lost layers."""
 
     def files(self) -> Iterable[SourceFile]:
         """Return the files of the loaded layers."""
 
     def parsed_at(self, path: PurePosixPath) -> Iterator[ParsedFile]:
-        """Yield the parsed content of a file in each loaded layer that has it."""
+        """Yield a file's content in each loaded layer."""
 
     def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
-        """Return the served content of each file, given the held files; None if nothing of a file is served."""
+        """Return served contents, given the held files; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +54,11 @@ class LoadedViews:
     """The loaded views of a tree.
 
     Attributes:
-        by_layers: the loaded files of each view. An unchanged view is the same object.
-        existing: the folders of the tree, which may be layers.
-        problems: all problems, each once, sorted by place; a problem names its views unless it shows in all with its
-            layer.
-        held: the files with older content, or none, in some view.
-        staged: the result of each of `stages.STAGES` per view; None if the stage was not needed. Empty if not yet
-            staged.
+        by_layers: an unchanged view is the same object.
+        existing: the folders of the tree.
+        problems: sorted by place; one names its views unless it shows in all with its layer.
+        held: in some view.
+        staged: the result of each of `stages.STAGES` per view, None if not needed; empty if not yet staged.
         contents: in order of precedence.
     """
 
@@ -71,19 +72,19 @@ class LoadedViews:
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """The names that files of any view reference and none defines, if they may be elsewhere."""
+        """Undefined names in any view, if they may be elsewhere."""
         return frozenset[Key]().union(*(loaded.wanted for loaded in self.by_layers.values()))
 
     @property
     def served(self) -> Mapping[Layers, Snapshot]:
-        """The served snapshot of each view: the result of the last stage."""
+        """The result of each view's last stage."""
         return {layers: self._served(layers, loaded.snapshot) for layers, loaded in self.by_layers.items()}
 
     def _served(self, layers: Layers, snapshot: Snapshot) -> Snapshot:
         return next((one.snapshot for one in reversed(self.staged.get(layers, ())) if one is not None), snapshot)
 
     def results_of(self, stage_result: type[T]) -> list[T]:
-        """Return the results of one stage for all views that need it."""
+        """Return a stage's results for all views."""
         return [one for results in self.staged.values() for one in results if isinstance(one, stage_result)]
 
 
@@ -93,9 +94,9 @@ def with_served(
     before: LoadedViews | None,
     contents: tuple[UpstreamContent, ...] = (),
 ) -> LoadedViews:
-    """Return loaded views with their served snapshots, and the problems of these.
+    """Add served snapshots, and their problems.
 
-    `before` are the previous views; `contents` is in order of precedence.
+    `contents` is in order of precedence.
     """
     inputs = Inputs(rules, contents)
     staged = {layers: _staged(loaded.snapshot, layers, inputs, before) for layers, loaded in views.by_layers.items()}
@@ -126,7 +127,7 @@ def _staged(
 
 
 def folders_of(layers: Layers) -> Layers:
-    """Return the layers of a view that are folders, each once."""
+    """Return the layers that are folders, each once."""
     return tuple(dict.fromkeys(name for name in layers if not name.startswith("/")))
 
 
@@ -136,13 +137,13 @@ def whole_tree(loaded: Loaded) -> LoadedViews:
 
 
 def only_view(views: LoadedViews) -> Loaded:
-    """Return the only loaded view, with its served snapshot and all problems."""
+    """Return the only view, with served snapshot and all problems."""
     ((layers, loaded),) = views.by_layers.items()
     return replace(loaded, snapshot=views.served[layers], problems=views.problems)
 
 
 def unjudged_views(views: LoadedViews) -> LoadedViews:
-    """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
+    """Return a copy for other checks; good content stays."""
     memory = views.memory
     if memory is None:
         return replace(views, by_layers={layers: unjudged(loaded) for layers, loaded in views.by_layers.items()})
@@ -150,7 +151,7 @@ def unjudged_views(views: LoadedViews) -> LoadedViews:
 
 
 def named_in(problem: Problem, views: Iterable[Layers]) -> Problem:
-    """Return a problem whose message names the first few views that show it."""
+    """Add the first few views to a problem's message."""
     # Neither sorted nor counted, so that views requested later do not change a problem that was logged already.
     names = tuple(map(view_text, islice(views, MOST_NAMED + 1)))
     more = " and others" if len(names) > MOST_NAMED else ""
@@ -160,14 +161,14 @@ def named_in(problem: Problem, views: Iterable[Layers]) -> Problem:
 
 
 def view_text(layers: Layers) -> str:
-    """Format the layers of a view: `common + nodes/a`."""
+    """Format layers: `common + nodes/a`."""
     names = [name for name in layers if not name.startswith("/")]
     marked = f" with the variables of {layers[-1][1:]}" if len(names) < len(layers) and names else ""
     return (" + ".join(names) or "no layer") + marked
 
 
 def merged_held(of_views: Iterable[Iterable[HeldFile]]) -> tuple[HeldFile, ...]:
-    """Return the files that some view holds back, without last good content if any view has none."""
+    """A file has last good content if all views have it."""
     held: dict[PurePosixPath, HeldFile] = {}
     for files in of_views:
         for file in files:

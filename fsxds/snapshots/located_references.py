@@ -23,11 +23,11 @@ from fsxds.snapshots.stages import has_directives
 from fsxds.snapshots.structured_names import NameWriter
 
 FindName: TypeAlias = Callable[[Locator, TypeUrl], str | None]
-"""Returns the name under which clients get the target of a locator without alternatives; None if there is no target."""
+"""Returns the clients' name of a locator's target, without alternatives; None if there is no target."""
 
 
 def located(resource: Resource, find: FindName, catalogue: Catalogue) -> tuple[Resource, tuple[Problem, ...]]:
-    """Return a resource with names in place of locators, and a note for each alternative used."""
+    """Replace locators by names; note each alternative used."""
     chosen: dict[str, str] = {}
     notes = []
     for reference in filter(has_directives, resource.references):
@@ -49,8 +49,6 @@ def located(resource: Resource, find: FindName, catalogue: Catalogue) -> tuple[R
 
 
 class _NameChooser(NameWriter):
-    """Replaces locators by the names chosen for them."""
-
     def __init__(self, catalogue: Catalogue, chosen: Mapping[str, str]) -> None:
         super().__init__(catalogue, NO_RULES, PurePosixPath())
         self._chosen = chosen

@@ -30,7 +30,7 @@ from fsxds.model.values import TypeUrl
 from fsxds.settings.naming_rules import CollectionRule
 
 COLLECTION = "Collection"
-"""The suffix of type names of list collections; before it is the type of their entries."""
+"""The suffix of list collections' types, after the type of their entries."""
 
 _ENTRY_NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
 
@@ -42,9 +42,7 @@ Place: TypeAlias = Key | PurePosixPath
 class NotThere:
     """The target does not exist.
 
-    Attributes:
-        reason: why, as the end of a sentence about the locator.
-        authority: the authority that owns the resource; empty if it is ours.
+    `reason` ends a sentence about the locator; `authority` is empty if the resource is ours.
     """
 
     reason: str
@@ -52,21 +50,14 @@ class NotThere:
 
 
 Found: TypeAlias = Resource | tuple[Resource, ...] | NotThere
-"""The target of a locator: a resource; for a glob, its members in the order of their names."""
+"""A resource, or the members of a glob in the order of names."""
 
 
 class Resolver:
     """Finds resources of one snapshot.
 
-    Args:
-        snapshot: the snapshot to search.
-        authority: the tree's authority, or empty.
-        root: the absolute path of the tree; empty if no file can be found.
-        catalogue: the message types; None if list collections have no entries.
-
-    Attributes:
-        folders: the list collections of folders, by name, if not yet in the snapshot.
-        looked_at: the places searched.
+    `root` is the absolute path of the tree, empty if no file can be found. Without `catalogue`, list collections have
+    no entries. `folders` has the list collections that are not yet in the snapshot; `looked_at` grows with each search.
     """
 
     def __init__(
@@ -80,7 +71,7 @@ class Resolver:
         self.looked_at: set[Place] = set()
 
     def find(self, locator: Locator, type_url: TypeUrl) -> Found:
-        """Return the first existing target of a locator of this type, else the reason why the first does not exist."""
+        """Return the first existing target, else the first reason."""
         reason: NotThere | None = None
         for choice in locator.choices():
             found = self.find_choice(choice, type_url)
@@ -90,7 +81,7 @@ class Resolver:
         return reason or NotThere("leads nowhere")
 
     def find_choice(self, choice: Locator, type_url: TypeUrl) -> Found:
-        """Return the target of a locator without alternatives, and add the searched places to `looked_at`."""
+        """Return one choice's target; add searched places to `looked_at`."""
         if isinstance(choice.target, FileName):
             return self._in_files(choice.target, choice.entry, type_url)
         if not choice.entry:
@@ -194,7 +185,7 @@ def _several(resources: tuple[Resource, ...]) -> str:
 
 
 def entry_name_of(name: str) -> str:
-    """Return the name of a resource's entry in a collection of a folder; empty if it can have none."""
+    """Return an entry name in a folder's collection, or an empty text."""
     structured = parse_or_none(name)
     path = structured.path if structured else name
     return path if _ENTRY_NAME.fullmatch(path) else ""
@@ -227,7 +218,7 @@ def _packed_entry(of_list: Resource, entry: str, catalogue: Catalogue) -> tuple[
 
 
 def places_of(resource: Resource) -> Iterator[Place]:
-    """Yield the places of a resource: its name, its glob, its file and all directories around that."""
+    """Yield a resource's name, glob, file and all directories."""
     yield resource.type_url, resource.name
     glob = _glob_of(resource.name)
     if glob:

@@ -1,8 +1,8 @@
 """Rules for resource names: checks, generated names, aliases, and uniqueness across files.
 
-Envoy requests virtual hosts one by one, by their domains, so each has aliases beside its name. Envoy accepts one
-listener without a name, and gives it a random name in each response that contains it: every update of any listener
-would replace it and drain its connections. So it is served under a name made of its address (ENVOY.md E20).
+Envoy requests virtual hosts one by one, by their domains, so these are aliases. It gives a listener without a name a
+random one in each response: every update of any listener would replace it and drain its connections. So it is served
+under a name made of its address (ENVOY.md E20).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 def naming_fault(
     row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, find_name: Callable[[], FieldPath]
 ) -> Fault | None:
-    """Return the problem of a resource's name, or None. Source: ENVOY.md E18, E46.
+    """Return the problem of a name, or None. Source: ENVOY.md E18, E46.
 
-    `own_name` and `wrapper_name`, of the `Resource` around it, may be empty. `find_name` returns the path of
-    `own_name`, or `field_path` if it is empty; it is called only if there is a problem.
+    `wrapper_name` is that of the `Resource`. `find_name` is called only if there is a problem; it returns the path of
+    `own_name`, or `field_path`.
     """
     if row.name_field is None:
         return None if wrapper_name else _unwrapped(row, field_path)
@@ -71,7 +71,7 @@ def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
 
 
 def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
-    """Return the name of the `Resource` around a listener, else one made of its address; empty if it has no address."""
+    """Return the wrapper's name, else one made of the address, if any."""
     if not wrapper_name and listener.WhichOneof("listener_specifier") == "internal_listener":
         return "unnamed-internal"
     if wrapper_name or not listener.HasField("address"):
@@ -87,7 +87,7 @@ def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
 
 
 def unnamed_fault(name: str, place: FieldPath) -> Fault:
-    """Return a note of the name under which an unnamed listener is served."""
+    """Note the served name of an unnamed listener."""
     fact = f'the listener has no name and is served as "{name}"; Envoy would make up another one at every update'
     return Fault("unnamed-listener", fact, "give it a name", place, severity=Severity.NOTE)
 
@@ -108,7 +108,7 @@ _OF_CLIENTS = (_NODE, "xds.resource.", "xds.client_feature.")
 
 
 def unmatchable_fault(name: str, row: ResourceType, place: FieldPath) -> Fault | None:
-    """Warn of a structured name with context parameters that no client sends. Source: ENVOY.md E72; xRFC TP1."""
+    """Warn of context parameters that no client sends. Source: ENVOY.md E72; xRFC TP1."""
     structured = parse_or_none(name) if "xds." in name or "udpa." in name else None
     for parameter, value in structured.context if structured else ():
         words = _unmatchable(parameter, value, row)
@@ -118,7 +118,7 @@ def unmatchable_fault(name: str, row: ResourceType, place: FieldPath) -> Fault |
 
 
 def _unmatchable(parameter: str, value: str, row: ResourceType) -> tuple[str, str] | None:
-    """Return why no client sends a parameter, and a remedy; None for one that may be sent."""
+    """Return why no client sends a parameter, and a remedy."""
     if parameter.startswith(_NODE):
         return _unmatchable_of_node(parameter, value, row)
     if not parameter.startswith(("xds.", "udpa.")) or parameter.startswith(_OF_CLIENTS):
@@ -170,7 +170,7 @@ def table_fault(name: str, place: FieldPath) -> Fault | None:
 def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | None:
     """Warn of a virtual host that Envoy would not remove.
 
-    Envoy keys it by its own name, but receives the resource name when it is removed.
+    Envoy keys it by its own name, but its removal has the resource name.
     """
     if own_name in {"", name}:
         return None
@@ -180,16 +180,16 @@ def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | No
 
 
 def aliases_of(name: str, host: Any, authored: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the aliases of a virtual host: one for each of its domains, and those from its author.
+    """Return one alias per domain, and those from the author.
 
-    Domains stay as written, wildcards too, but in lower case, because Envoy requests them so: `<route>/<domain>`.
+    Envoy requests `<route>/<domain>`, with wildcards as written, in lower case.
     """
     table = route_configuration_of(name)
     return tuple(dict.fromkeys((*(name_of_domain(table, domain) for domain in host.domains), *authored)))
 
 
 def claims_of(name: str, host: Any, authored: tuple[str, ...]) -> Iterator[Reference]:
-    """Yield the names that no other virtual host may have: its aliases, and its own name in Envoy."""
+    """Yield the names that no other virtual host may have."""
     table = route_configuration_of(name)
     claimed = set()
     for index, domain in enumerate(host.domains):
@@ -205,7 +205,7 @@ def claims_of(name: str, host: Any, authored: tuple[str, ...]) -> Iterator[Refer
 
 
 def repeated_names(documents: Iterable[Document]) -> Iterator[Problem]:
-    """Yield a problem for each resource with the name of an earlier one in the same file."""
+    """Yield a problem for each repetition of a name in a file."""
     seen: dict[Key, Resource] = {}
     for document in documents:
         for resource in document.resources:
@@ -222,7 +222,7 @@ def _severity_of_repeat(resource: Resource, first: Resource) -> Severity:
 
 
 def duplicate_name(resource: Resource, first: Resource) -> Problem:
-    """Return the problem, at `resource`, that another resource of its type has its name."""
+    """Return the problem, at `resource`, that `first` has its name."""
     noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
     return Problem(
         resource.origin.path,
@@ -236,7 +236,7 @@ def duplicate_name(resource: Resource, first: Resource) -> Problem:
 
 
 def unique_names(proposals: Proposals) -> Conflicts:
-    """Return the problems of the files that define names of other files."""
+    """Return the files that define names of other files."""
     # A file on trial whose last good content is served is examined only if other files repeat a name.
     served = {proposal.path for proposal in proposals if proposal.is_last_good}
     tried = [one for one in proposals.on_trial if one.path in served]
@@ -248,7 +248,6 @@ def unique_names(proposals: Proposals) -> Conflicts:
 
 
 def _repeated(proposals: Proposals, left_out: Container[int]) -> list[frozenset[PurePosixPath]]:
-    """Return the sets of files with common names, without resources with ids in `left_out`."""
     keys = {key_of(resource) for resource in proposals.added if id(resource) not in left_out}
     definers = (found for key in keys if len(found := proposals.defining(key)) > 1)
     paths = (frozenset(one.origin.path for one in several if id(one) not in left_out) for several in definers)
@@ -275,7 +274,7 @@ def _doubles(proposal: Proposal, taken: Mapping[Key, Resource]) -> Iterator[Prob
 
 
 def _owned(proposals: tuple[Proposal, ...]) -> dict[Key, Resource]:
-    """Return the names that changed files have and already serve; unchanged files come first anyway."""
+    """Unchanged files own their names anyway."""
     owned: dict[Key, Resource] = {}
     for proposal in proposals:
         if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):

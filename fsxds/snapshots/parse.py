@@ -1,10 +1,9 @@
-"""Parses a file: its format, documents and resources, and all problems of these.
+"""Parses a file, and finds all problems in it.
 
-Most of the cost of a large YAML list is in items that did not change. So when such a list is parsed again, only its new
-items are parsed. A file is cut into items if a list stands at the left margin, bare or under `resources:`. The cut is
-proved, not assumed: every piece must parse alone, to exactly one good resource. Anything else (an anchor used across
-items, an open quote, a second document, any fault) makes the file parse as a whole, which gives the same result for
-good files, and reports the faults of bad ones.
+Most of the cost of a large YAML list is in items that did not change, so it is parsed again by its new items, if it
+stands at the left margin, bare or under `resources:`. The cut is proved, not assumed: every piece must parse alone, to
+exactly one good resource. Anything else (an anchor used across items, an open quote, a second document, any fault)
+makes the file parse as a whole, which gives the same result for good files, and reports the faults of bad ones.
 """
 
 from __future__ import annotations
@@ -58,10 +57,8 @@ _ALIAS = re.compile(rb"[\s\[{,]\*[^\s\"',\]}]")
 class FileParser:
     """Turns files into documents, or into problems; one catalogue, any number of files.
 
-    Known lists of at least `chunked_from_bytes` are parsed by items. `check` judges their resources.
-
-    Attributes:
-        variables: the values of `${NAME}` if the view has no variables.
+    Known lists of at least `chunked_from_bytes` are parsed by items. `variables` has the values of `${NAME}` if the
+    view has none.
     """
 
     def __init__(
@@ -79,12 +76,12 @@ class FileParser:
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
 
     def name_by(self, rules: NamingRules) -> None:
-        """Set the rules of structured names; call it before anything is parsed."""
+        """Set the naming rules, before anything is parsed."""
         self._tools = replace(self._tools, naming=rules)
         self._chunks.tools = self._tools
 
     def parse(self, file: SourceFile) -> ParsedFile:
-        """Parse one file. Every problem in it is reported; bad content never raises."""
+        """Parse one file; bad content never raises."""
         file_format = format_of(file.path)
         if file_format is None:
             fact = "no format is known for this suffix"
@@ -99,19 +96,19 @@ class FileParser:
         return parsed
 
     def parse_edit(self, file: SourceFile, most_bytes: int) -> ParsedFile | None:
-        """Parse a file with at most `most_bytes` new since it was last parsed or learned; return None for others."""
+        """Parse a file with at most `most_bytes` new; None for others."""
         if file.has_variables:
             return None
         document = self._chunks.parse_edit(file, type_from_path(file.path), most_bytes)
         return None if document is None else ParsedFile(file.path, file.digest, (document,))
 
     def learn(self, file: SourceFile, parsed: ParsedFile) -> None:
-        """Remember the parsed content of a file, from any process, so that its next edit costs only the change."""
+        """Remember content parsed in any process: the next edit costs only the change."""
         if len(parsed.documents) == 1 and not parsed.problems and not file.has_variables:
             self._chunks.learn(file, type_from_path(file.path), parsed.documents[0])
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget the parsed content of files that are not in a tree."""
+        """Forget files that are not in a tree."""
         self._chunks.forget_gone(tree)
 
     def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
@@ -148,12 +145,12 @@ class FileParser:
 
 
 def variables_of(file: SourceFile, others: Variables) -> Variables:
-    """Return the variables of a file's view, or else `others`."""
+    """Return a file's variables, else `others`."""
     return Variables(file.texts, file.unset) if isinstance(file, VariedFile) else others
 
 
 def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
-    """Compile the rules for each message: field rules of the API, references, and hooks of the check.
+    """Compile the rules for each message.
 
     Raises:
         ApiError: the catalogue has a field rule that is not known here.
@@ -173,7 +170,6 @@ def _finished(path: PurePosixPath, draft: DocumentDraft, edits: Mapping[int, tup
 def _placed_edits(
     file: SourceFile, locate: Locate | None, drafts: Iterable[DocumentDraft]
 ) -> Mapping[int, tuple[LayerEdit, ...]]:
-    """Map documents to their edits of other layers, each with its line and column."""
     found = {draft.number: draft.edits for draft in drafts if draft.edits}
     if not found or locate is None:
         return found
@@ -198,7 +194,10 @@ def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
 def problems_of(
     file: SourceFile, locate: Locate | None, faults: Collection[tuple[int, Fault]], catalogue: Catalogue
 ) -> Iterator[Problem]:
-    """Yield faults, given with the numbers of their documents, as problems; the text is searched once for all."""
+    """Yield faults as problems; the text is searched once for all.
+
+    Each fault comes with its document's number.
+    """
     wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
     places: Found = dict.fromkeys(wanted, (1, 1))
     if wanted and locate is not None:
@@ -219,7 +218,7 @@ def _void_file(path: PurePosixPath) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """A list cut into pieces: the text before it, and its items without the `_ITEM` that begins each."""
+    """The items lack the `_ITEM` that begins each."""
 
     head: bytes
     is_envelope: bool
@@ -230,9 +229,8 @@ class _Pieces:
 class _Known:
     """The last parsed content of a file.
 
-    Attributes:
-        context: the types of the file name and of the envelope.
-        items: by the digest of an item's text: its resource, and its number of lines.
+    `context` has the types of the file name and of the envelope; `items` maps digests of text to a resource and its
+    number of lines.
     """
 
     context: tuple[str, str]
@@ -243,7 +241,7 @@ class _Known:
 
 
 class ChunkParser:
-    """Remembers the items of large lists by their content."""
+    """Remembers the items of large lists."""
 
     def __init__(
         self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES, most_remembered: int = MOST_REMEMBERED
@@ -253,7 +251,7 @@ class ChunkParser:
         self._known: Lru[PurePosixPath, _Known] = Lru(most_remembered, len, most_remembered)
 
     def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
-        """Return the one document of a file, or None if it must be parsed as a whole, as every file at first."""
+        """Return a file's one document, or None if it must be parsed as a whole, as at first."""
         if file.path not in self._known:
             return None
         pieces = _take_apart(file.content) if self._is_large_list(file) else None
@@ -263,9 +261,9 @@ class ChunkParser:
         return document
 
     def parse_edit(self, file: SourceFile, hint: ResourceType | None, most_bytes: int) -> Document | None:
-        """Return the one document of a file with at most `most_bytes` in its head and unknown items, or None.
+        """Return a file's one document, or None if more than `most_bytes` are new.
 
-        If the result is None, the memory of the file stays, and hardly more than `most_bytes` were parsed.
+        If None, the memory of the file stays, and hardly more than `most_bytes` were parsed.
         """
         known = self._known.get(file.path)
         if known is None or not self._is_large_list(file):
@@ -278,7 +276,7 @@ class ChunkParser:
         return None if pieces is None else self._read(file.path, pieces, hint, most_bytes)
 
     def learn(self, file: SourceFile, hint: ResourceType | None, document: Document) -> None:
-        """Remember the items of a faultless document that was parsed as a whole."""
+        """Remember the items of a faultless document."""
         if not self._is_large_list(file):
             return
         pieces = _take_apart(file.content)
@@ -298,7 +296,7 @@ class ChunkParser:
         self._known.put(file.path, _Known(_context(hint, envelope), items))
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget the items of files that are not in a tree."""
+        """Forget files that are not in a tree."""
         for path in [path for path in self._known if tree.file_at(path) is None]:
             self._known.pop(path)
 
@@ -338,7 +336,7 @@ class ChunkParser:
         return Document(path, tuple(resources), declared, version_info if isinstance(version_info, str) else None)
 
     def _envelope(self, pieces: _Pieces) -> dict[str, PlainValue] | None:
-        """Return the plain texts around the list, or None if there is anything else."""
+        """Return the plain texts around the list."""
         value = self._plain(pieces.head)
         if value is None:
             return {} if not pieces.is_envelope else None
@@ -361,7 +359,6 @@ class ChunkParser:
         return draft.resources[0], text.count(b"\n") + 1
 
     def _plain(self, content: bytes) -> PlainValue:
-        """Return the value of one faultless document, or None."""
         yaml = format_of(PurePosixPath("a.yaml"))
         if yaml is None:
             return None
@@ -385,7 +382,7 @@ def _first_line(pieces: _Pieces) -> int:
 
 
 def _take_apart(content: bytes) -> _Pieces | None:
-    """Cut a file before each `- ` at the left margin; return None if that might cut more than one list."""
+    """Cut before each `- ` at the left margin, unless that might cut more than one list."""
     content = b"\n" + content
     first = content.find(_ITEM)
     marks = _OTHER_BREAKS[:1] if content.isascii() else _OTHER_BREAKS

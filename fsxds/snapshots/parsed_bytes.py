@@ -1,8 +1,8 @@
-"""Encodes parsed files and resources as bytes, for results of parsing processes and for the cache between starts.
+"""Encodes parsed files and resources, for results of parsing processes and for the cache between starts.
 
 JSON and not pickle: reading foreign bytes must run no code, and must not end the process, which `marshal` does not
-promise. The bytes are deflated. They contain the length of a JSON text, the text, and the bodies of all resources. The
-path and the digest of the file are left out: the reader knows them.
+promise. Deflated bytes contain the length of a JSON text, the text, and the bodies of all resources; the reader knows
+the path and the digest of the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Plain: TypeAlias = Any
 
 
 class DamagedBytesError(Exception):
-    """Bytes are not a result of `encode` or `encode_resources`."""
+    """Bytes are no result of `encode` or `encode_resources`."""
 
 
 # The exceptions that foreign bytes cause.
@@ -40,7 +40,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError, z
 
 
 def encode(parsed: ParsedFile) -> bytes:
-    """Return a parsed file, except its path and its digest, as bytes."""
+    """Encode all but path and digest."""
     writer = _RowWriter()
     documents = [writer.document(document) for document in parsed.documents]
     problems = [
@@ -51,7 +51,7 @@ def encode(parsed: ParsedFile) -> bytes:
 
 
 def encode_resources(resources: Iterable[Resource]) -> bytes:
-    """Return resources of any files as bytes, in their order."""
+    """Encode resources of any files, in order."""
     writer = _RowWriter()
     files: dict[PurePosixPath, int] = {}
     rows = [(files.setdefault(row.origin.path, len(files)), writer.resource(row)) for row in resources]
@@ -59,7 +59,7 @@ def encode_resources(resources: Iterable[Resource]) -> bytes:
 
 
 def decode_resources(encoded: bytes) -> tuple[Resource, ...]:
-    """Return the encoded resources.
+    """Decode resources.
 
     Raises:
         DamagedBytesError: the bytes are no result of `encode_resources`.
@@ -74,7 +74,7 @@ def decode_resources(encoded: bytes) -> tuple[Resource, ...]:
 
 
 def decode(path: PurePosixPath, digest: str, encoded: bytes) -> ParsedFile:
-    """Return the encoded file, with a path and a digest.
+    """Decode a file.
 
     Raises:
         DamagedBytesError: the bytes are no result of `encode`.
@@ -89,7 +89,7 @@ def decode(path: PurePosixPath, digest: str, encoded: bytes) -> ParsedFile:
 
 
 def _spelled(value: PlainValue) -> _Plain:
-    """Return a value as JSON: a list starts with a tag, as a float with its text is also a list."""
+    """A list starts with a tag, as a float with its text is also a list."""
     if isinstance(value, dict):
         return {key: _spelled(member) for key, member in value.items()}
     if isinstance(value, list):
@@ -106,7 +106,7 @@ def _unspelled(value: _Plain) -> _Plain:
 
 
 class _RowWriter:
-    """Makes rows of plain values. Repeated type URLs and paths are indexes into tables."""
+    """Repeated type URLs and paths are indexes into tables."""
 
     def __init__(self) -> None:
         self.type_urls: dict[TypeUrl, int] = {}
@@ -161,7 +161,7 @@ class _RowWriter:
 
 
 class _RowReader:
-    """Makes values of rows; equal texts and paths are one object, as after parsing."""
+    """Equal texts and paths are one object, as after parsing."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

@@ -1,7 +1,7 @@
-"""Applies the edits in a layer's documents to resources of the layers below: deletes and patches.
+"""Applies the edits in a layer's documents to resources of the layers below.
 
-A patched resource belongs to the file that patches it: it is accepted, held back, and kept with that file. Its problems
-are those of that file; for a field that was written in a layer below, the problem is shown there (`Problem.elsewhere`).
+A patched resource is accepted, held back, and kept with the file that patches it. Its problems are those of that file;
+in a field that was written below, they are shown there (`Problem.elsewhere`).
 """
 
 from __future__ import annotations
@@ -34,11 +34,7 @@ RESOURCE = "resource"
 
 @dataclass(frozen=True, slots=True)
 class PatchedResource:
-    """The result of a patch.
-
-    Attributes:
-        resource: the patched resource; None if the result is no message.
-    """
+    """`resource` is None if the result is no message."""
 
     resource: Resource | None
     origin: Origin
@@ -46,7 +42,7 @@ class PatchedResource:
 
 
 class Patching:
-    """Patches resources of one catalogue, and checks the results as parsing does."""
+    """Patches resources, and checks the results."""
 
     def __init__(
         self, catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules = NO_RULES
@@ -67,10 +63,10 @@ class Patching:
         may_exist: Callable[[Key], bool],
         locator: FieldLocator,
     ) -> ParsedFile:
-        """Return a file with all edits of other layers in its documents applied.
+        """Apply all edits of a file.
 
-        `bases` are the existing resources that it edits; `may_exist` tests whether a broken file below may define any
-        other. `locator` finds this file by its new digest, `digest_of_done`.
+        `bases` are the existing resources that it edits; others `may_exist` in a broken file below. `locator` finds
+        this file by its new digest, `digest_of_done`.
         """
         digest = digest_of_done(parsed, bases, may_exist)
         problems = [*parsed.problems, *nothing_below(parsed, bases, self._check.adjusted, may_exist)]
@@ -114,7 +110,7 @@ class Patching:
             yield problem_at(place, fault, partial(self._pointer, fault.message, patched.origin.field_path))
 
     def _pointer(self, message: str, known: FieldPath, field_path: FieldPath) -> str:
-        """Format a path for a message; the name of a resource may be shown, as it leads to a patch."""
+        """The name of a resource may be shown, as it leads to a patch."""
         if field_path[: len(known)] != known:
             return shown_pointer(field_path, message, self._catalogue)
         rest = shown_pointer(field_path[len(known) :], message, self._catalogue)
@@ -138,7 +134,7 @@ class Patching:
 
 
 def digest_of_done(parsed: ParsedFile, bases: Mapping[Key, Resource], may_exist: Callable[[Key], bool]) -> str:
-    """Return the digest of a file with its edits of other layers applied."""
+    """Return a file's digest after its edits."""
     found = [(edit.key, _text(bases.get(edit.key)) or may_exist(edit.key)) for edit in parsed.edits]
     return hashlib.sha256(repr((parsed.digest, found)).encode()).hexdigest()
 
@@ -153,7 +149,7 @@ def _with_resources(document: Document, resources: tuple[Resource, ...]) -> Docu
 
 
 def _authored_aliases(base: Resource, message: Message) -> tuple[str, ...]:
-    """Return the aliases of a resource, except those derived from its content."""
+    """Omit aliases derived from the content."""
     if base.type_url != names.VIRTUAL_HOST.type_url:
         return base.aliases
     made = names.aliases_of(base.name, message, ())

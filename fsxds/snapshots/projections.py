@@ -1,7 +1,6 @@
 """Projects the files below a layer: the same files without the resources that the layer replaces.
 
-A file of the layer counts with its present content if that is good by itself, else with its last good content. The
-resources that it replaces are taken out of the files below by the same rule.
+A file counts with its present content if that is good by itself, else with its last good content.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from fsxds.snapshots.proposals import FileRecord
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Problems of a file with projected served content, which no load finds again."""
+    """Problems of a projected file, which no load finds again."""
 
     held: HeldFile | None
     problems: tuple[Problem, ...]
@@ -29,10 +28,9 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The files of lower layers that differ in the layer above.
+    """The files below that differ in the layer above.
 
-    Attributes:
-        carried: the files that are held back below, so that their served content was projected.
+    `carried` ones are held back, so their served content was projected.
     """
 
     files: Mapping[PurePosixPath, SourceFile] = field(default_factory=dict)
@@ -41,12 +39,12 @@ class Projection:
 
 
 def keys_of(parsed: ParsedFile) -> frozenset[Key]:
-    """Return the resources of lower layers that a file replaces, deletes or patches."""
+    """Return the resources that a file replaces, deletes or patches."""
     return frozenset((*map(key_of, parsed.resources), *parsed.takes, *(edit.key for edit in parsed.edits)))
 
 
 def resources_below(below: Loaded, keys: Iterable[Key]) -> Mapping[Key, Resource]:
-    """Return the resources of lower layers with these keys, as `project` takes them out."""
+    """Return the resources below, as `project` takes them out."""
     keys = frozenset(keys)
     contents = (_content(below.records[path], is_served=False) for path in _found(below, keys))
     found = (one for content in contents if content is not None for one in content.resources)
@@ -54,7 +52,7 @@ def resources_below(below: Loaded, keys: Iterable[Key]) -> Mapping[Key, Resource
 
 
 def without(parsed: ParsedFile, keys: AbstractSet[Key]) -> ParsedFile:
-    """Return a file without some resources, with a private digest."""
+    """Leave out some resources, with a private digest."""
     documents = tuple(
         replace(document, resources=tuple(one for one in document.resources if key_of(one) not in keys))
         for document in parsed.documents
@@ -64,7 +62,7 @@ def without(parsed: ParsedFile, keys: AbstractSet[Key]) -> ParsedFile:
 
 
 def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
-    """Return a test whether a file held back below may define a resource that is not served."""
+    """Test whether a held file may define an unserved resource."""
     known: set[Key] = set()
     types: set[TypeUrl] = set()
     for path in (file.path for file in below.held):
@@ -78,9 +76,9 @@ def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
 
 
 def project(below: Loaded, keys: Collection[Key], as_served: Collection[PurePosixPath]) -> Projection:
-    """Take resources out of the files that contain them.
+    """Take resources out of files.
 
-    `as_served` are files to project with their served content, though their present content is good by itself.
+    `as_served` files count with their served content, though their present content is good.
     """
     files: dict[PurePosixPath, SourceFile] = {}
     parsed: dict[PurePosixPath, ParsedFile] = {}
@@ -126,7 +124,7 @@ def _carried(below: Loaded, path: PurePosixPath) -> Carried:
 
 
 def with_carried(loaded: Loaded, carried: Mapping[PurePosixPath, Carried]) -> Loaded:
-    """Return a loaded tree with the problems of carried files."""
+    """Add the problems of carried files."""
     if not carried:
         return loaded
     problems: set[Problem] = set(loaded.problems)

@@ -1,7 +1,6 @@
 """Proposals: the served files of a tree, and the changes under consideration.
 
-The cost depends on the changes, not on the size of the tree. No name is served from two files, so the snapshot finds
-the served resource of a name.
+The cost depends on the changes. No name is served from two files, so the snapshot finds a name's resource.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class FileRecord:
     """The state of one file.
 
     Attributes:
-        parsed: the present content; None if the file could not be read or was removed.
+        parsed: None if the file could not be read or was removed.
         good: the served content; None if the file was never good.
         suspects: if the file was removed and is kept, the files that may be its new name.
     """
@@ -36,28 +35,28 @@ class FileRecord:
 
     @property
     def is_held(self) -> bool:
-        """Whether the served content differs from the file's."""
+        """Whether other content is served."""
         return self.good is not self.parsed
 
     @property
     def was_never_good(self) -> bool:
-        """Whether the file exists and nothing of it was ever served."""
+        """Whether nothing of the file was ever served."""
         return self.good is None
 
     @property
     def sound(self) -> tuple[Resource, ...]:
-        """The resources of the present content that contain no error, without redirects."""
+        """The present resources without errors, except redirects."""
         return tuple(resource for resource, errors in self._errors_by_resource() if not errors)
 
     def doubted(self, rules: Container[str]) -> Iterator[tuple[Resource, tuple[Problem, ...]]]:
-        """Yield each resource with errors, if all of them are of these rules and about its own content, with its errors."""
+        """Yield resources whose errors are all of these rules and about their own content."""
         own = self.parsed.problems if self.parsed else ()
         for resource, errors in self._errors_by_resource():
             if errors and all(one.rule in rules and one in own for one in errors):
                 yield resource, errors
 
     def _errors_by_resource(self) -> Iterator[tuple[Resource, tuple[Problem, ...]]]:
-        """Yield the resources of the present content with the errors in each, without redirects."""
+        """Omit redirects."""
         wrong = [one for one in self.problems if one.severity is Severity.ERROR]
         for resource in self.parsed.resources if self.parsed else ():
             if not resource.redirect:
@@ -66,7 +65,7 @@ class FileRecord:
 
 
 def _place_of(field_path: FieldPath) -> str:
-    """Return the pointer of the list item that the resource is, or is in; empty for a whole document."""
+    """Return the pointer of the list item with the resource; empty for a whole document."""
     index = next((number for number, step in enumerate(field_path) if isinstance(step, int)), -1)
     return pointer_of(field_path[: index + 1])
 
@@ -76,7 +75,6 @@ def _is_within(pointer: str, place: str) -> bool:
 
 
 Records = Mapping[PurePosixPath, FileRecord]
-"""Files of a tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +84,8 @@ class Proposal:
     Attributes:
         is_last_good: `parsed` is served already.
         is_gone: the file was removed; such files are trusted last.
-        was: the served content of the file, or of vanished files that share names with this new one.
-        is_on_trial: it is checked, but takes nothing from other files; the last good content of its file may be present
-            too.
+        was: the served content of the file, or of vanished files that share names with it.
+        is_on_trial: it is checked, but takes nothing from other files; the file's last good content may be present too.
     """
 
     path: PurePosixPath
@@ -101,10 +98,9 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """The difference between the served content of a file, `was`, and the proposed, `now`; each may be None.
+    """The difference between served and proposed content; each may be None.
 
-    Attributes:
-        repeats: `now` has a name twice. Then the file is compared as a whole: `lost` and `added` are all its resources.
+    If `now` has a name twice, it `repeats`: `lost` and `added` are all resources.
     """
 
     was: ParsedFile | None
@@ -117,9 +113,7 @@ class FileChange:
 class ServedFiles:
     """The files served of the previous tree.
 
-    Attributes:
-        snapshot: the snapshot of all records; None before the first tree.
-        repeating: the served files that define a name twice.
+    `snapshot` is None before the first tree; `repeating` files define a name twice.
     """
 
     def __init__(
@@ -137,16 +131,16 @@ class ServedFiles:
         self._changes: dict[tuple[PurePosixPath, object], FileChange] = {}
 
     def rows(self, type_url: TypeUrl) -> Rows:
-        """Return the resources of a type."""
+        """Return a type's resources."""
         return Rows(type_url) if self.snapshot is None else self.snapshot.resources(type_url)
 
     def good(self, path: PurePosixPath) -> ParsedFile | None:
-        """Return the served content of a file, or None."""
+        """Return a file's served content, or None."""
         record = self.records.get(path)
         return None if record is None else record.good
 
     def change_to(self, path: PurePosixPath, now: ParsedFile | None) -> FileChange:
-        """Return the change if `now` were served of a file, at the cost of the difference and of comparing objects."""
+        """Return the change to `now`, at the cost of the difference."""
         key = path, None if now is None else now.mark
         change = self._changes.get(key)
         if change is None:
@@ -154,7 +148,7 @@ class ServedFiles:
         return change
 
     def changes_to(self, records: Records, gone: Iterable[PurePosixPath]) -> Mapping[PurePosixPath, FileChange]:
-        """Return the changes if files were served as in `records`, and files in `gone` not at all."""
+        """Return the changes to `records`; files in `gone` lose all."""
         good = {**dict.fromkeys(gone), **{path: record.good for path, record in records.items()}}
         return {path: self.change_to(path, now) for path, now in good.items()}
 
@@ -170,7 +164,6 @@ class ServedFiles:
         return FileChange(was, now, lost, added, repeats)
 
     def _repeats(self, path: PurePosixPath, lost: Collection[Resource], added: Collection[Resource]) -> bool:
-        """Whether a file has a name twice, given its lost and added resources, or all of both."""
         keys = {key_of(resource) for resource in added}
         if len(keys) < len(added):
             return True
@@ -179,12 +172,12 @@ class ServedFiles:
         return any(row is not None and row.origin.path == path and id(row) not in gone for row in rest)
 
     def row(self, key: Key) -> Resource | None:
-        """Return the served resource of a type and name, or None."""
+        """Return a served resource, or None."""
         return None if self.snapshot is None else self.snapshot.resources(key[0]).get(key[1])
 
 
 def differing(was: tuple[Found, ...], now: tuple[Found, ...]) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
-    """Return the items that are only in `was` and only in `now`, by identity."""
+    """Return the items only in one of both, by identity."""
     start, end = common_ends(was, now)
     was, now = was[start : len(was) - end], now[start : len(now) - end]
     kept = set(map(id, was)).intersection(map(id, now))
@@ -192,7 +185,7 @@ def differing(was: tuple[Found, ...], now: tuple[Found, ...]) -> tuple[tuple[Fou
 
 
 def common_ends(one: tuple[object, ...], other: tuple[object, ...]) -> tuple[int, int]:
-    """Return the number of identical objects at the start, and among the rest at the end."""
+    """Count identical objects at the start, and of the rest at the end."""
     shortest = min(len(one), len(other))
     start = next(compress(count(), map(is_not, one, other)), shortest)
     end = next(compress(count(), map(is_not, reversed(one), reversed(other))), shortest)
@@ -202,10 +195,8 @@ def common_ends(one: tuple[object, ...], other: tuple[object, ...]) -> tuple[int
 class Proposals:
     """The served files, with proposals for some of them.
 
-    Attributes:
-        changed: the most trusted first; unchanged files are trusted more.
-        files: the files with proposals, and removed ones.
-        added: the resources to be newly served, including any on trial.
+    `changed` begins with the most trusted; unchanged files are trusted more. `files` are changed or removed; `added`
+    resources are new or on trial.
     """
 
     def __init__(self, served: ServedFiles, changed: Iterable[Proposal], gone: Iterable[PurePosixPath] = ()) -> None:
@@ -226,7 +217,6 @@ class Proposals:
             self._added.setdefault(key_of(resource), []).append(resource)
 
     def __iter__(self) -> Iterator[Proposal]:
-        """Yield the proposals, the most trusted first."""
         return iter(self.changed)
 
     def defining(self, key: Key) -> tuple[Resource, ...]:
@@ -235,20 +225,20 @@ class Proposals:
         return (*added,) if row is None or id(row) in self._lost else (row, *added)
 
     def is_defined(self, key: Key) -> bool:
-        """Whether a resource has a type and name."""
+        """Whether a resource has this type and name."""
         if key in self._added:
             return True
         row = self.served.row(key)
         return row is not None and id(row) not in self._lost
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
-        """Yield all names of a type; some may occur twice."""
+        """Yield a type's names; some may occur twice."""
         rows = self.served.rows(type_url)
         yield from (name for name, row in rows.items() if id(row) not in self._lost)
         yield from (name for one, name in self._added if one == type_url)
 
     def of_files(self, paths: Collection[PurePosixPath]) -> tuple[Proposal, ...]:
-        """Return proposals for some files, the most trusted first; unchanged files as they are served."""
+        """Return proposals, most trusted first; unchanged files as served."""
         found = [proposal for proposal in self.changed if proposal.path in paths]
         for path in paths:
             good = None if path in self.files else self.served.good(path)
@@ -257,7 +247,7 @@ class Proposals:
         return tuple(sorted(found, key=_trust))
 
     def all_files(self) -> tuple[Proposal, ...]:
-        """Return proposals for all files, the most trusted first, at a cost per file."""
+        """Return proposals for all files, at a cost per file."""
         return self.of_files({*self.served.records, *(proposal.path for proposal in self.changed)})
 
 
@@ -268,12 +258,7 @@ def _trust(proposal: Proposal) -> tuple[bool, bool, bool, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about the files that changed or may change.
-
-    Attributes:
-        records: includes vanished files that are kept.
-        proposals: the resulting proposals, beside all other files.
-    """
+    """`records` includes vanished files that are kept."""
 
     records: dict[PurePosixPath, FileRecord]
     proposals: Proposals

@@ -28,7 +28,7 @@ from fsxds.model.values import Fault, FieldPath, PlainValue, Severity
 RESOURCE_NAME = "xds.core.v3.ResourceName"
 
 PAYLOADS = frozenset({RESOURCE_LOCATOR, RESOURCE_NAME})
-"""The messages that are redirects in place of a resource."""
+"""Redirects in place of a resource."""
 
 VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
 COLLECTION = "Collection"
@@ -42,25 +42,24 @@ class Redirect:
     locator: Locator
 
     def as_resource(self, name: str, aliases: tuple[str, ...], ttl_s: float | None, origin: Origin) -> Resource:
-        """Return the redirect as a resource without content; its version is the digest of the locator."""
+        """The version is the digest of the locator."""
         type_url, locator = self.row.type_url, str(self.locator)
         version = version_of_body(type_url, locator.encode())
         return Resource(type_url, name, b"", version, origin, aliases, ttl_s, self._references(), locator)
 
     def _references(self) -> tuple[Reference, ...]:
-        """Return the resources that the redirect may use: all names in it, and the plain names equal to them."""
         names = [choice.target for choice in self.locator.choices() if isinstance(choice.target, ResourceName)]
         keys = [(name.type_url, text) for name in names for text in (str(name), "" if name.context else name.path)]
         return tuple(Reference(type_url, text, (), Severity.NOTE) for type_url, text in dict.fromkeys(keys) if text)
 
 
 def is_named_in(wrapper: dict[str, PlainValue]) -> bool:
-    """Whether the plain values of a `Resource` without content name a target."""
+    """Whether a `Resource` without content names a target."""
     return bool(wrapper.get("resource_name") or wrapper.get("resourceName"))
 
 
 def locator_in(message: DynamicMessage, authority: str) -> Locator:
-    """Return the locator in a payload. Raises MalformedName."""
+    """Return a payload's locator. Raises MalformedName."""
     if message.DESCRIPTOR.full_name == RESOURCE_LOCATOR:
         return locator_of(message, authority)
     context = tuple(sorted(message.context.params.items()))
@@ -72,7 +71,7 @@ def locator_in(message: DynamicMessage, authority: str) -> Locator:
 def read_redirect(
     name: str, locator: Locator, expected: ResourceType | None, field_path: FieldPath
 ) -> Redirect | Fault:
-    """Return a redirect, or its fault; `expected` is the type of the file or the envelope, or None."""
+    """`expected` is the type of the file or envelope."""
     if not name:
         return Fault("missing-name", "a redirect has no name", "write `name: …` beside `resource`", field_path)
     types = list(filter(None, map(_type_of_choice, locator.choices())))
@@ -99,7 +98,7 @@ def read_redirect(
 
 
 def locator_of_text(text: str, name: str, expected: ResourceType | None, authority: str) -> Locator:
-    """Return the target in a text: a locator, or a plain name of the redirect's type. Raises MalformedName."""
+    """A plain name is of the redirect's type. Raises MalformedName."""
     if is_locator(text):
         return Locator.parse(text, authority)
     message_type = _type_of_name(name) or (expected.message_type if expected is not None else "")

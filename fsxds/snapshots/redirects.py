@@ -26,10 +26,10 @@ from fsxds.snapshots.locators import NotThere, Place, Resolver
 from fsxds.snapshots.stages import locates
 
 MOST_FOLLOWED = 10
-"""The maximum number of redirects followed one after another."""
+"""The maximum number of successive redirects."""
 
 MOST_TRIED = 100
-"""The maximum number of locators looked up for one redirect: each may have alternatives, and so may their targets."""
+"""The maximum number of locators looked up for one redirect, with the alternatives of its targets."""
 
 _EDS = 3  # envoy.config.cluster.v3.Cluster.DiscoveryType
 _CLUSTER, _VIRTUAL_HOST = BY_SHORT_NAME["cds"], BY_SHORT_NAME["vhds"]
@@ -40,10 +40,10 @@ class Followed:
     """The target of a redirect, or a resource with names in place of its locators.
 
     Attributes:
-        redirect: the redirect, or the resource with locators, as read.
-        looked_at: the places searched: changes elsewhere make no difference.
+        redirect: as read.
+        looked_at: the places searched: only changes there matter.
         is_elsewhere: another authority at a known place owns the target; or an upstream may have it.
-        is_kept: there is no target to serve, and `content` is the last content of the name.
+        is_kept: `content` is the name's last, for want of a target.
     """
 
     redirect: Resource
@@ -56,13 +56,13 @@ class Followed:
 
     @property
     def claims(self) -> frozenset[Key]:
-        """The keys that no other resource may claim beside the content; empty if this is no redirect."""
+        """The keys that no other resource may claim; none without redirect."""
         return claims_of(self.content) if self.content is not None and self.redirect.redirect else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The reason for a missing target: the rule, the fact, and the remedy.
+    """The reason for a missing target.
 
     With `may_be_upstream` it may exist: an upstream that is not queried here has names of that authority.
     """
@@ -75,13 +75,10 @@ class _Failure:
 
 
 class RedirectFollower:
-    """Follows the redirects of one snapshot, and the locators in references.
+    """Follows the redirects and locators of one snapshot.
 
-    With `passes_redirects`, clients on streams follow redirects themselves, to other authorities too. `authorities` are
-    at known places.
-
-    Attributes:
-        unasked: the authorities of upstreams that are not queried here, so that their names may exist; None for all.
+    With `passes_redirects`, clients on streams follow redirects themselves. `authorities` are at known places. Names of
+    `unasked` authorities may exist on upstreams that are not queried here; None for all.
     """
 
     def __init__(
@@ -96,7 +93,7 @@ class RedirectFollower:
         self._notes: list[tuple[Resource, str]] = []
 
     def follow(self, redirect: Resource) -> Followed:
-        """Return the target of a redirect."""
+        """Return a redirect's target."""
         self._resolver.looked_at, self._tried, self._notes = set(), 0, []
         found = self._end_of((redirect,)) if redirect.redirect else redirect
         if isinstance(found, Resource):
@@ -114,7 +111,7 @@ class RedirectFollower:
         return Followed(redirect, None, None, (problem,), looked_at, is_elsewhere)
 
     def _name_at(self, choice: Locator, type_url: TypeUrl) -> str | None:
-        """Return the name by which clients get the target of a choice; None for none, and for an entry."""
+        """Return the clients' name; None for an entry, too."""
         found = None if choice.entry else self._resolver.find_choice(choice, type_url)
         if isinstance(found, tuple):
             return str(choice.target)
@@ -160,21 +157,20 @@ class RedirectFollower:
         return self._end_of((*trail, found))
 
     def _may_be_upstream(self, choice: Locator) -> bool:
-        """Whether an upstream may have a missing target: a name of one of its authorities."""
         if isinstance(choice.target, FileName) or choice.entry:
             return False
         return self.unasked is None or choice.target.authority in self.unasked
 
 
 class Copier:
-    """Makes the content served under the names of redirects."""
+    """Makes the content of redirects."""
 
     def __init__(self, catalogue: Catalogue, field_rules: FieldRules) -> None:
         self.catalogue = catalogue
         self._field_rules = field_rules
 
     def copy(self, redirect: Resource, target: Resource) -> Resource:
-        """Return a target's content in the form served under the name of a redirect."""
+        """Return a target's content under the redirect's name."""
         row = BY_TYPE_URL[redirect.type_url]
         message = self.catalogue.message_class(row.message_type).FromString(target.body)
         _rename(message, row, redirect.name)
@@ -195,7 +191,7 @@ class Copier:
 
 
 def kept_content(redirect: Resource, last: Resource) -> Resource:
-    """Return the last content of a name for a redirect without target, without the reference to its last target."""
+    """Drop the reference to the last target."""
     used = (one for one in last.references if one.field_path or one != _mention(redirect.type_url, one.name))
     references = (*used, *redirect.references)
     return replace(last, origin=redirect.origin, redirect=redirect.redirect, references=references)
@@ -214,7 +210,7 @@ def _rename(message: DynamicMessage, row: ResourceType, name: str) -> None:
 
 
 def collection_of(resource: Resource) -> str:
-    """Return the collection in which clients get a resource; empty for plain names."""
+    """Return the collection in which clients get a resource, if any."""
     name = parse_or_none(resource.name)
     return "" if name is None else str(name.glob)
 
@@ -266,7 +262,7 @@ def _problem(redirect: Resource, failure: _Failure) -> Problem:
 
 
 def conflict(redirect: Resource, target: Resource, other: Resource, *, is_apart: bool) -> Problem:
-    """Report that a redirect claims the same as another resource; `is_apart` if that is in another collection."""
+    """Report equal claims; `is_apart`: the other is in another collection."""
     fact = (
         f'leads to "{target.name}" at {target.origin}, and under this name it would have '
         f'what "{other.name}" at {other.origin} has: its address, or a domain'

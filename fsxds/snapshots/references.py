@@ -1,11 +1,11 @@
-"""Collects the references of resources in the walk over each: clusters, discovered resources, and files.
+"""Collects the references of resources: clusters, discovered resources, and files.
 
-References are not judged here: `lint` reports missing and unused resources, and the protocol keeps referenced resources
-until their users have moved on. The only faults reported here are in a TypedStruct, which is first read here.
+References are not judged here, but by `lint` and in rollouts. Only faults in a TypedStruct are reported, as it is first
+read here.
 
-The behaviour of Envoy 1.40 without the named resource was tried for every row: whether it looks up a cluster when it
-takes the resource, or only when a request needs it; and its reaction to a discovered resource that never comes. A
-cluster that comes by CDS at the same moment is in time: Envoy loads clusters first.
+For every row, Envoy 1.40 was tried without the named resource: whether it looks up a cluster when it takes the
+resource, or only when a request needs it; and its reaction to a discovered resource that never comes. A cluster that
+comes by CDS at the same moment is in time: Envoy loads clusters first.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
 LB_ENDPOINT = BY_SHORT_NAME["leds"].type_url
 
 ANY = "*"
-"""In place of a name: any resource of the type may be meant, and one has to exist.
+"""In place of a name: any resource of the type may be meant.
 
 As with all references of severity NOTE, none has to exist: the resources may be in use.
 """
 
 IN_FILE = "file:"
-"""Prefix of the type of a reference whose name is the path of the file where Envoy looks, a line feed and the name."""
+"""Prefix of the type of a reference to a resource in a file.
+
+The reference's name is the path where Envoy looks, a line feed and the name.
+"""
 
 
 _ERROR = Severity.ERROR
@@ -52,7 +55,7 @@ _UNKNOWN = frozenset({"unknown-field", "unknown-enum-value"})
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the hooks that collect references, by full names of messages and fields."""
+    """Return hooks by full names."""
     typed_structs = TypedStructs(catalogue)
     return merge_hooks(
         dict.fromkeys(TYPED_STRUCTS, (typed_structs.walk_into,)), _cluster_hooks(), _discovery_hooks(catalogue)
@@ -60,7 +63,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
 
 
 class TypedStructs:
-    """Converts the content of a TypedStruct into its message, and walks that."""
+    """Walks into the content of a TypedStruct."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -68,7 +71,7 @@ class TypedStructs:
         self._printer = Printer(catalogue)
 
     def walk_into(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Walk the content; an unknown type that is not Envoy's is ignored."""
+        """Walk the content; ignore unknown types that are not Envoy's."""
         message_type = struct.type_url.rpartition("/")[2]
         if not self._catalogue.knows(message_type):
             if message_type.startswith("envoy."):
@@ -171,11 +174,11 @@ NAMING_FIELDS: Mapping[str, TypeUrl] = MappingProxyType({
     "envoy.config.route.v3.ScopedRouteConfiguration.route_configuration_name": ROUTES,
     "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig.name": SECRET,
 })  # fmt: skip
-"""The full names of fields that contain only names of resources, and the type that each names."""
+"""The full names of fields that only name resources, and the type that each names."""
 
 
 def _cluster_hooks() -> Hooks:
-    """Return the hooks for names of clusters; fields unknown to this Envoy are never called."""
+    """Fields unknown to this Envoy are never called."""
     named: dict[str, tuple[Hook, ...]] = {
         f"{message_type}.{field}": (_naming(severity),) for message_type, field, severity in _NAMED
     }
@@ -239,7 +242,7 @@ def _ends(path: Path, *steps: str) -> bool:
 def _validate_routes(config: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
     """Make missing clusters errors if Envoy looks them up when it takes the route configuration.
 
-    By default it does so if the configuration is within a listener; by RDS only if `validate_clusters` demands it.
+    By default it does so within a listener; by RDS only if `validate_clusters` demands it.
     """
     walk.depend_on_place()
     is_inline = path is not None
@@ -272,9 +275,9 @@ def _as_error(reference: Reference) -> Reference:
 
 
 def _is_validated(config: DynamicMessage, steps: FieldPath) -> bool:
-    """Return whether Envoy looks up the cluster at a place in a route configuration.
+    """Whether Envoy looks up the cluster at a place in a route configuration.
 
-    It does so for routes of virtual hosts, with their own or inherited mirrors; not for routes of a matcher.
+    It does so for routes of virtual hosts, with own or inherited mirrors; not for routes of a matcher.
     """
     match steps:
         case ("virtual_hosts", int(), "routes", int(), "route", "cluster"):
@@ -417,7 +420,7 @@ def _refer_extension(owner: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _severity_of_waiting(source: DynamicMessage) -> Severity:
-    """Return the severity of a resource that Envoy awaits and that never comes.
+    """Return the severity of a resource that Envoy awaits in vain.
 
     A separate gRPC service is most often another server: an agent that hands out secrets.
     """
@@ -426,7 +429,7 @@ def _severity_of_waiting(source: DynamicMessage) -> Severity:
 
 
 def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, source_path: Path) -> bool:
-    """Record a resource that is requested from a source, if that may be us; return whether it may be."""
+    """Record a reference, and return whether its source may be this server."""
     type_url, name, severity = target
     _refer_source(walk, source, source_path, is_static=type_url != SECRET)
     which = source.WhichOneof("config_source_specifier")
@@ -451,7 +454,7 @@ def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, sou
 
 
 def _is_by_address(source: DynamicMessage) -> bool:
-    """Whether a source is a server with a literal address, so that it is not the server of this resource."""
+    """Whether a source has a literal address, so that it is not the server of this resource."""
     services = source.api_config_source.grpc_services
     return bool(services) and all(service.HasField("google_grpc") for service in services)
 
@@ -459,7 +462,7 @@ def _is_by_address(source: DynamicMessage) -> bool:
 def _refer_source(walk: Walk, source: DynamicMessage, path: Path, *, is_static: bool) -> None:
     """Record the clusters of a source.
 
-    They must be in the bootstrap, except for secrets and virtual hosts, which may use clusters of CDS as well.
+    They must be in the bootstrap, except for secrets and virtual hosts.
     """
     if source.WhichOneof("config_source_specifier") != "api_config_source":
         return

@@ -1,7 +1,7 @@
-"""The stage that follows the redirects and locators of a view. Pure.
+"""The stage that follows redirects and locators. Pure.
 
-A tree without redirects is served as it is, at the cost of a look at each changed name. With redirects, an edit costs
-its changes and the redirects that lead to them.
+Without redirects, its cost is a look at each changed name; with them, an edit costs its changes and the redirects that
+lead to them.
 """
 
 from __future__ import annotations
@@ -81,11 +81,7 @@ class _Redirects:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The result of the stage for a view.
-
-    Attributes:
-        snapshot: the served snapshot; `raw` itself if there is nothing to resolve.
-    """
+    """`snapshot` is `raw` itself if there is nothing to resolve."""
 
     snapshot: Snapshot
     problems: tuple[Problem, ...]
@@ -101,18 +97,12 @@ def unchanged(raw: Snapshot, inputs: Inputs) -> Resolved:
 
 
 def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Resolved:
-    """Follow redirects, as a stage."""
+    """Follow redirects."""
     return resolve(raw, inputs.rules, cast("Resolved | None", before))
 
 
 def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> Resolved:
-    """Return the served form of a view.
-
-    Args:
-        raw: the snapshot before this stage.
-        rules: the settings.
-        before: the previous result for the view, with which unchanged parts are shared; None for the first.
-    """
+    """Return a view's served form, sharing unchanged parts with `before`."""
     if before is not None and before.raw is raw and before.rules == rules:
         return before
     known = before if before is not None and before.rules == rules else None
@@ -129,7 +119,7 @@ def _differs(before: Resolved | None) -> bool:
 
 
 def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Collection[str]]:
-    """Return the changed names by type; for new rows, only redirects unless some redirect watches places."""
+    """For new rows, return only redirects unless some redirect watches places."""
     changed = {}
     for type_url, rows in raw.by_type.items():
         earlier = known.raw.by_type.get(type_url) if known is not None else None
@@ -149,7 +139,6 @@ def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Co
 def _touched(
     raw: Snapshot, earlier: Snapshot | None, changed: Mapping[TypeUrl, Collection[str]], redirects: _Redirects
 ) -> frozenset[Key]:
-    """Return the redirects that changed or were removed, or that lead to a change."""
     touched: set[Key] = set()
     for type_url, names in changed.items():
         for name in names:
@@ -176,8 +165,6 @@ def _places(resource: Resource) -> Iterator[Place]:
 
 
 class _Resolution:
-    """One run of the stage on a snapshot."""
-
     def __init__(self, raw: Snapshot, rules: ResolutionRules, catalogue: Catalogue, before: Resolved | None) -> None:
         self._raw = raw
         self._rules = rules
@@ -193,7 +180,6 @@ class _Resolution:
     def resolve(
         self, known: Resolved | None, changed: Mapping[TypeUrl, Collection[str]], touched: frozenset[Key]
     ) -> Resolved:
-        """Follow the touched redirects, on top of the result known by the same rules."""
         was = known.redirects if known is not None else _Redirects()
         self._redirects = was.without(touched)
         found = (self._raw.resources(type_url).get(name) for type_url, name in sorted(touched))
@@ -208,7 +194,7 @@ class _Resolution:
         return Resolved(served, problems, self._raw, self._rules, self._held(served, redirects), redirects)
 
     def _served_content(self, followed: Followed) -> Followed:
-        """Return a redirect with its content to serve: its target's, or else the last content of its name.
+        """Return a redirect with its target's content to serve, or else the last content of its name.
 
         Neither is served if another resource that clients get together with it claims the same.
         """
@@ -243,7 +229,7 @@ class _Resolution:
         return replace(followed, content=kept_content(redirect, last), is_kept=True)
 
     def _claimant(self, content: Resource, claims: frozenset[Key]) -> Resource | None:
-        """Return another resource with the same claims, preferably one that clients get together with it."""
+        """Prefer a resource that clients get together with the content."""
         rows, own = self._raw.resources(content.type_url), collection_of(content)
         claimed = self._redirects.claimed
         found = [claimed[claim] for claim in sorted(claims) if claim in claimed]

@@ -1,4 +1,4 @@
-"""The outer form of a document: envelope, wrappers, resources; and its possible faults."""
+"""The outer form of a document, and its possible faults."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SINGULAR = {
 
 @dataclass(frozen=True, slots=True)
 class TypeClaim:
-    """The type that an envelope gives its resources, and the path of that field."""
+    """An envelope's type, and the path of that field."""
 
     type_url: str
     field_path: FieldPath
@@ -59,8 +59,8 @@ class TypeClaim:
 class Piece(NamedTuple):
     """One resource as its author wrote it.
 
-    `wrapper` has the remaining fields of the `Resource` around it, or is None. `claim` is the envelope's type, or None.
-    `position` is the index in its list, or None outside of a list.
+    `wrapper` has the other fields of the `Resource` around it; `claim` is the envelope's type; `position` is the index
+    in its list.
     """
 
     value: PlainValue
@@ -73,7 +73,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Shape:
-    """A document in pieces, and the faults of its outer form."""
+    """A document in pieces."""
 
     pieces: list[Piece] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -83,14 +83,14 @@ class Shape:
 
     @property
     def is_empty_on_purpose(self) -> bool:
-        """Whether the document has no resources, and no error that might make this a mistake."""
+        """Whether there are neither resources nor errors."""
         return not self.pieces and not any(fault.severity is Severity.ERROR for fault in self.faults)
 
 
 def shape_of(value: PlainValue, unknown_fields: Severity = Severity.ERROR) -> Shape:
-    """Take a document apart: a DiscoveryResponse, a `Resource`, a resource, or a list of any of these.
+    """Take apart a DiscoveryResponse, a `Resource`, a resource, or a list of any of these.
 
-    The content of pieces is not examined; a document of unknown shape is one piece.
+    A document of unknown shape is one piece.
     """
     shape = Shape(unknown_fields=unknown_fields)
     if isinstance(value, list):
@@ -109,7 +109,7 @@ def _take(shape: Shape, value: PlainValue, field_path: FieldPath, index: int | N
 
 
 def is_envelope(value: dict[str, PlainValue]) -> bool:
-    """Return whether an object is a DiscoveryResponse."""
+    """Whether an object is a DiscoveryResponse."""
     named = _message_type(value)
     if named is not None:
         return named == DISCOVERY_RESPONSE
@@ -149,7 +149,7 @@ def _piece(value: PlainValue, field_path: FieldPath, claim: TypeClaim | None, in
 
 
 def is_wrapper(value: dict[str, PlainValue]) -> bool:
-    """Return whether an object is a `Resource` around a resource."""
+    """Whether an object is a `Resource` around a resource."""
     named = _message_type(value)
     return named == RESOURCE_WRAPPER if named is not None else not _WRAPPER_KEYS.isdisjoint(value)
 
@@ -185,7 +185,7 @@ def _unknown_keys(value: dict[str, PlainValue], field_path: FieldPath, severity:
 
 
 def no_type(field_path: FieldPath, fields: Collection[str] = ()) -> Fault:
-    """Return the fault of a resource of unknown type; its fields may show that it is no resource at all."""
+    """Report an unknown type; the fields may reveal a bootstrap."""
     if not _BOOTSTRAP_FIELDS.isdisjoint(fields):
         return Fault(
             "missing-type",
@@ -202,12 +202,12 @@ def no_type(field_path: FieldPath, fields: Collection[str] = ()) -> Fault:
 
 
 def not_an_object(field_path: FieldPath) -> Fault:
-    """Return the fault of a value that is no object."""
+    """Report a value that is no object."""
     return Fault("wrong-value", "a resource must be an object", "write its fields, or remove it", field_path)
 
 
 def heartbeat(field_path: FieldPath) -> Fault:
-    """Return the fault of an empty wrapper. Source: ENVOY.md E18."""
+    """Report an empty wrapper. Source: ENVOY.md E18."""
     return Fault(
         "no-resource",
         "a Resource without `resource` makes a nameless cluster in Envoy",
@@ -217,7 +217,7 @@ def heartbeat(field_path: FieldPath) -> Fault:
 
 
 def singular_collection(message_type: str, field_path: FieldPath) -> Fault | None:
-    """Return why a collection of clusters or endpoints cannot be served, or None for any other type."""
+    """Report an unservable collection; None for other types."""
     member = _SINGULAR.get(message_type)
     if member is None:
         return None
@@ -227,7 +227,7 @@ def singular_collection(message_type: str, field_path: FieldPath) -> Fault | Non
 
 
 def not_served(message_type: str, field_path: FieldPath) -> Fault:
-    """Return the fault of a known message that is no resource."""
+    """Report a known message that is no resource."""
     singular = singular_collection(message_type, field_path)
     if singular is not None:
         return singular
@@ -236,7 +236,7 @@ def not_served(message_type: str, field_path: FieldPath) -> Fault:
 
 
 def unknown_type(message_type: str, similar: str | None, field_path: FieldPath) -> Fault:
-    """Return the fault of a message that is not in the catalogue."""
+    """Report a message outside the catalogue."""
     hint = f'did you mean "{similar}"? else ' if similar else ""
     is_shown = similar is not None or may_quote_type(message_type)
     return Fault(
@@ -248,12 +248,12 @@ def unknown_type(message_type: str, similar: str | None, field_path: FieldPath) 
 
 
 def broken_message(message_type: str, field_path: FieldPath) -> Fault:
-    """Return the fault of bytes that do not parse as their claimed type."""
+    """Report bytes that are not of their claimed type."""
     return Fault("broken-message", f"the bytes are no {message_type}", "write the file again", field_path)
 
 
 def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
-    """Return the fault of a TTL that is out of range, or too short to be renewed in time."""
+    """Report a TTL out of range, or too short to be renewed in time."""
     place = (*wrapper_path(field_path), "ttl")
     if 0 < ttl_s < SHORTEST_TTL_S:
         fact = f"must be renewed every {ttl_s / 2:g}s, or Envoy drops the resource"
@@ -265,14 +265,14 @@ def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
 
 
 def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
-    """Note that a TTL is not sent, because Envoy does not survive its end, or ignores it. Source: ENVOY.md E40."""
+    """Note an unsent TTL: Envoy does not survive its end, or ignores it. Source: ENVOY.md E40."""
     if row.survives_expiry:
         return None
     fact = f"the ttl of {row.noun} is not sent to clients: Envoy does well with those of clusters, listeners and runtime alone"
-    remedy = "remove it; or serve with `--ttl spec`, to other clients than Envoy"
+    remedy = "remove it; or set `ttl: spec` to serve other clients than Envoy"
     return Fault("ttl-dropped", fact, remedy, (*wrapper_path(field_path), "ttl"), severity=Severity.NOTE)
 
 
 def wrapper_path(field_path: FieldPath) -> FieldPath:
-    """Return the path of the `Resource` around a resource, or of the resource itself if there is none."""
+    """Return the path of the `Resource`, else of the resource."""
     return field_path[:-1] if field_path[-1:] == ("resource",) else field_path

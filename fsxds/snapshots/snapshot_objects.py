@@ -1,4 +1,4 @@
-"""Stores snapshots as objects found by digests of their content: common parts of snapshots are one object.
+"""Stores snapshots as objects found by digests, so that snapshots share objects of common content.
 
 | object | names | is found by |
 | --- | --- | --- |
@@ -9,12 +9,11 @@
 | pack, with some resources of a chunk | their large bodies | the same |
 | large body | | its version |
 
-So an edit makes few objects, however many resources there are: among 100 000 about 20 kB, and 4 kB if they are packed.
-Packed objects are more numerous, which costs writers and readers of all of them. `snapshot_near` reads only the objects
-that a given snapshot does not contain.
+So an edit makes few objects: among 100 000 resources about 20 kB, and 4 kB if they are packed. Packed objects are more
+numerous, which costs writers and readers of all of them.
 
-The digest of a chunk excludes data that clients do not see: the line of a resource is the one at the time when the
-chunk was first kept. Otherwise a line added at the top of a file would make all of its chunks new.
+The digest of a chunk excludes lines, which clients do not see: they are from when it was first kept. Otherwise a line
+added at the top of a file would make all of its chunks new.
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from fsxds.model.name_table import Chunk, begins
 from fsxds.model.resource_types import RESOURCE_TYPES
-from fsxds.model.resources import Resource, Rows, Snapshot, version_of_body
-from fsxds.model.values import TypeUrl
+from fsxds.model.resources import Origin, Resource, Rows, Snapshot, key_of, version_of_body
+from fsxds.model.values import TypeUrl, Version
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode_resources, encode_resources
 
 Member = TypeVar("Member")
@@ -55,7 +55,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 class KeptObject(NamedTuple):
-    """An object to keep. Its content and the objects that it names are computed only if it is new."""
+    """Content and children are computed only for new objects."""
 
     digest: Digest
     content: Callable[[], bytes]
@@ -63,7 +63,7 @@ class KeptObject(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A kept object, with the digests of the objects that it names, in order."""
+    """A kept object, with the digests of its children, in order."""
 
     content: bytes
     children: tuple[Digest, ...]
@@ -74,25 +74,28 @@ Read: TypeAlias = Callable[[Digest], Content]
 
 
 def object_of(snapshot: Snapshot, *, is_packed: bool = False) -> KeptObject:
-    """Return a snapshot as an object. Equal content makes equal objects; the generation is not included."""
+    """The generation is not included."""
     table = _packed_table if is_packed else _table
     return _named(facts_of(snapshot), tuple(table(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES))
 
 
 def facts_of(snapshot: Snapshot) -> bytes:
     """Return the facts of a snapshot beside its resources."""
-    facts = {
+    facts: dict[str, object] = {
         "types": [row.type_url for row in RESOURCE_TYPES],
         "authored": dict(sorted(snapshot.authored.items())),
         "incomplete": sorted(snapshot.incomplete),
         "withheld": sorted(snapshot.withheld),
         "undeclared": sorted(snapshot.undeclared),
     }
+    # Without one, the bytes are those of earlier releases.
+    if snapshot.unresolved:
+        facts["unresolved"] = [_redirect_row(snapshot.unresolved[key]) for key in sorted(snapshot.unresolved)]
     return json.dumps(facts, separators=(",", ":")).encode()
 
 
 def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int = 0) -> Snapshot:
-    """Return a snapshot with facts and resources. Raises DamagedBytesError if the facts are invalid."""
+    """Raises DamagedBytesError if the facts are invalid."""
     try:
         found = json.loads(facts)
         return Snapshot(
@@ -102,9 +105,29 @@ def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int
             incomplete=frozenset(map(TypeUrl, found["incomplete"])),
             withheld=frozenset(map(TypeUrl, found["withheld"])),
             undeclared=frozenset(map(TypeUrl, found["undeclared"])),
+            unresolved=MappingProxyType({key_of(one): one for one in map(_redirect_of, found.get("unresolved", ()))}),
         )
     except _DAMAGE as error:
         raise DamagedBytesError(f"a snapshot is damaged: {type(error).__name__}") from error
+
+
+def _redirect_row(redirect: Resource) -> list[object]:
+    """Return a redirect without a target as JSON; it has no body."""
+    origin = redirect.origin
+    return [
+        *(redirect.type_url, redirect.name, redirect.redirect, redirect.version, redirect.ttl_s, redirect.aliases),
+        *(str(origin.path), origin.line, origin.document),
+    ]
+
+
+def _redirect_of(row: Sequence[Any]) -> Resource:
+    type_url, name, locator, version, ttl_s, aliases, path, line, document = row
+    return Resource(
+        *(TypeUrl(type_url), str(name), b"", Version(version), Origin(PurePosixPath(path), int(line), int(document))),
+        aliases=tuple(map(str, aliases)),
+        ttl_s=None if ttl_s is None else float(ttl_s),
+        redirect=str(locator),
+    )
 
 
 def _table(rows: Rows) -> KeptObject:
@@ -160,7 +183,7 @@ def _packs(chunk: Chunk[Resource]) -> Iterator[tuple[Resource, ...]]:
 
 
 def chunk_digest(chunk: Chunk[Resource]) -> Digest:
-    """Return the digest of a chunk: its type, and for each resource its client-visible data and its file."""
+    """Digest a chunk's client-visible data and files."""
     return _digest_of_rows(b"chunk", chunk.values)
 
 
@@ -189,7 +212,9 @@ def _body(resource: Resource) -> KeptObject:
 
 
 def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, generation: int = 0) -> Snapshot:
-    """Return a kept snapshot, without its last changes; parts equal to `near` are shared and not read.
+    """Return a kept snapshot, without its last changes.
+
+    Parts equal to `near` are shared and not read.
 
     Raises:
         DamagedBytesError: an object is missing or damaged.
@@ -204,7 +229,7 @@ def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, gene
 
 
 def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near: Snapshot | None) -> Rows:
-    """Return the rows of a type; none for a type that was unknown when they were kept."""
+    """Unknown types at the time of keeping have no rows."""
     old = Rows(type_url) if near is None else near.resources(type_url)
     at_hand: dict[Digest, Chunks] = {chunk.once(chunk_digest): (chunk,) for chunk in old.chunks}
     at_hand |= {_group(chunks).digest: chunks for chunks in _grouped(old)}
@@ -219,7 +244,7 @@ def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near:
 def _new_rows(
     type_url: TypeUrl, digest: Digest, read: Read, at_hand: Mapping[Digest, Chunks], found: set[Chunk[Resource]]
 ) -> Iterator[Resource]:
-    """Yield the resources below an object that are not in chunks at hand, and add those chunks to `found`."""
+    """Add chunks at hand to `found`, and yield the other resources."""
     if digest in at_hand:
         found.update(at_hand[digest])
         return
@@ -237,14 +262,13 @@ def _new_rows(
 
 
 def digests_in(snapshot: Snapshot) -> frozenset[Digest]:
-    """Return the digests of the chunks and groups of a snapshot, which `snapshot_near` does not read."""
+    """Return the digests that `snapshot_near` does not read."""
     tables = snapshot.by_type.values()
     chunks = (chunk.once(chunk_digest) for rows in tables for chunk in rows.chunks)
     return frozenset((*chunks, *(_group(each).digest for rows in tables for each in _grouped(rows))))
 
 
 def _is_same(resource: Resource, other: Resource | None) -> bool:
-    """Whether two resources are equal in the digest of a chunk."""
     return other is not None and resource.equals_for_clients(other) and resource.origin.path == other.origin.path
 
 
@@ -265,10 +289,10 @@ def _inflated(body: Content) -> bytes:
 
 
 def joined(digests: Iterable[Digest]) -> bytes:
-    """Return digests as bytes."""
+    """Join digests."""
     return b"".join(digests)
 
 
 def parted(digests: bytes) -> tuple[Digest, ...]:
-    """Return the digests in the bytes of `joined`."""
+    """Reverse `joined`."""
     return tuple(digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES))

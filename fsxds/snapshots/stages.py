@@ -1,4 +1,4 @@
-"""Stages that derive the served snapshot of a view from its files, each with its own memory. Pure.
+"""Stages that derive a view's served snapshot from its files. Pure.
 
 | stage | is needed |
 | --- | --- |
@@ -6,8 +6,8 @@
 | follow redirects and locators | while there is one |
 | make collections of folders, and find dangling entries | while one is written, or the settings have one |
 
-A stage is a module that is imported when it is first needed. A stage that changed the snapshot is applied once more
-when it is no longer needed, so that this is a change like any other.
+A stage's module is imported when first needed. A stage that changed the snapshot is applied once more when it is no
+longer needed, so that this is a change like any other.
 """
 
 from __future__ import annotations
@@ -36,10 +36,8 @@ from fsxds.snapshots.upstream_content import UpstreamContent
 class CollectionRules:
     """The settings of collections.
 
-    Attributes:
-        authority: the authority of names without one.
-        root: the absolute path of the tree for `file:///` locators, or empty.
-        catalogue: None if no resource is to be made.
+    `authority` completes names; `root` is the absolute path of the tree, or empty; without `catalogue` no resource is
+    made.
     """
 
     rules: tuple[CollectionRule, ...] = ()
@@ -48,11 +46,11 @@ class CollectionRules:
     catalogue: Catalogue | None = field(default=None, compare=False, repr=False)
 
     def name_of(self, rule: CollectionRule) -> str:
-        """Return the canonical name of a collection."""
+        """Return a collection's canonical name."""
         return str(replace(rule.name, authority=rule.name.authority or self.authority))
 
     def by_name(self) -> Mapping[str, CollectionRule]:
-        """Return the rules by canonical collection names."""
+        """Return the rules by canonical names."""
         return {self.name_of(rule): rule for rule in self.rules}
 
 
@@ -61,8 +59,7 @@ class ResolutionRules:
     """The settings of names that lead to other resources.
 
     Attributes:
-        authority: the authority of names without one.
-        authorities: the places of the resources of other authorities.
+        authority: completes names.
         passes_redirects: clients on streams follow redirects themselves, to other authorities too.
         root: the absolute path of the tree for `file:///` locators, or empty.
         catalogue: None if no resource is to be made and no redirect followed.
@@ -80,29 +77,29 @@ class ResolutionRules:
     _compiled: dict[Catalogue, FieldRules] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def field_rules(self, catalogue: Catalogue) -> FieldRules:
-        """Return the rules that find the references of messages, as in parsing; compiled once."""
+        """Return the rules that find references, compiled once."""
         if catalogue not in self._compiled:
             self._compiled[catalogue] = field_rules(catalogue, self.check)
         return self._compiled[catalogue]
 
 
 class Inputs(NamedTuple):
-    """The inputs of stages beside the files: settings, and upstreams in order of precedence."""
+    """Settings, and upstreams in order of precedence."""
 
     rules: ResolutionRules
     contents: tuple[UpstreamContent, ...] = ()
 
 
 class Staged(Protocol):
-    """A view after a stage, with the stage's memory."""
+    """A view after a stage, with its memory."""
 
     @property
     def snapshot(self) -> Snapshot:
-        """The snapshot after the stage; `raw` itself if the stage changed nothing."""
+        """The result; `raw` itself if the stage changed nothing."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems found by the stage, sorted by place."""
+        """The stage's problems, sorted by place."""
 
     @property
     def raw(self) -> Snapshot:
@@ -110,21 +107,21 @@ class Staged(Protocol):
 
     @property
     def held(self) -> tuple[HeldFile, ...]:
-        """The files that the stage holds back, so that older content or none is served."""
+        """The files that the stage holds back."""
 
 
 class StageModule(Protocol):
-    """The module of a stage."""
+    """A stage's module."""
 
     def unchanged(self, raw: Snapshot, inputs: Inputs) -> Staged:
-        """Return a view that the stage did not change, because it was not needed."""
+        """Return a view that did not need the stage."""
 
     def apply(self, raw: Snapshot, inputs: Inputs, before: Staged | None) -> Staged:
-        """Apply the stage; unchanged parts are shared with `before`."""
+        """Apply the stage, sharing unchanged parts with `before`."""
 
 
 class Stage(NamedTuple):
-    """A stage: its module, and whether a view needs it, given its previous snapshot."""
+    """A module, and whether a view needs it, given its previous snapshot."""
 
     module: str
     is_needed: Callable[[Snapshot, Snapshot | None, Inputs], bool]
@@ -132,8 +129,8 @@ class Stage(NamedTuple):
     def apply(self, raw: Snapshot, inputs: Inputs, before: Staged | None, earlier: Snapshot | None) -> Staged | None:
         """Return a view after this stage; None if it is not needed.
 
-        `raw` is the result of the earlier stages, and `earlier` their last result; None if the view is new. `before` is
-        this stage's last result; None if it was not needed.
+        `raw` is the result of the earlier stages, `earlier` their last one, None for a new view. `before` is this
+        stage's last result, or None.
         """
         was_used = before is not None and before.snapshot is not before.raw
         # While a stage is not needed, only changes are examined.
@@ -146,27 +143,26 @@ class Stage(NamedTuple):
 
 
 def has_directives(reference: Reference) -> bool:
-    """Whether a reference is a locator with directives beyond a name."""
+    """Whether a reference is a locator with directives."""
     return "#" in reference.name and is_structured(reference.name)
 
 
 def locates(resource: Resource) -> bool:
-    """Whether a resource refers to another by a locator with directives."""
+    """Whether any reference is a locator with directives."""
     return any(map(has_directives, resource.references))
 
 
 def leads_elsewhere(resource: Resource) -> bool:
-    """Whether the served form of a resource depends on others: it is a redirect, or has locators as references."""
+    """Whether the served form depends on other resources."""
     return bool(resource.redirect) or locates(resource)
 
 
 def names_that_lead_elsewhere(chunk: Chunk[Resource]) -> tuple[str, ...]:
-    """Return the names in a chunk that lead elsewhere."""
+    """Return a chunk's names that lead elsewhere."""
     return tuple(name for name, resource in zip(chunk.names, chunk.values, strict=True) if leads_elsewhere(resource))
 
 
 def _leads_elsewhere(raw: Snapshot, earlier: Snapshot | None, inputs: Inputs) -> bool:
-    """Whether any resource leads elsewhere, given that none did in `earlier`."""
     return inputs.rules.catalogue is not None and any(
         chunk.once(names_that_lead_elsewhere)
         for type_url, rows in raw.by_type.items()
@@ -184,4 +180,4 @@ STAGES = (
     Stage("fsxds.snapshots.resolution", _leads_elsewhere),
     Stage("fsxds.snapshots.folder_collections", _has_collections),
 )
-"""In the order in which they are applied."""
+"""In order of application."""

@@ -1,7 +1,7 @@
-"""Rewrites the structured names in a resource in canonical form, in which they are compared everywhere.
+"""Rewrites structured names in canonical form, in which they are compared everywhere.
 
-Envoy compares texts. So each text in a resource that is a name or a locator is rewritten, in any field, also in the
-Struct and the Any of an extension. Secrets and malformed names stay as they are.
+Envoy compares texts. So each name or locator is rewritten, in any field, also in the Struct and the Any of an
+extension. Secrets and malformed names stay as they are.
 """
 
 from __future__ import annotations
@@ -34,26 +34,25 @@ _SECRET_NAME = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"  # no
 
 
 def may_hold_names(body: bytes) -> bool:
-    """Whether a serialized message may contain structured names; hardly any does."""
+    """Whether bytes may contain structured names; hardly any do."""
     return any(mark in body for mark in _MARKS)
 
 
 class NameWriter:
-    """Writes the structured names of one file in canonical form."""
+    """Writes one file's names in canonical form."""
 
     def __init__(self, catalogue: Catalogue, rules: NamingRules, path: PurePosixPath) -> None:
-        """Take the rules for the file of this path."""
         self._catalogue = catalogue
         self._secrecy = catalogue.once(Secrecy)
         self._authority = rules.authority
         self._context = dict(rules.context_of(path))
 
     def resource_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
-        """Return the canonical name of a resource of this type, or the fault of the name at this place."""
+        """Return the canonical name, or its fault."""
         return self._name(text, row, place, self._context)
 
     def edited_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
-        """Return the same for a resource of a layer below, which got its parameters from its own folder."""
+        """A resource below got its parameters from its own folder."""
         return self._name(text, row, place, {})
 
     def _name(self, text: str, row: ResourceType, place: FieldPath, context: Mapping[str, str]) -> str | Fault:
@@ -73,16 +72,16 @@ class NameWriter:
         return fault or f"{name.with_context(context)}{slash}{host}"
 
     def written_name(self, text: str, row: ResourceType) -> str:
-        """Return the canonical name of a resource, or the text itself if it is malformed."""
+        """Return a malformed text itself."""
         name = self.resource_name(text, row, ())
         return text if isinstance(name, Fault) else name
 
     def reference(self, text: str) -> str:
-        """Return a reference in canonical form; malformed and plain names stay."""
+        """Malformed and plain names stay."""
         return self._written(text) if is_structured(text) else text
 
     def checked(self, references: Iterable[Reference]) -> Iterator[Reference | Fault]:
-        """Yield the references of a resource, and the faults of structured names in them.
+        """Yield references, and the faults of their names.
 
         A resource of another authority need not be in the tree.
         """
@@ -103,7 +102,7 @@ class NameWriter:
             yield reference._replace(severity=Severity.NOTE) if is_elsewhere else reference
 
     def rewrite(self, message: Message) -> None:
-        """Rewrite the names in a message and in all packed messages that can be unpacked."""
+        """Rewrite names, also in packed messages."""
         if may_hold_names(message.SerializeToString()):
             self._rewrite_fields(message, is_secret=False)
 
@@ -163,7 +162,7 @@ class NameWriter:
 
 
 def _canonical_locator(text: str, authority: str) -> str:
-    """Return a name or locator in canonical form; a malformed text stays."""
+    """A malformed text stays."""
     try:
         locator = Locator.parse(text, authority)
     except MalformedName:

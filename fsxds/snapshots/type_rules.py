@@ -1,4 +1,4 @@
-"""Registry of types with rules beyond their message, one module per type, imported with its first resource."""
+"""Registry of types with rules beyond their message; a module is imported with its type's first resource."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class TypeRules(Protocol):
     """The rules of one type beyond its message."""
 
     def read(self, written: dict[str, PlainValue], authority: str) -> tuple[dict[str, PlainValue], tuple[Fault, ...]]:
-        """Return a resource in the form of its message, and the problems of the authored form."""
+        """Return the form of the message, and faults of the authored form."""
 
     def complete(
         self, message: DynamicMessage, written: PlainValue, catalogue: Catalogue, authority: str
     ) -> list[Fault]:
-        """Fill in the fields that clients need, and return the problems, at places within the message."""
+        """Fill in fields that clients need; return faults, at places within the message."""
 
     def name_fault(self, name: str) -> Fault | None:
-        """Return the problem of the name in the `Resource` wrapper, at a place within the wrapper."""
+        """Judge a wrapper's name, at a place within the wrapper."""
 
     def references_of(self, message: DynamicMessage) -> Iterator[Reference]:
-        """Yield the references of a message that are not in its reference fields.
+        """Yield references beyond those in reference fields.
 
         Raises:
             MalformedName: a reference has no valid name.
@@ -36,7 +36,7 @@ class TypeRules(Protocol):
 
 
 class TypeRow(NamedTuple):
-    """A type with rules, and the name of the module that implements them."""
+    """A type, and the module of its rules."""
 
     row: ResourceType
     module: str
@@ -46,7 +46,7 @@ TYPE_RULES = (TypeRow(BY_SHORT_NAME["lcds"], "fsxds.snapshots.list_collections")
 
 
 def rules_of(row: ResourceType | None) -> TypeRules | None:
-    """Return the rules of a type, or None if it has none."""
+    """Return a type's rules, or None."""
     # Called per resource: a generator would cost more than the few rows.
     for each in TYPE_RULES:
         if each.row is row:

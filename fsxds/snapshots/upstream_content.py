@@ -22,13 +22,13 @@ LetGo: TypeAlias = "Mapping[TypeUrl, HashTrieSet[str]]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UpstreamContent:
-    """The content of one upstream. It equals only itself, because it is replaced only if it changed.
+    """One upstream's content. Equals only itself, because it is replaced only if it changed.
 
     Attributes:
-        rows: only types with resources. An unchanged type keeps its object.
+        rows: without empty types. An unchanged type keeps its object.
         pending: the types with an awaited response, so that missing names may exist.
-        answered: the types in responses of the upstream, or kept from an earlier process.
-        let_go: by type, names dropped because no client needs them, or because their TTL is over, not by the upstream.
+        answered: the types in responses, or kept from an earlier process.
+        let_go: names dropped because no client needs them, or their TTL is over, not by the upstream.
         sequence: the number of responses taken in; a publication of a snapshot with this number includes them all.
     """
 
@@ -46,10 +46,10 @@ class HeldResource:
 
     Attributes:
         resource: its version is the digest of its body.
-        version: the server's version, any text.
+        version: the server's, any text.
         server: the address, as in the rule.
-        received_s: when this content first came, in seconds since 1970.
-        expires_s: the end of its TTL, in seconds since 1970; None for never.
+        received_s: when this content first came, since 1970.
+        expires_s: the end of its TTL, since 1970; None for never.
     """
 
     resource: Resource
@@ -60,11 +60,11 @@ class HeldResource:
 
 
 Held: TypeAlias = Mapping[TypeUrl, NameTable[HeldResource]]
-"""All resources of an upstream, by type and name; immutable. An unchanged type keeps its table."""
+"""All resources of an upstream; immutable. An unchanged type keeps its table."""
 
 
 def origin_of(upstream: str) -> Origin:
-    """Return the origin of an upstream's resources, as shown to users.
+    """Return the origin of an upstream's resources.
 
     >>> str(origin_of("10.0.0.1:18000").path)
     'upstream 10.0.0.1:18000'
@@ -74,10 +74,10 @@ def origin_of(upstream: str) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamScope:
-    """The names that an upstream may have beyond the known ones.
+    """Further names that an upstream may have.
 
     Attributes:
-        covers: tests whether a name is requested from it.
+        covers: whether a name is requested from it.
         complete: the types with completely known plain names.
     """
 
@@ -91,9 +91,9 @@ class Elsewhere:
 
     Attributes:
         contents: in order of precedence.
-        scopes: the further names that each upstream may have.
-        denied: the names that files need and that no upstream has, according to all of them.
-        is_unknown: there are upstreams that are not queried, as by commands: they may have any name.
+        scopes: further names that an upstream may have.
+        denied: names that all upstreams reported not to have.
+        is_unknown: upstreams are not queried, as by commands: they may have any name.
     """
 
     contents: tuple[UpstreamContent, ...] = ()
@@ -102,11 +102,10 @@ class Elsewhere:
     is_unknown: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there is any upstream."""
         return bool(self.contents) or self.is_unknown
 
     def may_have(self, key: Key) -> bool:
-        """Whether a resource exists or may exist, as far as is known; any of the type for `ANY`."""
+        """Whether a resource exists or may exist; any of the type for `ANY`."""
         type_url, name = key
         if type_url not in BY_TYPE_URL:
             return False

@@ -1,7 +1,6 @@
-"""The stage that merges upstreams below a view of the tree, before redirects are followed. Pure.
+"""The stage that merges upstreams below the tree, before redirects are followed. Pure.
 
-A name in several sources is taken from the first: the tree, then upstreams in their order. The cost depends on the
-changes in any of them.
+A name is taken from the first source: the tree, then upstreams in their order. The cost depends on the changes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
 MOST_NAMED = 5
 
 Sources = Sequence[Rows]
-"""The rows of one type, of the tree and of each upstream, in order of precedence."""
+"""A type's rows of the tree and of each upstream, in order of precedence."""
 
 Shadowed = Mapping[TypeUrl, tuple[frozenset[str], ...]]
 """By type, for each upstream: its names that an earlier source has too."""
@@ -32,12 +31,9 @@ Shadowed = Mapping[TypeUrl, tuple[frozenset[str], ...]]
 
 @dataclass(frozen=True, slots=True)
 class MergedView:
-    """A snapshot with the resources of upstreams.
+    """A snapshot with upstreams; `raw` itself without any.
 
-    Attributes:
-        snapshot: `raw` itself if there are no upstreams.
-        problems: a note for each upstream with shadowed resources.
-        shadowed: the names of upstreams that are not served.
+    `problems` has a note for each upstream with `shadowed`, unserved names.
     """
 
     snapshot: Snapshot
@@ -52,9 +48,7 @@ class MergedView:
 class Shadowing:
     """The shadowed resources of one upstream.
 
-    Attributes:
-        examples: the first ones, each with the origin of the resource served instead: a place in a file, or an
-            upstream.
+    `examples` have the origin of the resource served instead.
     """
 
     count: int = 0
@@ -62,7 +56,7 @@ class Shadowing:
 
 
 def shadowing_of(merged: Iterable[MergedView]) -> Mapping[str, Shadowing]:
-    """Return the shadowed resources in some views by the name of the upstream, for upstreams with any."""
+    """Return the shadowed resources by upstream."""
     found: dict[str, dict[Key, str]] = {}
     for view in merged:
         for type_url, hidden in view.shadowed.items():
@@ -82,12 +76,12 @@ def unchanged(raw: Snapshot, _: Inputs) -> MergedView:
 
 
 def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> MergedView:
-    """Merge upstreams, as a stage."""
+    """Merge upstreams."""
     return with_upstreams(raw, inputs.contents, cast("MergedView | None", before))
 
 
 def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before: MergedView | None) -> MergedView:
-    """Return a snapshot merged with upstreams, in order of precedence; unchanged parts are shared with `before`."""
+    """Merge upstreams, in order of precedence, sharing parts with `before`."""
     if not contents:
         return MergedView(raw, (), raw)
     known = before if before is not None and _names(before.contents) == _names(contents) else None
@@ -155,7 +149,6 @@ def _first(sources: Sources, name: str) -> Resource | None:
 
 
 def _hidden(sources: Sources, earlier: Sources | None, known: tuple[frozenset[str], ...]) -> tuple[frozenset[str], ...]:
-    """Return for each upstream the names that an earlier source has too."""
     names = None if earlier is None else _changed(sources, earlier)
     if names is not None and not names:
         return known

@@ -1,8 +1,7 @@
 """Substitutes variables in files whose first line is `# fsxds: variables`.
 
-`${NAME}` is replaced within scalars, after the file is parsed, so that no value can change the structure; keys are left
-alone. An unquoted scalar that consists of one variable is typed like its value, unquoted; all other scalars are text.
-`$${` stands for `${`.
+`${NAME}` is replaced within scalars, not in keys, after the file is parsed, so that no value can change the structure.
+An unquoted scalar of one variable is typed like its value, unquoted; all others are text. `$${` stands for `${`.
 
 Problems never show a value: it may be a secret from the environment.
 """
@@ -31,7 +30,7 @@ class Substitution:
     _known: dict[int, PlainValue] = field(default_factory=dict)
 
     def replaced(self, value: PlainValue, path: FieldPath = ()) -> PlainValue:
-        """Return a value with all variables replaced; undefined ones stay as written."""
+        """Replace all variables; undefined ones stay as written."""
         if isinstance(value, str):
             return self._text(value, path) if "${" in value else value
         if not isinstance(value, dict | list):
@@ -45,7 +44,7 @@ class Substitution:
         return self._known[id(value)]
 
     def without_values(self, fault: Fault) -> Fault:
-        """Return a fault with variable names in its message in place of values substituted at or below its place."""
+        """Replace values in a message, from its place or below, by variable names."""
         length = len(fault.field_path)
         names = {name for path, used in self._used.items() if path[:length] == fault.field_path for name in used}
         message = fault.message

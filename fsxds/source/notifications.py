@@ -20,7 +20,7 @@ from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEv
 
 from fsxds.source.listing import Identity
 
-# Without opening, reading and closing unread: fsxds' own reading would cause events.
+# Not opening, reading and closing unread, as fsxds does.
 _MASK: Mask = reduce(
     lambda one, other: Mask(one | other),
     [
@@ -37,7 +37,7 @@ _MASK: Mask = reduce(
     ],
 )
 
-# watchdog opens an inotify instance and a pipe, and leaks the first if there is no descriptor for the second.
+# watchdog leaks an inotify instance if there is no descriptor for its pipe.
 _DESCRIPTORS = 3
 
 _REMEDIES = {
@@ -48,7 +48,7 @@ _REMEDIES = {
 
 
 class FileEventType(Enum):
-    """The kinds of file events; `OTHER` includes changed permissions."""
+    """`OTHER` includes changed permissions."""
 
     CREATED = "created"
     MODIFIED = "modified"
@@ -60,7 +60,7 @@ class FileEventType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileEvent:
-    """One event, with one path, or two (from, to) for a move. `at_s` is `time.monotonic()` of its receipt."""
+    """An event, with two paths (from, to) for a move; `at_s` is monotonic."""
 
     at_s: float
     event_type: FileEventType
@@ -72,12 +72,8 @@ class FileEvent:
 class Armed:
     """The result of arming watches.
 
-    Attributes:
-        is_new: a directory was not watched before, so changes may have had no event.
-        count: the number of directories to watch.
-        unwatched: directories that cannot be watched.
-        reason: why not, with a remedy; empty if all are watched.
-        has_failed: there is no inotify.
+    `is_new`: a directory was unwatched before, so changes may have had no event. `reason`: why some are unwatched;
+    `has_failed`: there is no inotify.
     """
 
     is_new: bool
@@ -88,13 +84,13 @@ class Armed:
 
 
 class Notifications:
-    """One inotify instance and its watches. `arm` and `stop` block: call them in a thread."""
+    """One inotify instance. `arm` and `stop` block: use a thread."""
 
     def __init__(self, receive: Callable[[FileEvent], object], receive_overflow: Callable[[], object]) -> None:
-        """Prepare; nothing runs before the first `arm`. Both functions are called in a thread of watchdog."""
+        """Prepare; watchdog's thread calls both functions."""
         self._receiver = _Receiver(receive, receive_overflow)
         self._inotify: InotifyFD | None = None
-        # {directory: (its watch, its identity when it was watched)}
+        # {directory: (watch, identity when watched)}
         self._armed: dict[str, tuple[CallbackId, WatchDescriptor, Identity]] = {}
         self._ids = map(CallbackId, itertools.count())
 
@@ -112,7 +108,7 @@ class Notifications:
                 reason=_reason_of(error),
                 has_failed=True,
             )
-        # The watch of a deleted, moved or replaced directory has no events, or those of the wrong one.
+        # A deleted, moved or replaced directory has no events, or wrong ones.
         stale = [
             directory
             for directory, (_, watch, identity) in self._armed.items()
@@ -135,7 +131,7 @@ class Notifications:
         return Armed(is_new, len(directories), tuple(unwatched), reason)
 
     def stop(self) -> None:
-        """Stop watching, and wait for the thread of watchdog."""
+        """Stop watching, and wait for watchdog's thread."""
         self._armed.clear()
         inotify, self._inotify = self._inotify, None
         if inotify is not None:
@@ -146,7 +142,7 @@ class Notifications:
         with contextlib.ExitStack() as spare:
             for _ in range(_DESCRIPTORS):
                 spare.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        # It warns of an overflow, for which we have our own log line.
+        # It warns of an overflow, which we log ourselves.
         logging.getLogger("watchdog").addHandler(logging.NullHandler())
         inotify = InotifyFD()
         inotify.start()
@@ -168,11 +164,11 @@ class Notifications:
 
 
 class _Receiver:
-    """The callbacks of watchdog, for every watch, in its thread."""
+    """watchdog's callbacks, in its thread."""
 
     def __init__(self, receive: Callable[[FileEvent], object], receive_overflow: Callable[[], object]) -> None:
         self.paths: dict[WatchDescriptor, str] = {}
-        """The directory of each watch."""
+        """Of each watch."""
         self._receive = receive
         self._receive_overflow = receive_overflow
         self._left: tuple[int, str] = (0, "")

@@ -1,4 +1,4 @@
-"""Reads a directory tree into values: each file whole and in one state; unchanged files are not read again."""
+"""Reads a tree into values: each file whole and in one state, unchanged ones not again."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ from fsxds.source.listing import (
     signature_of,
 )
 
-# A generation that is swapped while it is read is read again; many swaps in a row are reported to the watcher by
-# `Look.is_steady`. A tree that takes long to read is not read again either.
+# A generation swapped while it is read is read again, unless that takes long; many swaps in a row are reported by
+# `Look.is_steady`.
 _TREE_TRIES = 5
 _TRYING_S = 0.5
 
-# A look at all of the tree takes no longer than a look at more files than this.
+# More take as long as a look at the whole tree.
 _MOST_LOOKED_AT = 1000
 
-# A file that changed while it was read is read again; a faster writer has not finished anyway.
+# A faster writer has not finished anyway.
 _FILE_TRIES = 5
 
-# Two writes within one tick of the filesystem's clock leave one timestamp. Ticks are 1 to 10 ms on local filesystems,
-# 1 s on some remote ones and 2 s on FAT, so a younger file is compared by its content once more.
+# Two writes within one tick of the filesystem's clock leave one timestamp. Ticks are 1 to 10 ms locally, 1 s on some
+# remote filesystems and 2 s on FAT, so a younger file is compared by content.
 _RACY_NS = 2_000_000_000
 
 _CHUNK_BYTES = 64 * 1024
 
-# Files that the kernel generates in /proc have size 0, and may not end.
+# Files in /proc have size 0, and may not end.
 _MOST_UNSIZED_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The result of one look at a tree.
+    """One look at a tree.
 
     Attributes:
-        is_steady: false if the tree kept changing, so that `tree` may mix generations.
-        tops: the real paths of the root and of linked directories.
-        directories: the real paths of all listed directories.
-        paths: the real paths of the files, by their paths in the tree.
-        turning_points: linked files, and paths that, if replaced, change the target of a link or the root.
+        is_steady: false: it may mix generations.
+        tops: real paths of the root and linked directories.
+        directories: by real path.
+        paths: real paths by paths in the tree.
+        turning_points: linked files, and paths that affect links or the root.
     """
 
     tree: SourceTree
@@ -74,7 +74,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A known file; `is_racy` if it was so young that its signature proves nothing."""
+    """A known file; `is_racy`: too young for its signature to prove anything."""
 
     signature: Signature
     file: SourceFile
@@ -82,7 +82,7 @@ class _Seen:
 
 
 class Scanner:
-    """Reads one tree repeatedly, and each of its files only when it changed. For one caller at a time."""
+    """Reads one tree repeatedly, only changed files. For one caller at a time."""
 
     def __init__(
         self,
@@ -92,13 +92,9 @@ class Scanner:
         exclusion: Exclusion | None = None,
         bounds: TreeBounds = BOUNDS,
     ) -> None:
-        """Remember the parameters.
+        """Prepare to read `root`, which may be a link.
 
-        Args:
-            root: the directory, which may be a link.
-            is_read: whether a format claims a file of this name; else it is listed as ignored.
-            exclusion: excluded files are neither read nor ignored.
-            bounds: the limits.
+        Files that no format claims by `is_read` are ignored; excluded files are neither read nor ignored.
         """
         self.root = root.absolute()
         self.is_read = is_read
@@ -106,14 +102,14 @@ class Scanner:
         self.bounds = bounds
         self._seen: dict[str, _Seen] = {}
         self._tree = SourceTree(())
-        # The last look, and its files: {real path: path in the tree}.
+        # Of the last look: {real path: path in the tree}.
         self._look: Look | None = None
         self._plain: dict[str, str] | None = None
-        # There were more files than the limit, so that `_tree` is an earlier one.
+        # So `_tree` is an earlier one.
         self._is_too_large = False
 
     def scan(self) -> SourceTree:
-        """Return the present tree, of one generation even while links are swapped.
+        """Return the present tree, of one generation despite swaps.
 
         Raises:
             TreeLost: the root is missing or is not a directory.
@@ -121,7 +117,7 @@ class Scanner:
         return self.look().tree
 
     def look(self) -> Look:
-        """Return the present tree, with the paths that a watcher needs.
+        """Return the present tree, with a watcher's paths.
 
         Raises:
             TreeLost: the root is missing or is not a directory.
@@ -144,7 +140,7 @@ class Scanner:
         return self._look
 
     def look_at(self, paths: Collection[str]) -> Look | None:
-        """Return the last look's tree with these real paths read again, for a caller that knows that no others changed.
+        """Read only these real paths; no others may have changed.
 
         Returns:
             None if the whole tree must be looked at: a path is, or was, more than a file with one name in a listed
@@ -174,7 +170,7 @@ class Scanner:
         return self._look
 
     def is_as_read(self, path: PurePosixPath, real: str) -> bool:
-        """Return whether a file is unchanged since the last look read it."""
+        """Return whether a file is as last read."""
         known = self._seen.get(str(path))
         try:
             return known is not None and signature_of(os.stat(real)) == known.signature  # noqa: PTH116
@@ -182,7 +178,6 @@ class Scanner:
             return False
 
     def _look_at_one(self, path: str, relative: str, files: list[SourceFile]) -> bool:
-        """Update a file, in the sorted list too; return false if a look at the whole tree is needed."""
         parts, before = PurePosixPath(relative).parts, self._seen.get(relative)
         place = bisect_left(files, parts, key=lambda file: file.path.parts)
         there = files[place : place + 1] if place < len(files) and files[place].path.parts == parts else []
@@ -190,7 +185,7 @@ class Scanner:
         if isinstance(outcome, FileContent) and _has_one_name(path, outcome):
             self._seen[relative] = _remembered(relative, outcome, before)
             files[place : place + len(there)] = [self._seen[relative].file]
-            # One of the problems may be that the file could not be read.
+            # The file may be one of the problems.
             return bool(there) or not self._tree.problems
         if outcome is None and not os.path.lexists(path):
             self._seen.pop(relative, None)
@@ -199,12 +194,12 @@ class Scanner:
         return False
 
     def _relative_of_new(self, path: str, look: Look) -> str | None:
-        """Return the path in the tree of a new file; None if it would not be read, or is not certain."""
+        """None if it would not be read, or is uncertain."""
         directory, _, name = path.rpartition("/")
         relative = path.removeprefix(look.tops[0].rstrip("/") + "/")
         if directory not in look.directories or relative == path or not (is_text(name) and self.is_read(name)):
             return None
-        # Only a link leads below a passed-over directory.
+        # Only links lead below passed-over directories.
         is_reached = not any(map(is_passed_over, relative.split("/"))) and not self.exclusion.covers(relative)
         return relative if is_reached else None
 
@@ -221,7 +216,7 @@ class Scanner:
         seen, are_whole = self._read_changed(walk.files, problems)
         is_steady = are_whole and walk.is_still_true()
         self._tree = self._tree_of(seen, problems, walk)
-        # Unreadable files are remembered, so that they can be named if their directory is lost next.
+        # To name unreadable files if their directory is lost next.
         kept = {str(problem.path) for problem in problems} & self._seen.keys()
         self._seen = seen | {relative: self._seen[relative] for relative in kept}
         return walk, is_steady
@@ -233,11 +228,10 @@ class Scanner:
         message = (
             f"the tree has more than {self.bounds.max_files} files and directories; what was read of it before stays"
         )
-        remedy = "serve a smaller directory, leave some out by --exclude, or raise --max-files"
+        remedy = "serve a smaller directory, leave some out by the setting exclude, or raise the setting max_files"
         return problem_of(surplus or ".", "too-many-files", message, remedy)
 
     def _read_changed(self, found: list[FoundFile], problems: list[Problem]) -> tuple[dict[str, _Seen], bool]:
-        """Return the known files among the found ones, and whether none changed during the read."""
         seen: dict[str, _Seen] = {}
         are_whole = True
         for relative, path, signature in found:
@@ -277,7 +271,7 @@ class Scanner:
         files = before.files
         signed = _manifest_of(seen, problems)
         found = {relative: known.file for relative, known in seen.items() if relative not in MANIFEST_NAMES}
-        # By identity: looking up 10 000 files by path takes 14 ms.
+        # By identity: 10 000 paths take 14 ms.
         if set(map(id, found.values())) != set(map(id, files)):
             files = tuple(sorted(found.values(), key=lambda file: file.path.parts))
         others = (problem for problem in problems if problem not in signed.problems)
@@ -296,7 +290,6 @@ def _manifest_of(seen: Mapping[str, _Seen], problems: list[Problem]) -> Manifest
 
 
 def _has_one_name(path: str, content: FileContent) -> bool:
-    """Whether this is the only name of the file that was read."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -318,7 +311,7 @@ def _paths_of(relatives: list[str]) -> tuple[PurePosixPath, ...]:
 
 
 def _remembered(relative: str, outcome: FileContent, before: _Seen | None) -> _Seen:
-    """Return the known file; equal content keeps its object."""
+    """Equal content keeps its object."""
     file = SourceFile.of(PurePosixPath(relative), outcome.content)
     if before is not None and before.file.digest == file.digest:
         file = before.file
@@ -327,7 +320,7 @@ def _remembered(relative: str, outcome: FileContent, before: _Seen | None) -> _S
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A file's content; `is_racy` if it was so young that its signature does not prove it unchanged."""
+    """A file's content; `is_racy`: too young for its signature to prove it unchanged."""
 
     content: bytes
     signature: Signature
@@ -336,7 +329,7 @@ class FileContent:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableFile:
-    """Why a file was not read: the rule, the fact and the remedy."""
+    """Why a file was not read."""
 
     rule: str
     message: str
@@ -344,10 +337,9 @@ class UnreadableFile:
 
 
 def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | None:
-    """Return a file's content; None if it is gone or was just replaced by another kind of entry."""
+    """Return a file's content; None: gone, or another kind of entry."""
     try:
-        # If a pipe has replaced the file, O_NONBLOCK keeps the open from waiting for a writer. The path has no links: a
-        # link that replaced it may lead anywhere.
+        # O_NONBLOCK: a pipe in its place does not wait for a writer. O_NOFOLLOW: a link in its place may lead anywhere.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
@@ -384,7 +376,7 @@ def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> b
     """Read all, but at most a little more than the limit.
 
     Raises:
-        BlockingIOError: there is nothing to read yet, which does not happen with a regular file.
+        BlockingIOError: there is nothing to read yet, never with a regular file.
     """
     os.lseek(descriptor, 0, os.SEEK_SET)
     content = bytearray()
@@ -399,7 +391,7 @@ def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> b
 def _too_large(size_bytes: int | None, max_size_bytes: int) -> UnreadableFile:
     size = "more bytes than" if size_bytes is None else f"{size_bytes} bytes, more than"
     message = f"the file has {size} the {max_size_bytes} that are read"
-    return UnreadableFile("file-too-large", message, "split it, or raise --max-file-size")
+    return UnreadableFile("file-too-large", message, "split it, or raise the setting max_file_size")
 
 
 def _unreadable(error: OSError) -> UnreadableFile:

@@ -10,8 +10,8 @@ The quiet time after the last event, until a change is considered complete:
 | a file that is created or removed, an empty one, a directory, a link or its target; lost events | `--settle` |
 | one save, and a file under a name that is not read was just begun and is not closed | `--settle` |
 | one save of a file about which the kernel does not say whether it is open | `--settle` |
-| a file that is open for writing | until it is closed, or `--writer-patience` |
-| any, while git holds the lock on its index | until git has finished, or `--settle-cap` |
+| a file that is open for writing | until it is closed, or `writer_patience` |
+| any, while git holds the lock on its index | until git has finished, or `settle_cap` |
 
 A move brings a finished file, and so does a write in place that is closed, unless a file is written in several steps:
 the first of these leaves it empty or shorter, others append to it. A file that is created or removed is often one of
@@ -35,15 +35,15 @@ from fsxds.model.values import SourceFile
 from fsxds.source.listing import MANIFEST_NAMES, Exclusion, is_passed_over
 from fsxds.source.notifications import FileEvent, FileEventType
 
-# A file that is replaced this often within so many seconds is restless: no person edits as fast, and a tool that writes
-# a whole tree touches each of its files once or twice.
+# Replaced this often within so many seconds, a file is restless: no person edits as fast, and a tool that writes a tree
+# touches each file once or twice.
 _RESTLESS_TIMES = 5
 _RESTLESS_S = 1.0
 
-# So is a file that is open and has been written for so long.
+# So is an open file that is written for so long.
 _RESTLESS_WRITER_S = 0.5
 
-# More than the pause between the steps of one save; an event is up to 4 ms behind (p99).
+# More than between steps of one save; an event is up to 4 ms behind (p99).
 SAVE_SETTLE_S = 0.01
 
 _MODIFIED = FileEventType.MODIFIED
@@ -53,38 +53,35 @@ _COMES_OR_GOES = frozenset({FileEventType.CREATED, FileEventType.DELETED})
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """A save of the file at the real path `path`, and no other event; `is_move`: a finished file was moved over it."""
+    """A save of the real path `path` as the only event; `is_move`: a finished file was moved over it."""
 
     path: str
     is_move: bool
 
     def brings(self, file: SourceFile, before: SourceFile) -> bool:
-        """Whether the file's new content can be complete, and is no step of several; `before` is its old content."""
+        """Whether the new content can be complete, and no step of several."""
         if not file.size_bytes:
             return False
         return self.is_move or (file.size_bytes >= before.size_bytes and not file.begins_with(before))
 
 
 class Activity:
-    """The inbox of a watcher: collects file events until a look at the tree empties it. Used in the event loop only.
+    """A watcher's inbox of file events until a look. For the event loop.
 
     Attributes:
-        first_s: the time of the first event; None for none, as below.
-        last_s: the time of the last event.
-        calm_s: the time of the last event about a file that is not restless.
-        touched: the paths of the events; None if events were lost.
-        unlisted: new files that are not read; a look at the whole tree must empty it before.
+        first_s: of the first event; None: none, as below.
+        last_s: of the last event.
+        calm_s: of the last event beside restless files.
+        touched: paths; None: events were lost.
+        unlisted: new unread files, for a look at the whole tree.
     """
 
     def __init__(
         self, is_read: Callable[[str], bool], exclusion: Exclusion | None = None, *, settle_s: float = 0.05
     ) -> None:
-        """Start with an empty inbox.
+        """Start empty.
 
-        Args:
-            is_read: whether the content of a file of this name matters, unless it is excluded.
-            exclusion: the user's.
-            settle_s: events this far apart belong to different changes.
+        `is_read`: a name matters; `settle_s`: events this far apart are different changes.
         """
         self._exclusion = exclusion or Exclusion()
         self._settle_s = settle_s
@@ -97,24 +94,24 @@ class Activity:
         self._tops: tuple[str, ...] = ()
         self._points: frozenset[str] = frozenset()
         self._is_filled = asyncio.Event()
-        # {path: time of the first and last modification}, without files that were closed since
+        # {path: first and last modification}, until closed
         self._modified: dict[str, tuple[float, float]] = {}
-        # {path: time of creation}, without files that were closed since
+        # {path: creation}, until closed
         self._created: dict[str, float] = {}
-        # {path: times at which it was closed, moved into place, or deleted, the latest last}
+        # {path: when closed, moved into place, or deleted}, the latest last
         self._replaced: dict[str, deque[float]] = {}
-        # The events of one burst, also those before a look: each is at most the settle time before the last.
+        # Each event at most the settle time before the last, also before a look.
         self._burst: deque[FileEvent] = deque()
-        # {path of a file that is not read: time of creation}, without files that were closed or moved since
+        # {path of an unread file: creation}, until closed or moved
         self._begun: dict[str, float] = {}
 
     def follow(self, tops: Iterable[str], points: frozenset[str]) -> None:
-        """Receive events below these directories, and of these paths elsewhere, from now on."""
+        """Receive events below `tops`, and of `points`."""
         self._tops = tuple(top.rstrip("/") + "/" for top in tops)
         self._points = points
 
     def receive(self, event: FileEvent) -> None:
-        """Record an event, unless it is irrelevant."""
+        """Record an event, if relevant."""
         touched = tuple(path for path in event.paths if self._matters(path, event))
         self._follow_gone(event)
         if not touched:
@@ -130,13 +127,13 @@ class Activity:
             self.touched.update(touched)
 
     def receive_overflow(self, at_s: float) -> None:
-        """Record that events were lost, so that any path may have changed."""
+        """Record lost events: any path may have changed."""
         self._follow_burst(FileEvent(at_s, FileEventType.OTHER, ("",)), ("",))
         self._mark(at_s, is_calm=True)
         self.touched = None
 
     def is_about_one_file(self) -> bool:
-        """Whether all events within the settle time changed one file, neither new nor removed nor restless."""
+        """Whether the last settle time's events are of one file, neither new, removed nor restless."""
         if not self._burst or self.calm_s is None:
             return False
         paths = self._burst[-1].paths
@@ -144,7 +141,7 @@ class Activity:
         return is_one and len(paths) == 1 and paths[0] not in self._points
 
     def lone_save(self) -> Save | None:
-        """Return the only save within the last settle time; None if there was more, or a change may be incomplete."""
+        """Return the last settle time's only save; None if there was more, or it may be incomplete."""
         if not self.is_about_one_file():
             return None
         last = self._burst[-1]
@@ -154,13 +151,13 @@ class Activity:
         return Save(last.paths[0], saved[0] is FileEventType.MOVED)
 
     def clear(self) -> None:
-        """Empty the inbox, just before a look at the tree. Writers are not forgotten."""
+        """Empty the inbox before a look; keep writers."""
         self.first_s = self.last_s = self.calm_s = None
         self.touched = set()
         self._is_filled.clear()
 
     async def wait(self, timeout_s: float) -> None:
-        """Return when there is an event in the inbox, or after `timeout_s`."""
+        """Return at an event, or after `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._is_filled.wait()
@@ -168,15 +165,15 @@ class Activity:
             return
 
     async def wait_for_more(self, timeout_s: float) -> None:
-        """Return when another event comes in, or after `timeout_s`."""
+        """Return at another event, or after `timeout_s`."""
         self._is_filled.clear()
         await self.wait(timeout_s)
 
     def written_until_s(self, patience_s: float, now_s: float) -> float:
-        """Return the time until which to wait for writers; a past time if there are none.
+        """Return until when to wait for writers; a past time for none.
 
-        A writer modified a file, or created one that is still empty, and did not close it. Patience counts from the
-        last modification; a writer that goes on for long is not waited for.
+        A writer modified a file, or created an empty one, without closing it. Patience counts from the last
+        modification, except for restless writers.
         """
         self._forget(patience_s, now_s)
         modified = [last_s for first_s, last_s in self._modified.values() if last_s - first_s < _RESTLESS_WRITER_S]
@@ -184,7 +181,7 @@ class Activity:
         return max([*modified, *empty], default=-patience_s) + patience_s
 
     def written(self, patience_s: float, now_s: float) -> frozenset[str]:
-        """Return the files that were recently modified, or created and are empty, and were not closed since."""
+        """Return modified, or new and empty, files not closed since."""
         self._forget(patience_s, now_s)
         return frozenset({*self._modified, *filter(_is_empty_file, self._created)})
 
@@ -200,12 +197,11 @@ class Activity:
             return False
         if event.is_directory or self._has_content(path):
             return True
-        # A file that is not read matters if it is a link, which could lead to a directory.
+        # An unread link matters: it could lead to a directory.
         has_come = event.event_type in {FileEventType.CREATED, FileEventType.MOVED} and path == event.paths[-1]
         return has_come and os.path.islink(path)  # noqa: PTH114 - does not raise
 
     def _is_listed(self, path: str) -> bool:
-        """Whether a look at the whole tree lists this path, at least as ignored."""
         below = [path[len(top) :] for top in self._tops if path.startswith(top)]
         return any(
             (inner in MANIFEST_NAMES or not any(map(is_passed_over, inner.split("/"))))
@@ -218,7 +214,7 @@ class Activity:
         return path in self._points or name in MANIFEST_NAMES or self._is_read(name)
 
     def is_restless(self, path: str, now_s: float) -> bool:
-        """Whether a file is written all the time, so that no other change waits for it."""
+        """Whether a file is always written, so that nothing waits for it."""
         times = self._replaced.get(path)
         if times is not None and len(times) == _RESTLESS_TIMES and now_s - times[0] < 2 * _RESTLESS_S:
             return times[-1] - times[0] < _RESTLESS_S
@@ -231,7 +227,7 @@ class Activity:
         before = self._burst[-1] if self._burst else None
         if before is not None and before.paths == touched and event.event_type is before.event_type is _MODIFIED:
             self._burst.pop()  # A large file is written in many steps.
-        # Moved to a name that is not read, it is gone.
+        # A move to an unread name removes it.
         event_type = event.event_type if event.paths[-1:] == touched[-1:] else FileEventType.DELETED
         self._burst.append(FileEvent(event.at_s, event_type, touched, event.is_directory))
 
@@ -244,7 +240,7 @@ class Activity:
             self.unlisted.add(path)
 
     def _follow_gone(self, event: FileEvent) -> None:
-        """Forget a file that is not read when it is finished or gone."""
+        """Forget a file that is not read once it is finished or gone."""
         path = event.paths[0]
         if event.event_type not in {FileEventType.CREATED, _MODIFIED}:
             self._begun.pop(path, None)

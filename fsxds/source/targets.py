@@ -1,4 +1,4 @@
-"""Chooses the paths to watch around a tree, and whether notifications are reliable there."""
+"""Chooses the paths to watch around a tree, and whether notifications are reliable."""
 
 # Paths are text here: making 10 000 Path objects would double the time of a look.
 # ruff: noqa: PTH120
@@ -24,12 +24,11 @@ from fsxds.source.settle import Activity
 
 WatchMode: TypeAlias = Literal["auto", "inotify", "poll"]
 
-# How long to wait for threads of watchdog.
 _STOP_S = 5.0
 
 MOUNT_TABLE = Path("/proc/self/mountinfo")
 
-# Other machines, or the host of a virtual machine, write to these without a notification by this kernel.
+# Other machines, or a virtual machine's host, write without a notification.
 _REMOTE_TYPES = frozenset(
     {
         "9p", "afs", "beegfs", "ceph", "cifs", "coda", "drvfs", "fuse", "glusterfs", "gpfs", "lustre", "ncpfs",
@@ -43,13 +42,13 @@ class WatchOptions:
     """How a tree is watched.
 
     Attributes:
-        mode: unlike `auto`, `inotify` relies on notifications on network filesystems too; both poll directories that
-            cannot be watched.
+        mode: `inotify`, unlike `auto`, relies on notifications on network filesystems too; both poll unwatchable
+            directories.
         settle_s: the quiet time that ends a burst of changes.
         settle_cap_s: the maximum duration of a burst.
-        share_s: the interval at which quiet files are taken, however busy the rest is.
-        writer_patience_s: how long to wait for a process that has a file open for writing, since its last change.
-        rescan_s: the time between two looks without cause.
+        share_s: between takes of quiet files.
+        writer_patience_s: for an open file, since its last change.
+        rescan_s: between looks without cause.
         poll_s: the same without notifications.
     """
 
@@ -64,22 +63,15 @@ class WatchOptions:
 
 
 class WatchTargets:
-    """Keeps the watches at the places of the last look.
+    """Keeps watches at the places of the last look.
 
-    Attributes:
-        is_polling: there are no notifications at all.
-        is_remote: other machines may write to the tree.
-        unwatched: the directories that must be polled.
+    `is_remote`: other machines may write; `unwatched` directories are polled.
     """
 
     def __init__(self, root: Path, options: WatchOptions, activity: Activity, observer: Observer) -> None:
         """Start without watches.
 
-        Args:
-            root: the configured tree.
-            options: only the mode and the mount table are used.
-            activity: receives file events.
-            observer: receives each change of mode or reason.
+        Only mode and mount table of `options` matter; `observer` receives their changes.
         """
         self.is_polling = options.mode == "poll"
         self.is_remote = False
@@ -106,7 +98,7 @@ class WatchTargets:
         return self.is_polling or self.is_remote or bool(self.unwatched)
 
     async def stop(self) -> None:
-        """Stop all watches. Threads of watchdog that do not end soon are left behind; they are daemons."""
+        """Stop all watches; slow threads are left behind, as daemons."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_S):
                 await asyncio.to_thread(self._notifications.stop)
@@ -116,10 +108,10 @@ class WatchTargets:
         self._activity.receive_overflow(at_s)
 
     async def follow(self, look: Look | None) -> bool:
-        """Watch the directories of this look, or the path to a missing tree.
+        """Watch a look's directories, or the path to a missing tree.
 
         Returns:
-            Whether a directory is newly watched, so that the tree must be looked at again.
+            Whether any is newly watched: look at the tree again.
         """
         tops: tuple[str, ...] = ()
         listed: Mapping[str, Identity] = {}
@@ -139,7 +131,7 @@ class WatchTargets:
             self.unwatched = ()
             await self._become("poll", f"there is no inotify: {armed.reason}", armed.reason)
             return False
-        # Changes there since this look are found by the next listing, which is the first to be compared.
+        # The next listing, the first to be compared, finds changes since this look.
         self.unwatched = armed.unwatched
         if armed.unwatched:
             count = f"{len(armed.unwatched)} of {armed.count} directories"
@@ -148,7 +140,7 @@ class WatchTargets:
         return armed.is_new
 
     async def parts_changed(self) -> bool:
-        """List directories that cannot be watched; return whether any changed since the last call."""
+        """List unwatchable directories; return whether any changed."""
         listings = await asyncio.to_thread(self._list_parts)
         before, self._listings = self._listings, listings
         return listings != before
@@ -156,12 +148,11 @@ class WatchTargets:
     def _list_parts(self) -> dict[str, Listing]:
         parts = frozenset(self.unwatched)
         listings: dict[str, Listing] = {path: _listing_of(path) for path in parts}
-        # A directory that may be passed through but not listed may still have the root or a linked file.
+        # Not listable, but maybe with the root or a linked file.
         points = [point for point in self._points if os.path.dirname(point) in parts] if parts else []
         return listings | {point: _entry_of(point) for point in points}
 
     def _arm(self, tops: tuple[str, ...], listed: Mapping[str, Identity], points: frozenset[str]) -> Armed:
-        """Watch the tops first, then the directories of the outer points, then all others."""
         above = {str(PurePosixPath(point).parent) for point in points} - listed.keys()
         wanted = {top: listed[top] for top in tops if top in listed}
         for path in sorted(above):
@@ -192,7 +183,7 @@ class WatchTargets:
         return "inotify", "all changes are made on this machine"
 
     async def _become(self, mode: str, reason: str, cause: str) -> None:
-        """Enter a mode, and report it unless it was reported with the same cause."""
+        """Reported unless the cause is the same."""
         self.is_polling = mode == "poll"
         if self._reported != (mode, cause):
             if self.is_polling:
@@ -202,7 +193,7 @@ class WatchTargets:
 
 
 Listing: TypeAlias = frozenset[tuple[str, Signature]] | Signature | int
-"""The entries of a directory with their signatures, a file's signature, or the number of the error."""
+"""A directory's entries, a file's signature, or the number of the error."""
 
 
 def _listing_of(path: str) -> Listing:
@@ -226,25 +217,22 @@ def _entry_of(path: str) -> Listing:
 
 
 def _way_to(root: Path) -> frozenset[str]:
-    """Return the paths that may bring back the root when they appear."""
     links = Links()
     real = links.resolve(str(root))
     return frozenset({*links.targets, *links.missing, *([] if real is None else [real])})
 
 
 def remote_type(path: Path, mount_table: str) -> str | None:
-    """Return the type (`nfs4`) of a path's filesystem; None if only this machine changes it.
+    """Return a path's remote filesystem type (`nfs4`), or None.
 
-    Args:
-        path: absolute, without links.
-        mount_table: the text of `/proc/self/mountinfo`; empty if unknown.
+    `path` is absolute, without links; `mount_table` is `/proc/self/mountinfo`, or empty.
     """
     found: tuple[int, str] = (-1, "")
     for row in mount_table.splitlines():
         # Source: proc(5), "/proc/pid/mountinfo": the fifth field is the mount point, the type follows a lone hyphen.
         fields, _, behind = row.partition(" - ")
         mount_point = Path(_unescaped(fields.split(" ")[4]))
-        # A later mount on the same point covers the earlier one.
+        # A later mount covers an earlier one.
         if path.is_relative_to(mount_point) and len(mount_point.parts) >= found[0]:
             found = (len(mount_point.parts), behind.split(" ")[0])
     filesystem_type = found[1]
@@ -253,7 +241,7 @@ def remote_type(path: Path, mount_table: str) -> str | None:
 
 
 def read_mount_table(path: Path) -> str:
-    """Return the text of the mount table; empty if the system has none."""
+    """Return the mount table; empty without one."""
     try:
         return path.read_text(errors="surrogateescape")
     except OSError:
@@ -261,5 +249,5 @@ def read_mount_table(path: Path) -> str:
 
 
 def _unescaped(field: str) -> str:
-    """Undo the octal escapes of space, tab, newline and backslash."""
+    """Octal escapes of space, tab, newline and backslash."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

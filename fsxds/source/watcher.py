@@ -18,22 +18,22 @@ from fsxds.source.settle import SAVE_SETTLE_S, Activity, Save
 from fsxds.source.targets import WatchOptions, WatchTargets
 from fsxds.source.writers import Patience, Writers, read_undisturbed
 
-# An event is up to 4 ms behind its change (p99), so a change that began during a look is known this long after it.
+# An event is up to 4 ms behind its change (p99).
 _ECHO_S = 0.005
 
-# The minimum time between two looks at files that are being written: a look at 10 000 files takes 35 ms.
+# Between looks at files that are being written: a look at 10 000 files takes 35 ms.
 _SHORTEST_REST_S = 0.05
 
-# The time between two checks of git's lock, which takes a few calls of `stat`.
+# Each check takes a few calls of `stat`.
 _GIT_REST_S = 0.01
 
-# If directories change all the time, some watch is always new; the next rescan finds changes without an event.
+# If directories change all the time, some watch is always new; the next rescan finds the rest.
 _MOST_LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A tree at rest; `detected_s` is `time.monotonic()` at the first sign of the change that led to it."""
+    """A tree at rest; `detected_s`: monotonic time of its change's first sign."""
 
     tree: SourceTree
     detected_s: float
@@ -42,13 +42,12 @@ class Settled:
 async def watch(
     scanner: Scanner, options: WatchOptions, observer: Observer, *, last: SourceTree | None = None
 ) -> AsyncGenerator[Settled, None]:
-    """Yield the present tree, then once for each burst of changes that left other content.
+    """Yield the present tree, then one per burst of changes with other content.
 
-    If another watcher yielded `last` before, the first tree is yielded only if it differs from that.
+    The first is skipped if it equals `last`, of another watcher.
 
-    A notification only means "look again", so a lost one costs a delay and not a wrong answer. A tree that disappears,
-    or that loses all its files at once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop watchdog's
-    threads.
+    Notifications only mean "look again": a lost one costs a delay. A tree that disappears, or loses all its files at
+    once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop watchdog's threads.
     """
     watcher = _Watcher(scanner, options, observer, last)
     try:
@@ -75,10 +74,10 @@ class _Watcher:
         self._writers = Writers(scanner.root, patience)
         self._last = last
         self._looked_s = 0.0
-        # The time of the last look at the whole tree, and whether every change since has had an event.
+        # Of the whole tree, and whether every change since has had an event.
         self._looked_at_all_s = 0.0
         self._is_told = False
-        # The time of the last tree that was yielded without some files, and when their changes were first detected.
+        # Of the last tree yielded without some files, and the first sign of their changes.
         self._shared_s = 0.0
         self._waiting_s: float | None = None
         self._is_lost = False
@@ -89,12 +88,11 @@ class _Watcher:
         await self._targets.stop()
 
     async def next_occasion(self) -> float:
-        """Wait for a file event, or for the next look without cause; return the time of its detection."""
         targets = self._targets
         due_s = self._looked_at_all_s + self._options.rescan_s
         while (now_s := time.monotonic()) < due_s and self._activity.first_s is None:
             wait_s = due_s - now_s
-            # A lost tree causes no event when it becomes readable again, and looking for it costs nothing.
+            # A lost tree becomes readable without an event; looking costs nothing.
             if targets.is_polling or targets.unwatched or self._is_lost:
                 wait_s = min(wait_s, self._options.poll_s)
             if self._waiting_s is not None:
@@ -106,18 +104,18 @@ class _Watcher:
         return time.monotonic() if self._activity.first_s is None else self._activity.first_s
 
     async def settle(self, detected_s: float) -> SourceTree | None:
-        """Look until the tree is at rest, or quiet files are due; None if the tree is lost or equals the last one."""
+        """Look until the tree is at rest, or quiet files are due; None: lost or unchanged."""
         start_s = detected_s if self._waiting_s is None else min(detected_s, self._waiting_s)
         cap_s = start_s + self._options.settle_cap_s
         while True:
-            # The first tree is never partial: the omitted files would be missing.
+            # In a partial first tree, files would be missing.
             due_s = cap_s if self._last is None else min(cap_s, max(start_s, self._shared_s) + self._options.share_s)
             is_quiet = await self._wait_for_quiet(due_s)
-            # Not after the look: however long that takes, events meanwhile may be half of a change.
+            # Not after the look: events meanwhile may be half of a change.
             is_due = time.monotonic() >= due_s
             save, rested_s = self._early_save(), self._activity.last_s
             if time.monotonic() < cap_s and await asyncio.to_thread(self._writers.git_rest_s) > 0.0:
-                # Changes by git are read when it has finished, and as a whole.
+                # Git's changes are read as a whole, when it has finished.
                 start_s = time.monotonic()
                 await asyncio.sleep(_GIT_REST_S)
                 continue
@@ -140,7 +138,6 @@ class _Watcher:
             await self._activity.wait_for_more(max(rest_s, _SHORTEST_REST_S))
 
     def _early_save(self) -> Save | None:
-        """Return the only save since the last look, if it may be taken before the settle time is over."""
         if not self._is_told or self._last is None or self._waiting_s is not None or self._is_lost:
             return None
         last_s, now_s = self._activity.last_s, time.monotonic()
@@ -149,13 +146,11 @@ class _Watcher:
         return self._activity.lone_save()
 
     async def _is_complete(self, save: Save, look: Look) -> bool:
-        """Whether the look found only the complete save of one file, without a later event."""
         is_alone = await asyncio.to_thread(self._has_nobody_at, save, look)
         await asyncio.sleep(_ECHO_S)
         return is_alone and self._activity.first_s is None
 
     def _has_nobody_at(self, save: Save, look: Look) -> bool:
-        """Whether the look found only the complete save of one file, which has no writer."""
         before = self._last.files if self._last is not None else ()
         changed = [pair for pair in zip(look.tree.files, before, strict=False) if pair[0] is not pair[1]]
         if len(changed) != 1 or len(look.tree.files) != len(before) or not look.is_steady:
@@ -166,9 +161,9 @@ class _Watcher:
         return is_whole and self._scanner.is_as_read(file.path, save.path)
 
     async def _wait_for_quiet(self, due_s: float) -> bool:
-        """Return when there is quiet and no known writer, or a look is due; the result is whether it was quiet.
+        """Wait for quiet without known writers, or until due; return whether it was quiet.
 
-        Restless files do not count; alone, they are looked at every half second at least.
+        Restless files alone are looked at every half second at least.
         """
         while self._activity.last_s is not None:
             now_s = time.monotonic()
@@ -184,7 +179,6 @@ class _Watcher:
             if now_s >= due_s:
                 return False
             if calm_s is not None and now_s < quiet_s:
-                # One file may be closed any moment.
                 pause_s = SAVE_SETTLE_S / 2 if self._activity.is_about_one_file() else quiet_s - now_s
                 await asyncio.sleep(min(pause_s, quiet_s - now_s, due_s - now_s))
             else:
@@ -192,7 +186,7 @@ class _Watcher:
         return True
 
     async def _look(self) -> Look | None:
-        """Look at the tree with all watches in place; None if it is lost."""
+        """With all watches in place; None if the tree is lost."""
         look, error = None, None
         started_s = time.monotonic()
         for number in range(_MOST_LOOKS):
@@ -204,7 +198,7 @@ class _Watcher:
             self._looked_at_all_s = self._looked_s
             self._activity.unlisted.clear()
             look, error = await self._look_once()
-            # Changes between a look and the watches that it requested had no event.
+            # They had no event.
             is_new = await self._targets.follow(look)
             self._is_told = not (is_new or look is None or self._targets.can_miss)
             if not is_new or (number > 0 and time.monotonic() - started_s > self._options.share_s):
@@ -218,7 +212,7 @@ class _Watcher:
         return look if error is None else None
 
     def _touched(self) -> frozenset[str]:
-        """Return the only files that can have changed since the last look; empty if others may have too."""
+        """Empty if other files may have changed too."""
         touched = self._activity.touched
         is_fresh = time.monotonic() < self._looked_at_all_s + self._options.rescan_s
         is_all = self._is_told and is_fresh and self._waiting_s is None and not self._activity.unlisted
@@ -252,8 +246,8 @@ class _Watcher:
     async def _share(
         self, look: Look, *, is_quiet: bool, is_due: bool, cap_s: float
     ) -> tuple[SourceTree | None, float]:
-        """Return the tree to take now (None for none), and in how many seconds to look at the rest (0.0: no rest)."""
-        # Files behind links that changed meanwhile may be of two generations: they stay as they were.
+        """Return a tree or None, and in how many seconds to look at the rest (0.0: no rest)."""
+        # Files behind links may be of two generations: they stay.
         if not look.is_steady and (self._last is None or not is_due):
             return None, _SHORTEST_REST_S
         is_over = time.monotonic() >= cap_s
@@ -287,21 +281,19 @@ class _Watcher:
         return tree, 0.0 if is_whole else self._options.share_s
 
     def _ask_writers(self, look: Look, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
-        """Return the files that differ from the last tree, by real path, and the waits for git and writers, in seconds.
+        """Return changed files by real path, and waits for git and writers, in seconds.
 
         When the time is over, files that changed since the look are not waited for.
         """
-        # By identity: the scanner keeps the objects of unchanged files, and hashing 10 000 paths takes longer than
-        # reading one.
+        # By identity: the scanner keeps unchanged objects, and hashing 10 000 paths takes longer than reading one.
         known = set(map(id, self._last.files)) if self._last is not None else set()
         changed = {look.paths[str(file.path)]: file for file in look.tree.files if id(file) not in known}
-        # The first tree is not looked at twice: there is no better one to serve in the meantime.
+        # There is no better tree to serve in the meantime.
         is_reported = self._last is None or not (self._targets.is_polling or self._targets.unwatched)
         now_s, can_ask = time.monotonic(), not self._targets.is_remote
         rests_s = self._writers.rests_s(changed.values(), now_s, can_ask=can_ask, is_reported=is_reported)
         rests = {look.paths[str(path)]: rest_s for path, rest_s in rests_s.items()}
-        # A writer that closed a file since the read may have had half of it written then; its event may be late, or
-        # never come.
+        # A writer may have had half of a file written at the read; its event may be late, or never come.
         others = {} if is_over else {real: file for real, file in changed.items() if real not in rests}
         rests |= {
             real: _SHORTEST_REST_S for real, file in others.items() if not self._scanner.is_as_read(file.path, real)
@@ -309,7 +301,7 @@ class _Watcher:
         return changed, self._writers.git_rest_s(), rests
 
     def _read_again(self, touched: Mapping[PurePosixPath, str]) -> dict[PurePosixPath, SourceFile | None]:
-        """Read files that were touched since the look began; None for files with a writer."""
+        """Read files touched since the look began; None for files with a writer."""
         limit = self._scanner.bounds.max_file_size_bytes
         contents = {path: read_undisturbed(Path(real), limit) for path, real in touched.items()}
         return {path: None if content is None else SourceFile.of(path, content) for path, content in contents.items()}
@@ -327,7 +319,7 @@ def _composed(
     *,
     keeps_removed: bool,
 ) -> SourceTree:
-    """Return a tree with some files replaced by `others` (None: by the file in `last`, if any).
+    """Return a tree with files replaced by `others` (None: as in `last`, if any).
 
     `keeps_removed` keeps removed files as in `last`.
     """

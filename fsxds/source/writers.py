@@ -1,4 +1,4 @@
-"""Detects writers that cause no events: by leases on the files, and by git's lock."""
+"""Detects writers that cause no events: by leases, and by git's lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from fsxds.model.values import SourceFile
 
-# The line in a file `.git`: a key, and a path.
+# A key, and a path.
 _MOST_GITDIR_BYTES = 8 + 4096
 
 # After a git command.
@@ -24,8 +24,8 @@ _MOMENT_S = 0.001
 class Patience:
     """How long to wait for writers, in seconds.
 
-    `writer_s`: for a process that has a file open, since the last change. `git_s`: for a git command, since it began.
-    `twice_s`: between two looks at a file that may be open.
+    `writer_s`: for an open file, since its last change; `git_s`: since a git command began; `twice_s`: between looks at
+    a maybe open file.
     """
 
     writer_s: float
@@ -34,27 +34,27 @@ class Patience:
 
 
 class Writers:
-    """Remembers how long each changed file has been unchanged."""
+    """Remembers since when changed files are unchanged."""
 
     def __init__(self, root: Path, patience: Patience) -> None:
-        """Start without knowledge about the tree at `root`."""
+        """Start without knowledge."""
         self._root = root
         self._patience = patience
-        # The time at which git's index was written, and its inode.
+        # When git's index was written, and its inode.
         self._index: tuple[int, int] | None = None
-        # {path: (file, time at which this content was first seen)}
+        # {path: (file, when this content was first seen)}
         self._since: dict[PurePosixPath, tuple[SourceFile, float]] = {}
 
     def rests_s(
         self, changed: Iterable[SourceFile], now_s: float, *, can_ask: bool, is_reported: bool
     ) -> dict[PurePosixPath, float]:
-        """Return how many seconds to wait for the writer of each changed file; files without a writer are left out.
+        """Return the seconds to wait for changed files' writers, if any.
 
         Args:
-            changed: the files that differ from the served ones.
-            now_s: `time.monotonic()` of the look that read them.
-            can_ask: whether this kernel knows every process that opens these files.
-            is_reported: whether the end of each writing has an event.
+            changed: files that differ from the served ones.
+            now_s: `time.monotonic()` of their look.
+            can_ask: this kernel knows all their openers.
+            is_reported: ends of writing have events.
         """
         since = self._since
         self._since = {
@@ -71,14 +71,14 @@ class Writers:
         return {path: wait_s for path, wait_s in waits.items() if wait_s > 0.0}
 
     def has_nobody(self, path: PurePosixPath) -> bool:
-        """Whether it is certain that no process, and no git command, writes to a file now."""
+        """Whether certainly nobody writes to a file, nor git."""
         return is_open_for_writing(self._root / path) is False and self.git_rest_s() == 0.0
 
     def git_rest_s(self) -> float:
-        """Return how many seconds to wait for a running git command, 0.0 for none.
+        """Return the seconds to wait for git; 0.0 for none.
 
-        Git holds the lock on its index while it replaces files, so half of a checkout is recognized. A command that
-        began and ended since the last call changed the index; then a moment is returned.
+        Git locks its index while it replaces files. If a command ended since the last call, the index changed; then a
+        moment is returned.
         """
         for directory in (self._root, *self._root.parents):
             if (git := _git_directory(directory)) is not None:
@@ -91,16 +91,16 @@ class Writers:
 
 
 def _git_directory(directory: Path) -> Path | None:
-    """Return git's directory of the index; None if this is no top of a repository, worktree or submodule.
+    """None: no top of a repository, worktree or submodule.
 
     Source: gitrepository-layout(5): `.git` may be a file with the line `gitdir: PATH`.
     """
     path = directory / ".git"
-    # Unlike Path.is_dir, this is false if we have no permission.
+    # Unlike Path.is_dir, false without permission.
     if os.path.isdir(path):  # noqa: PTH112
         return path
     try:
-        # O_NONBLOCK, so that a pipe does not make us wait for a writer.
+        # A pipe would make us wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             key, _, target = os.fsdecode(os.read(descriptor, _MOST_GITDIR_BYTES)).strip().partition(": ")
@@ -120,10 +120,9 @@ def _times_of(path: Path) -> tuple[int, int] | None:
 
 
 def is_open_for_writing(path: Path) -> bool | None:
-    """Ask the kernel whether any process has a file open for writing; None if it does not say.
+    """Return whether any process has a file open for writing; None: unknown.
 
-    A read lease is granted only if none has. It is released at once. It is not granted on the files of other users
-    (unless to root), nor by all filesystems.
+    A read lease is granted only if none has; not on other users' files (unless to root), nor by all filesystems.
 
     Source: fcntl(2), "Leases".
     """
@@ -136,9 +135,9 @@ def is_open_for_writing(path: Path) -> bool | None:
 
 
 def read_undisturbed(path: Path, max_size_bytes: int) -> bytes | None:
-    """Return a file's content while it is not open for writing; None if it is, is larger, or that is unknown.
+    """Return a file's content; None: open for writing, larger, or unknown.
 
-    A process that opens it for writing meanwhile waits until it is read.
+    Processes that open it for writing wait meanwhile.
     """
     try:
         descriptor = _open_with_lease(path)
@@ -152,11 +151,11 @@ def read_undisturbed(path: Path, max_size_bytes: int) -> bytes | None:
 
 
 def _open_with_lease(path: Path) -> int:
-    """Open a file with a lease that ends on close; OSError with EAGAIN if it is open for writing."""
+    """The lease ends on close; OSError with EAGAIN if the file is open for writing."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        # The kernel sends a signal if the file is opened for writing at this very moment. The default, SIGIO, would end
-        # the process; SIGURG is ignored by default.
+        # The kernel sends a signal if the file is opened for writing right now. The default, SIGIO, would end the
+        # process; SIGURG is ignored.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError:
@@ -166,7 +165,7 @@ def _open_with_lease(path: Path) -> int:
 
 
 def _is_old(path: Path, age_s: float) -> bool:
-    """Whether a file was last modified longer ago than `age_s`; a missing one is old."""
+    """A missing file is old."""
     try:
         return time.time() - path.stat().st_mtime > age_s
     except OSError:

@@ -1,1 +1,1 @@
-"""The status of the server as values, computed on request: clients, versions and problems."""
+"""The server's status as values, computed on request."""

@@ -1,4 +1,4 @@
-"""The views, and the clients with their states, as the channels know them.
+"""Views and clients, with the clients' states.
 
 A client's state for a type follows from its versions and the current one alone:
 
@@ -52,7 +52,7 @@ from fsxds.transports.admin.status_reports import (
     ViewReport,
 )
 
-# Clients are counted again when this time has passed for each: ten thousand take 0.1 s, at most once a second.
+# Ten thousand clients take 0.1 s, so are counted at most once a second.
 COUNTED_FOR_EACH_S = 100e-6
 
 # The worst first.
@@ -76,7 +76,7 @@ class ChannelFacts:
         return self._publisher.generation
 
     async def views(self) -> tuple[tuple[ViewReport, ...], int]:
-        """Return the first views, those with clients first if there are too many, and the number of all."""
+        """Return the first views, preferably with clients, and the number of all."""
         by_layers: dict[Layers, list[ChannelRollout]] = defaultdict(list)
         for key, rollout in self._publisher.rollouts.items():
             by_layers[key.layers].append(rollout)
@@ -94,7 +94,7 @@ class ChannelFacts:
         return tuple(reports), len(views)
 
     async def counts(self) -> tuple[ClientCount, ...]:
-        """Return the number of clients by transport and state; a recent one if there are very many."""
+        """Count clients by transport and state, rarely if many."""
         if asyncio.get_running_loop().time() >= self._counted_until_s:
             clients = tuple(client for _, client in self._followed())
             found = Counter([(client.transport, client.sync_state()) async for client in in_slices(clients)])
@@ -108,7 +108,7 @@ class ChannelFacts:
         return self._counts
 
     async def clients(self, query: RowQuery) -> ClientList:
-        """Return the requested clients, the worst first, then by name."""
+        """Return matching clients, the worst first, then by name."""
         search, total = query.search.casefold(), 0
         found: list[tuple[int, str, int, _Followed]] = []
         async for followed in in_slices(tuple(self._followed())):
@@ -123,7 +123,7 @@ class ChannelFacts:
         return ClientList(total, tuple([self._report(*followed) async for _, _, _, followed in in_slices(rows)]))
 
     async def node(self, name: str) -> NodeReport:
-        """Return the clients of a node with their details; ProtocolError if there are none."""
+        """Return a node's clients. Raises ProtocolError for none."""
         found = [each for each in self._followed() if name in (each[1].name, each[1].node.id)]
         if not found:
             raise ProtocolError(
@@ -203,7 +203,7 @@ SLICE_S = 0.005
 
 
 async def in_slices(values: Iterable[Value]) -> AsyncIterator[Value]:
-    """Yield values, and yield to the event loop every 5 ms; the values must not change meanwhile."""
+    """Yield values, and to the event loop every 5 ms; values must not change."""
     clock = asyncio.get_running_loop().time
     end_s = clock() + SLICE_S
     for value in values:
@@ -215,7 +215,7 @@ async def in_slices(values: Iterable[Value]) -> AsyncIterator[Value]:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A client's subscriptions to one type (many for a node that polls), with the state of each."""
+    """A client's subscriptions to a type, many if it polls."""
 
     type_url: TypeUrl
     watches: tuple[WatchStatus, ...]
@@ -223,7 +223,7 @@ class Subscribed:
 
 
 def subscribed_types(status: ClientStatus, snapshot: Snapshot | None) -> tuple[Subscribed, ...]:
-    """Return a client's subscribed types, in push order, given its snapshot; None before the first."""
+    """Return subscribed types, in push order; snapshot None: before the first."""
     by_type: dict[TypeUrl, list[WatchStatus]] = defaultdict(list)
     for watch in status.watches:
         if watch.names is None or watch.names or watch.sent is not None:
@@ -236,7 +236,7 @@ def subscribed_types(status: ClientStatus, snapshot: Snapshot | None) -> tuple[S
 
 
 def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
-    """Return a client's state for one subscription, given its snapshot."""
+    """Return the state of one subscription."""
     if watch.state is not SyncState.SYNCED or snapshot is None:
         return watch.state
     if watch.generation is None:
@@ -252,13 +252,13 @@ def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
 def type_report(
     types: Subscribed, status: ClientStatus, snapshot: Snapshot | None, published_s: float, now_s: float
 ) -> TypeReport:
-    """Return a client's state for a type, its worst subscription's; `snapshot` was published at `published_s`."""
+    """Return a type's report, by its worst subscription; the snapshot is of `published_s`."""
     state = combined_state(types.states)
     watches = [watch for watch, one in zip(types.watches, types.states, strict=True) if one is state]
     shown = watches[0]
     since_s = min(status.since_s if watch.since_s is None else watch.since_s for watch in watches)
     if state is SyncState.STALE and shown.state is SyncState.SYNCED:
-        # Its version was current until then.
+        # Current until then.
         since_s = max(since_s, published_s)
     return TypeReport(
         type=BY_TYPE_URL[types.type_url].short_name,
@@ -275,12 +275,12 @@ def type_report(
 
 
 def type_detail(types: Subscribed, report: TypeReport, snapshot: Snapshot | None) -> TypeDetail:
-    """Return in addition the differences between a client's resources and the current ones."""
+    """Add the differences from the current resources."""
     lacks, outdated, surplus, missing = set[str](), set[str](), set[str](), set[str]()
     for watch, state in zip(types.watches, types.states, strict=True):
         held = {resource.name: resource.version for resource in watch.resources}
         (lacks if watch.acked is None else outdated).update(watch.unconfirmed & held.keys())
-        # The client was sent the removal of these.
+        # Their removal was sent.
         surplus |= (watch.unconfirmed | watch.rejected) - held.keys() - {WILDCARD, *watch.missing}
         missing |= set(watch.missing)
         if state is SyncState.STALE and snapshot is not None:
@@ -297,7 +297,6 @@ def _some_of(names: set[str]) -> ListedNames:
 
 
 def _current_names(watch: WatchStatus, snapshot: Snapshot) -> Iterable[tuple[str, Version]]:
-    """Yield the names and versions that a client should have for a subscription."""
     rows = snapshot.resources(watch.type_url)
     if watch.names is None:
         return ((resource.name, resource.version) for resource in rows.everything)

@@ -1,4 +1,4 @@
-"""The states of the tree's files (good, held or broken), since when, and their problems with source lines."""
+"""The tree's files: good, held or broken, since when, and problems with source lines."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from fsxds.transports.admin.status_reports import (
 )
 
 GOOD, HELD, BROKEN, IGNORED = "good", "held", "broken", "ignored"
-# States of resources, in files that are good.
+# Of resources, in good files.
 REJECTED, KEPT = "rejected", "kept"
 UPSTREAM = "upstream"
 _RANKS = {BROKEN: 0, HELD: 1, GOOD: 2}
 _SEVERITIES = {severity: rank for rank, severity in enumerate(Severity)}
 
-# Reading this much text takes a tenth of a second, in a thread, after each load with a request.
+# Takes a tenth of a second, in a thread, after each load with a request.
 MOST_READ_BYTES = 8_000_000
 MOST_FILE_BYTES = 1_000_000
 
-# A file with any of these may have a resource of the type Secret, also if it cannot be parsed.
+# Signs of a Secret, also in files that cannot be parsed.
 _SIGN_OF_SECRETS = re.compile(
     rb"v3\.Secret\b|PRIVATE KEY|private_?key|session_?ticket_?keys|generic_?secret", re.IGNORECASE
 )
@@ -54,10 +54,9 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _FileTable:
-    """All loaded files by state and path, the worst first, and the first problems.
+    """All files by state and path, the worst first, and the first problems.
 
-    Attributes:
-        good: the served content of each file; None for nothing.
+    `good` is the served content of each file; None for nothing.
     """
 
     states: tuple[tuple[PurePosixPath, str], ...] = ()
@@ -69,14 +68,13 @@ class _FileTable:
 
 
 class LoadedFiles:
-    """Has the files of the last load; `is_word` returns whether a word is a name of the API."""
+    """The last load's files; `is_word`: a name of the API."""
 
     def __init__(self, is_word: Callable[[str], bool]) -> None:
         self._is_word = is_word
         self._views: LoadedViews | None = None
         self._loaded_s = 0.0
-        # The times at which files got their present state and content; other files have been unchanged since the first
-        # load.
+        # When files got their state and content; others are unchanged since the first load.
         self._since_s: dict[PurePosixPath, float] = {}
         self._problems_since_s: dict[Problem, float] = {}
         self._holds: tuple[Problem, ...] = ()
@@ -85,7 +83,7 @@ class LoadedFiles:
         self._one_at_a_time = asyncio.Lock()
 
     def receive(self, views: LoadedViews, now_s: float) -> None:
-        """Receive a load. The cost is proportional to the change."""
+        """Receive a load, in time proportional to the change."""
         before, self._views = self._views, views
         if before is None:
             self._loaded_s = now_s
@@ -93,14 +91,14 @@ class LoadedFiles:
             changed = {path for path in _changed_files(views, before) if _has_file(views, path)}
             differing = {held.path for held in {*views.held} ^ {*before.held}}
             self._since_s |= dict.fromkeys(changed | differing, now_s)
-            # Not each time, since that visits all files: files that are gone are at most as many as those that exist.
+            # Visits all files, so not each time; the rest is bounded by existing files.
             if len(self._since_s) > 2 * sum(len(loaded.records) for loaded in views.by_layers.values()):
                 self._since_s = {path: at_s for path, at_s in self._since_s.items() if _has_file(views, path)}
         if before is None or views.problems is not before.problems:
             self._note_problems(now_s)
 
     def receive_holds(self, problems: tuple[Problem, ...], now_s: float) -> None:
-        """Receive the held and rejected resources of the tree."""
+        """Receive the tree's held and rejected resources."""
         self._holds = problems
         self._note_problems(now_s)
 
@@ -109,13 +107,13 @@ class LoadedFiles:
         self._problems_since_s = {problem: known.get(problem, now_s) for problem in (*loaded, *self._holds)}
 
     async def problems(self) -> tuple[FileCounts, tuple[ProblemReport, ...], ProblemCounts]:
-        """Return the number of files in each state, the first problems, and the numbers of all problems."""
+        """Return file counts by state, the first problems, and the numbers of all."""
         table, now_s = await self._current(), asyncio.get_running_loop().time()
         reports = tuple(self._problem_report(each, now_s) for each in table.problems)
         return table.counts, reports, table.severities
 
     async def files(self, query: RowQuery) -> FileList:
-        """Return the requested files, the worst first, then by path."""
+        """Return matching files, the worst first, then by path."""
         table, now_s = await self._current(), asyncio.get_running_loop().time()
         search = query.search.casefold()
         rows = [
@@ -127,7 +125,7 @@ class LoadedFiles:
         return FileList(len(rows), tuple(self._file_report(table, path, state, now_s) for path, state in shown))
 
     async def _current(self) -> _FileTable:
-        """Return the table of the last load, made in a thread, since files may be many and large."""
+        """In a thread, since files may be many and large."""
         async with self._one_at_a_time:
             views, holds, made_of = self._views, self._holds, self._table_of
             if views is not None and (made_of is None or views is not made_of[0] or holds != made_of[1]):
@@ -200,7 +198,6 @@ def _upstreams_of(views: LoadedViews) -> set[PurePosixPath]:
 
 
 def _good_of(views: LoadedViews) -> Mapping[PurePosixPath, ParsedFile | None]:
-    """Return the served content of each file; None for nothing."""
     if views.memory is None:
         loaded = views.by_layers.get(WHOLE_TREE)
         return {} if loaded is None else {path: record.good for path, record in loaded.records.items()}
@@ -216,7 +213,7 @@ class _Sources:
         self._left_bytes = MOST_READ_BYTES
 
     def lines_of(self, problem: Problem) -> Iterator[SourceLine]:
-        """Yield the lines around a problem; none of a file that has secrets or is large."""
+        """Yield the lines around a problem; none of a file with secrets, or a large one."""
         if problem.path not in self._sources:
             self._sources[problem.path] = self._read(problem.path)
         source = self._sources[problem.path]

@@ -32,12 +32,9 @@ from fsxds.transports.admin.status_reports import (
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """Facts about the process; the callables return current values.
+    """Facts about the process; callables return current values.
 
-    Attributes:
-        started_s: in the time of the event loop.
-        waits_for: returns the condition that the start waits for; empty when it is over.
-        degraded: returns the components that failed, and have not run well since.
+    `started_s` is event loop time; `waits_for` is "" after the start; `degraded` components have not run well since.
     """
 
     directory: str
@@ -49,7 +46,7 @@ class ProcessFacts:
 
 
 class ServerStatus:
-    """Has all facts about the server: a `StatusFacts`."""
+    """All facts about the server: a `StatusFacts`."""
 
     def __init__(
         self, process: ProcessFacts, control: RolloutControl, channels: ChannelFacts, files: LoadedFiles
@@ -96,7 +93,7 @@ class ServerStatus:
         return await self._channels.clients(query)
 
     async def node(self, name: str) -> NodeReport:
-        """Return all clients of a node."""
+        """Return a node's clients."""
         return await self._channels.node(name)
 
     async def files(self, query: RowQuery) -> FileList:
@@ -109,15 +106,15 @@ def _is_quiet(channel: ChannelReport) -> bool:
     return channel.is_done and not is_noted
 
 
-# The maximum number of an upstream's rejected resources in a report; the log has them all.
+# Of an upstream, in a report; the log has all.
 MOST_REJECTED = 20
 
 Upstreams: TypeAlias = Callable[[], Iterable[UpstreamStatus]]
-"""Returns the state of each upstream, in order of precedence."""
+"""In order of precedence."""
 
 
 def upstream_report(status: UpstreamStatus, now_s: float) -> UpstreamReport:
-    """Return the report of an upstream; `now_s` is in seconds since 1970."""
+    """Return an upstream's report; `now_s` is since 1970."""
     held = status.resources
     return UpstreamReport(
         name=mask_text(status.name),

@@ -1,4 +1,4 @@
-"""A running fsxds within the tests of other projects.
+"""A running fsxds for tests of other projects.
 
     >>> from fsxds.testing import serve
     >>> cluster = "- {name: web, type: STATIC, connect_timeout: 1s}"
@@ -9,7 +9,7 @@
     ('web',)
     ('api',)
 
-With pytest, the fixture `fsxds_server` creates such servers and stops them at the end of the test.
+With pytest, the fixture `fsxds_server` creates such servers and stops them after the test.
 """
 
 from __future__ import annotations

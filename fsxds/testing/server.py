@@ -1,7 +1,4 @@
-"""A server for tests: its addresses, its resources, and its files, changed without a race.
-
-The server runs on a separate event loop, in a thread.
-"""
+"""A server for tests, in a thread."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews
 
 Tree: TypeAlias = str | PathLike[str] | Mapping[str, str | bytes]
-"""A directory, or the contents of files by their paths within one."""
+"""A directory, or the contents of files by path."""
 
 PATIENCE_S = 10.0
 
@@ -60,13 +57,13 @@ class ServeOptions(TypedDict, total=False):
     """The options of a test server.
 
     Attributes:
-        settings: as for `fsxds serve`; None for its defaults, including the `FSXDS_...` variables of the environment,
-            with a shorter pause after a change.
-        http: the address of REST, instead of that in the settings: any free port, or `unix:PATH`.
+        settings: as for `fsxds serve`; None for its defaults, with the `FSXDS_...` variables, and a shorter pause after
+            a change.
+        http: the address of REST, in place of the settings': any free port, or `unix:PATH`.
         grpc: the same for gRPC, or `off`.
-        rollout: serve changes in steps, which wait for clients; otherwise each is served at once.
-        upstream: xDS servers with further resources to serve, each as for `--upstream`, such as `other.grpc`. They are
-            asked when the context begins, and `wait_for` waits for their resources.
+        rollout: serve changes in steps, which wait for clients.
+        upstream: xDS servers, as for `--upstream`, such as `other.grpc`. They are asked when the context begins;
+            `wait_for` waits for their resources.
     """
 
     settings: Settings | None
@@ -77,7 +74,7 @@ class ServeOptions(TypedDict, total=False):
 
 
 def serve(tree: Tree | None = None, **options: Unpack[ServeOptions]) -> Server:
-    """Create a server of a tree; it runs within its context, after `with` or `async with`.
+    """Create a server, which runs within its context: `with` or `async with`.
 
         >>> from fsxds.testing import serve
         >>> with serve("config/xds") as server:
@@ -155,17 +152,17 @@ class Server:
 
     @property
     def http(self) -> str:
-        """The base URL of REST, such as `http://127.0.0.1:41234`; for a Unix socket its address."""
+        """The base URL of REST, such as `http://127.0.0.1:41234`, or the Unix socket."""
         return self.address if self.address.startswith("unix:") else f"http://{self.address}"
 
     @property
     def port(self) -> int:
-        """The bound port of REST."""
+        """The port of REST."""
         return int(self.address.rpartition(":")[2])
 
     @property
     def loaded(self) -> Loaded:
-        """The last loaded tree: its snapshot and its problems. With views, see `views`.
+        """The last loaded tree; with views, see `views`.
 
         Raises:
             KeyError: the settings have views, and no node sees the whole tree.
@@ -176,7 +173,7 @@ class Server:
 
     @property
     def views(self) -> LoadedViews:
-        """The views that nodes have used so far; without views, the whole tree."""
+        """The views used so far; without views, the whole tree."""
         background = self._running()
         with background.changed:
             if background.views is None:
@@ -185,30 +182,30 @@ class Server:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The served snapshot: the tree, with held resources in their previous version."""
+        """The served snapshot, held resources in their previous version."""
         loaded, background = self.views.served[WHOLE_TREE], self._running()
         with background.changed:
             return background.read_served() or loaded
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The current problems of the tree, including holds."""
+        """The tree's problems, including holds."""
         views, background = self.views, self._running()
         with background.changed:
             return tuple(sorted({*views.problems, *background.held}))
 
     @property
     def log(self) -> tuple[str, ...]:
-        """The log lines of `fsxds serve`, without their times."""
+        """The log's lines, without times."""
         background = self._running()
         with background.changed:
             return tuple(background.log)
 
     @property
     def versions(self) -> dict[str, str]:
-        """The versions that clients receive, by the short names of the types: `cds`.
+        """The versions for clients, by short names such as `cds`.
 
-        Types that are in no file, or that were never good, are missing.
+        Types in no file, or never good, are missing.
         """
         snapshot = self.snapshot
         return {
@@ -218,17 +215,13 @@ class Server:
         }
 
     def names(self, short_name: str) -> tuple[str, ...]:
-        """Return the names of the resources of a type, sorted; KeyError if there is no such type.
-
-        Args:
-            short_name: `cds`, `eds`, `lds`, `rds`, `sds`, ...
-        """
+        """Return the sorted names of a type such as `cds`; KeyError for an unknown type."""
         return tuple(self.snapshot.resources(BY_SHORT_NAME[short_name].type_url))
 
     def write(self, path: str, content: str | bytes) -> None:
-        """Write a file of the tree atomically, and wait until the server has loaded it, good or bad.
+        """Write a file atomically; wait until it is loaded, good or bad.
 
-        Only for a tree given as contents: change a given directory yourself, and call `settle` afterwards.
+        Only for a tree given as contents: change a given directory yourself, and call `settle`.
 
         Raises:
             UsageError: the tree is a directory, or the path leads out of it.
@@ -238,18 +231,18 @@ class Server:
         self.settle()
 
     def remove(self, path: str) -> None:
-        """Remove a file of the tree, and wait until the server has loaded the tree without it.
+        """Remove a file; wait until the tree is loaded without it.
 
-        The last file is not removed from the served snapshot: a lost tree removes nothing. Raises as `write` does.
+        The last file's resources stay: a lost tree removes nothing. Raises as `write` does.
         """
         self._own_path(path).unlink()
         self.settle()
 
     def settle(self, patience_s: float = PATIENCE_S) -> None:
-        """Wait until the server has loaded all files as they are on the disk.
+        """Wait until all files on the disk are loaded.
 
         Raises:
-            TimeoutError: it did not within `patience_s` seconds.
+            TimeoutError: not within `patience_s` seconds.
         """
         deadline_s = time.monotonic() + patience_s
         while time.monotonic() < deadline_s:
@@ -260,9 +253,9 @@ class Server:
         raise TimeoutError(f"the server did not load {self.directory} within {patience_s:g} s")
 
     def wait_for(self, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-        """Wait until a condition holds, such as `lambda: "web" in server.names("cds")`.
+        """Wait for a condition, such as `lambda: "web" in server.names("cds")`.
 
-        It is checked whenever the served snapshot changed.
+        It is checked after each served change.
 
         Raises:
             TimeoutError: it did not hold within `patience_s` seconds.
@@ -283,7 +276,7 @@ class Server:
                 raise RuntimeError("the server ended") from background.error
 
     def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
-        """Wait for a log line that contains `words`, such as `NACK`, and return the first one.
+        """Wait for a log line with `words`, such as `NACK`; return the first.
 
         Raises:
             TimeoutError: there was none within `patience_s` seconds.
@@ -344,16 +337,16 @@ class Server:
 
 
 class Background:
-    """One server in a thread. `start` it once, and `stop` it in the end.
+    """A server in a thread. `start` it once, and `stop` it in the end.
 
-    Its attributes are read under `changed`, which is notified of each change.
+    Read its attributes under `changed`, which is notified of changes.
 
     Attributes:
-        views: the last loaded tree; None before the first.
-        is_lost: the directory was removed, or lost all its files: the last snapshot stays.
-        held: the holds of the tree, as problems.
-        read_served: returns the served snapshot; None if no node sees the whole tree.
-        error: the error that ended the server before `stop`; None while it runs.
+        views: the last loaded tree; None before.
+        is_lost: the directory or all its files were removed: the last snapshot stays.
+        held: as problems.
+        read_served: None if no node sees the whole tree.
+        error: ended the server before `stop`; None while it runs.
     """
 
     def __init__(self, directory: Path | None, settings: Settings) -> None:
@@ -371,7 +364,7 @@ class Background:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fsxds server")
 
     def start(self) -> tuple[str, str]:
-        """Return the addresses of REST and gRPC once a snapshot is served; raises the error that prevented it."""
+        """Return the addresses of REST and gRPC once a snapshot is served; raises start errors."""
         work = self._thread.submit(lambda: asyncio.run(self._serve()))
         work.add_done_callback(self._ended)
         futures.wait({self._addresses}, START_PATIENCE_S)
@@ -382,7 +375,7 @@ class Background:
         return self._addresses.result()
 
     def stop(self) -> None:
-        """Stop the server, and wait for its end; raises the error that ended it before."""
+        """Wait for the end; raises an error that came before."""
         # RuntimeError: the loop is closed, because the server ended by itself.
         with suppress(RuntimeError):
             self._end()
@@ -437,14 +430,11 @@ def _is_published(views: LoadedViews, snapshots: Mapping[Layers, Snapshot]) -> b
 
 
 class _KeptLog(Log):
-    """A log that keeps its lines."""
-
     def __init__(self, background: Background) -> None:
         super().__init__(LogOutput(lambda line, _: line.text, self._keep, Level.INFO))
         self._background = background
 
     def receive(self, event: Event) -> None:
-        """Log an event, and record holds and a lost tree."""
         super().receive(event)
         if isinstance(event, HoldsChanged):
             with self._background.changed:

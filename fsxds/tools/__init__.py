@@ -1,1 +1,1 @@
-"""Tools beside the server: diff, convert, doctor, schema, and the client behind `watch`."""
+"""Tools beside the server."""

@@ -1,4 +1,4 @@
-"""A client of the admin address of a running fsxds."""
+"""A client of fsxds' admin address."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _HOST = {"Host": "localhost"}
 
 
 class NotDoneError(FsxdsError):
-    """The server did not carry out the request; the message has its reason."""
+    """The server did not carry out a request, for the reason in the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminServer:
-    """The admin address of a running fsxds, as in `--admin`; plain text without `tls`, no bearer token if empty."""
+    """The admin address; plain text without `tls`."""
 
     address: str
     tls: ClientTls | None = None
@@ -41,13 +41,13 @@ class AdminServer:
 
     @classmethod
     def of(cls, settings: Settings) -> AdminServer:
-        """Return the server of the settings. Raises UsageError if the token file cannot be used."""
+        """Return the settings' server. Raises UsageError if the token file cannot be used."""
         token = "" if settings.admin_token is None else read_token(settings.admin_token)
         return cls(settings.admin, ClientTls.of(settings.admin_ca, None, None), token)
 
 
 async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[str, str | int]) -> Any:
-    """Return the JSON response of a running fsxds to a request: `GET`, or `POST` for a change.
+    """Return the JSON response to a `GET`, or a `POST` for a change.
 
     Raises:
         NotDoneError: the subject does not exist, or the request cannot be done now.

@@ -1,7 +1,4 @@
-"""Converts files between formats without loss, which reading back proves.
-
-A value that the format cannot hold is an error. Comments are lost, because they are not part of a message.
-"""
+"""Converts files without loss, except of comments, which reading back proves."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _ONE_RESPONSE = "became one DiscoveryResponse"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One document: a message or a list of them, each a DiscoveryResponse, a `Resource`, or a bare resource."""
+    """One document: DiscoveryResponses, `Resource`s, or bare resources."""
 
     messages: tuple[Message, ...]
     is_list: bool = False
@@ -48,23 +45,23 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The documents of a file; `parts` is meaningless if one of the problems is an ERROR."""
+    """The documents of a file; meaningless if one of the problems is an ERROR."""
 
     parts: tuple[Part, ...]
     problems: tuple[Problem, ...] = ()
 
 
 class ConversionReader:
-    """Reads files of any format. Envoy's constraints on values are not checked."""
+    """Reads any format, without Envoy's constraints on values."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._converter = Converter(catalogue)
 
     def read(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> Input:
-        """Read a file and report all its problems; bad content never raises.
+        """Report all problems of a file; bad content never raises.
 
-        `hint` is the type of resources without a type, None if unknown.
+        `hint` is the type of resources without one, None if unknown.
         """
         decoded = file_format.decode(file.content, self._catalogue, hint.message_type if hint else None)
         faults = [(0, fault) for fault in decoded.faults]
@@ -83,7 +80,6 @@ class ConversionReader:
         return Input(tuple(parts), tuple(sorted(problems_of(file, file_format.locate, faults, self._catalogue))))
 
     def _unreadable(self, message: Message) -> Iterator[Fault]:
-        """Yield a fault for each unreadable Any that is not empty."""
         for part in unreadable_parts(message, self._catalogue):
             if part.is_known:
                 yield replace(shape.broken_message(part.message_type, part.field_path), line=1)
@@ -139,7 +135,7 @@ class _Reading:
         return message if isinstance(message, Message) else None
 
     def _typed(self, value: PlainValue, path: FieldPath, claim: str | None) -> dict[str, PlainValue] | None:
-        """Return a resource or wrapper with its `@type`; if that is unknown, record a fault and return None."""
+        """Return None, and record a fault, if the type is unknown."""
         if not isinstance(value, dict):
             self.faults.append(shape.not_an_object(path))
             return None
@@ -169,14 +165,14 @@ def _text_of(value: dict[str, PlainValue], *spellings: str) -> str | None:
 
 
 class NotOneResponseError(Exception):
-    """The documents differ in a field that a DiscoveryResponse has only once, such as the version."""
+    """Documents differ in a field that a DiscoveryResponse has once."""
 
 
 class ConversionLossError(Exception):
     """The format cannot hold a value.
 
     Attributes:
-        field_path: the first field that would differ, from the top of its message; empty for the whole message.
+        field_path: of the first difference, from the top of its message; empty for the whole message.
     """
 
     def __init__(self, field_path: FieldPath = ()) -> None:
@@ -193,7 +189,7 @@ class ConvertedFile:
 
 
 class ConversionWriter:
-    """Writes the parts of a `ConversionReader`, and proves that they read back the same."""
+    """Writes parts, and proves that they read back the same."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -207,7 +203,7 @@ class ConversionWriter:
         )
 
     def write(self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None) -> ConvertedFile:
-        """Write documents in a format; `hint` is the type of documents without resources.
+        """Write documents; `hint` is their type if they have no resources.
 
         Raises:
             NotOneResponseError: the format has one document per file, and these cannot be merged.
@@ -281,7 +277,6 @@ class ConversionWriter:
         return checked
 
     def _type_of(self, messages: Sequence[Message], hint: ResourceType | None) -> str:
-        """Return the documents' type; empty if there are several."""
         found = {type_url for message in messages for type_url in self._types_of(message)}
         if len(found) > 1 and any(_is_empty_response(message) for message in messages):
             # The fact that there is no resource of a type would be lost.
@@ -335,7 +330,6 @@ def _is_empty_response(message: Message) -> bool:
 
 
 def _head(envelope: Message) -> bytes:
-    """Return an envelope, serialized without its resources and their type."""
     head: DynamicMessage = type(envelope)()
     head.CopyFrom(envelope)
     head.ClearField("resources")
@@ -354,7 +348,7 @@ _WITHOUT_FIELDS = frozenset({LIST_VALUE, STRUCT, VALUE})
 
 
 def first_difference(before: Message, after: Message, catalogue: Catalogue) -> FieldPath | None:
-    """Return the path of the first field that differs between two messages of one type; None if they are equal.
+    """Return the path of the first difference, or None.
 
     Numbers are equal if their bits are: NaN equals itself, and 0.0 is not -0.0. Unknown fields count.
     """
@@ -443,7 +437,7 @@ _HEADER: Final = re.compile(r"\s*proto-(?:file|message):")
 
 
 def has_comments(content: bytes, format_name: str) -> bool:
-    """Return whether a readable file has comments, apart from the header of text format."""
+    """Return whether a file has comments, apart from text format's header."""
     if b"#" not in content:
         return False
     if format_name == "yaml":
@@ -455,7 +449,7 @@ def has_comments(content: bytes, format_name: str) -> bool:
 
 
 def _in_yaml(text: str) -> bool:
-    """Look for a # between the tokens; within a token it is text."""
+    """Within a token, a # is text."""
     end = 0
     for token in yaml.scan(text, Loader=yaml.CSafeLoader):
         if "#" in text[end : token.start_mark.index]:

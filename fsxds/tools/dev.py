@@ -1,7 +1,7 @@
-"""Serves a tree to an Envoy on this machine, and reports Envoy's answer to each snapshot (`fsxds dev`).
+"""Serves a tree to a local Envoy, and reports its answers (`fsxds dev`).
 
 `--transport auto` is Delta ADS if the tree needs a stream, and REST otherwise. Before Envoy gets a snapshot, `doctor`
-examines it with the bootstrap, because some mistakes make an Envoy wait silently.
+examines it, because some mistakes make an Envoy wait silently.
 """
 
 from __future__ import annotations
@@ -68,13 +68,11 @@ AUTO = "auto"
 async def serve_to_local_envoy(
     directory: Path, settings: Settings, log: Log, reader: SettingsReader, identity: Identity
 ) -> None:
-    """Serve a tree to a real Envoy by `settings.dev_transport`, until Ctrl-C or SIGTERM ends both.
-
-    `identity` is Envoy's node, by which views match it.
+    """Serve a tree to a real Envoy, until Ctrl-C or SIGTERM ends both.
 
     Raises:
-        UsageError: there is no Envoy, the address is taken, or no view matches the node; alone or in an exception
-            group.
+        UsageError: there is no Envoy, the address is taken, or no view matches the node `identity`; alone or in an
+            exception group.
     """
     with tempfile.TemporaryDirectory(prefix="fsxds-dev-") as folder:
         folders = directory, Path(folder, "mirror")
@@ -82,7 +80,6 @@ async def serve_to_local_envoy(
 
 
 def _for_transport(settings: Settings) -> Settings:
-    """Make all resources of Envoy come by the same transport."""
     if settings.http == OFF:
         raise UsageError("dev needs REST, which is off; give --http HOST:PORT")
     if settings.dev_transport in {"rest", "mirror"}:
@@ -131,7 +128,7 @@ async def _dev(
 
 
 async def _with_free_ports(settings: Settings) -> Settings:
-    """Replace each default address that is taken by a free port: another `fsxds` may run here."""
+    """Another `fsxds` may have taken the default addresses."""
     written = {option: getattr(settings, option) for option in ("http", "grpc", "admin")}
     unchanged = {option for option, address in written.items() if address == getattr(DEFAULTS, option) != OFF}
     addresses = {option: parse_address(address) for option, address in written.items() if option in unchanged}
@@ -153,7 +150,7 @@ def _watches_of_envoy(application: Application, node_id: str) -> Iterator[WatchS
 
 
 def _rejected_by(application: Application, identity: Identity) -> Mapping[ResourceVersion, RejectedResource]:
-    """Return the versions that Envoy rejects, even if no longer served, with their origins."""
+    """Include versions no longer served."""
     publisher = application.publisher
     node = publisher.verdicts.rejections.nodes.get((identity.node_id, identity.node_cluster))
     if node is None:
@@ -168,8 +165,6 @@ def _rejected_by(application: Application, identity: Identity) -> Mapping[Resour
 
 
 class _EnvoySetup:
-    """Chooses the transport, examines snapshots, and creates the bootstrap."""
-
     def __init__(self, folders: tuple[Path, Path], application: Application, server: RunningServer, log: Log) -> None:
         self._directory, self._out = folders
         self.identity = Identity()
@@ -182,7 +177,6 @@ class _EnvoySetup:
         self._announced = ""
 
     async def wanted_by(self, snapshot: Snapshot) -> BootstrapRequest:
-        """Report the problems of a snapshot, and return its bootstrap's request."""
         need = None
         if self._settings.dev_transport == AUTO:
             need = await asyncio.to_thread(self._find_need, snapshot)
@@ -227,7 +221,6 @@ class _EnvoySetup:
         return [adjusted for problem in placed if (adjusted := levels.adjusted(problem))]
 
     def _sources(self, resources: Iterable[Resource]) -> dict[PurePosixPath, bytes]:
-        """Return the files of resources; an unreadable one is left out, and problems have the resource's line."""
         sources: dict[PurePosixPath, bytes] = {}
         for path in {resource.origin.path for resource in resources}:
             with suppress(OSError):
@@ -263,6 +256,5 @@ def _is_rewritten(fault: Fault, transport: str) -> bool:
 
 
 def _remedied(fault: Fault) -> Fault:
-    """Replace remedies that concern the bootstrap, which fsxds writes here."""
     of_transport = {"no-ads", "no-xds-cluster"}
     return replace(fault, remedy="give --transport delta or mirror") if fault.rule in of_transport else fault

@@ -1,4 +1,4 @@
-"""Predicts the resources of a change that `fsxds serve` would hold, by its own rules.
+"""Predicts the changes that `fsxds serve` would hold, by its own rules.
 
 | rule | source |
 | --- | --- |
@@ -27,12 +27,11 @@ LARGE_REMOVAL = "large-removal"
 
 @dataclass(frozen=True, slots=True, order=True)
 class HeldChange:
-    """A held resource of a change, or a large removal.
+    """A held resource, or a large removal.
 
     Attributes:
-        path: the file of the resource in the new tree; if it is removed, in the served tree.
-        line: 0 if there is no line.
-        fact: the consequence.
+        path: in the new tree; in the served tree for a removal.
+        line: 0 if there is none.
         approval_id: empty if approval is no remedy.
     """
 
@@ -46,7 +45,7 @@ class HeldChange:
 
 
 def held_changes(tree: Snapshot, outline: ServedOutline, rules: HoldingRules) -> tuple[HeldChange, ...]:
-    """Return the changes of a view that would be held, given its served outline."""
+    """Return the changes that would be held."""
     served = outline.served
     if not any(served.by_type.values()):
         return ()
@@ -58,7 +57,6 @@ def held_changes(tree: Snapshot, outline: ServedOutline, rules: HoldingRules) ->
 
 
 def _whole(tree: Snapshot, served: Snapshot) -> Snapshot:
-    """Add the served resources that the tree may lack by mistake, and those from upstreams."""
     rows = {type_url: _with_lacking(tree, each, served.resources(type_url)) for type_url, each in tree.by_type.items()}
     return replace(tree, by_type=MappingProxyType(rows))
 

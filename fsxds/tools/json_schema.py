@@ -1,7 +1,7 @@
-"""JSON Schema (draft 2020-12) of messages, made from their descriptors and constraints.
+"""JSON Schema (draft 2020-12) of messages.
 
-The schemas accept the input that Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only proto3 JSON; but
-unless both spellings are requested, fields have one spelling, and enum values the declared or the lower case.
+The schemas accept the input of Envoy's reader (see `fsxds.api.convert_lenient`), not only proto3 JSON; but unless both
+spellings are requested, fields have one spelling, and enum values the declared or the lower case.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fsxds.tools.value_schemas import (
 )
 
 Spelling: TypeAlias = Literal["snake", "camel", "both"]
-"""The spelling of fields: `connect_timeout`, `connectTimeout`, or either."""
+"""`connect_timeout`, `connectTimeout`, or either."""
 
 _OBVIOUS = re.compile(r"^envoy\.(extensions\.)?|\.v3(?=\.)")
 _PAIR = 2
@@ -56,26 +56,18 @@ _OTHER_HOST = r"^(?!type\.googleapis\.com/).+/"
 
 
 class MessageSchemas:
-    """Creates the definition of each message type once, with all definitions that it needs.
+    """Creates the definition of each message type once, with all that it needs.
 
-    The types allowed in an Any depend on its place (`PackedTypes`). So a message with an Any has a definition per
-    place, named with the place.
+    The types allowed in an Any depend on its place, so a message with an Any has a definition per place, named with it.
 
     Attributes:
-        definitions: by name; message types and enums have their full names.
+        definitions: by full name for message types and enums.
     """
 
     def __init__(
         self, catalogue: Catalogue, packed: PackedTypes, spelling: Spelling = "snake", *, has_drafts: bool = True
     ) -> None:
-        """Prepare schemas of a catalogue.
-
-        Args:
-            catalogue: the message types that exist.
-            packed: the types that each Any may hold.
-            spelling: how fields are written.
-            has_drafts: extensions that are work in progress have a schema, and are not open to any field.
-        """
+        """Without `has_drafts`, extensions that are work in progress are open to any field."""
         self._open = frozenset() if has_drafts else catalogue.once(drafts)
         self._catalogue = catalogue
         self._rules = catalogue.once(ApiRules)
@@ -86,14 +78,14 @@ class MessageSchemas:
         self.definitions: dict[str, Schema] = {name: dict(schema) for name, schema in SHARED.items()}
 
     def message(self, message_type: str, place: Place = _NOWHERE) -> Schema:
-        """Return a reference to the definition of a message type, and create it; KeyError for an unknown type.
+        """Create a message type's definition, and return a reference; KeyError for an unknown type.
 
-        `place` has the types allowed in an Any of the message.
+        `place` has the types of an Any in the message.
         """
         return self._message(self._catalogue.pool.FindMessageTypeByName(message_type), {}, place)
 
     def spellings(self, field: FieldDescriptor) -> tuple[str, ...]:
-        """Return the names by which a field may be written."""
+        """Return the spellings of a field."""
         names = {"snake": (field.name,), "camel": (field.json_name,), "both": (field.name, field.json_name)}
         return tuple(dict.fromkeys(names[self._spelling]))
 
@@ -144,7 +136,7 @@ class MessageSchemas:
         return required_demand(field, rules) is not None or default_demand(field, checks) is not None
 
     def _choice_of(self, oneof: OneofDescriptor) -> Schema:
-        """Return the demand for exactly one member of a oneof, or for at most one if none is required."""
+        """Demand one member, or at most one if none is required."""
         names = [name for field in oneof.fields for name in self.spellings(field)]
         holder = oneof.containing_type
         given: list[Schema] = [{"required": [name]} for name in names]
@@ -193,7 +185,7 @@ class MessageSchemas:
         return scalar_schema(field, rules)
 
     def _list(self, field: FieldDescriptor, rules: Rules, place: Place) -> Schema:
-        """Return the schema of a list; Envoy takes one item for a list of one."""
+        """Envoy takes one item for a list of one."""
         element = self._one(field, rules.get("items", {}), place)
         schema: Schema = {"type": "array", "items": element}
         for rule, keyword in (("min_items", "minItems"), ("max_items", "maxItems")):
@@ -211,7 +203,7 @@ class MessageSchemas:
         return schema
 
     def _enum(self, enum: EnumDescriptor, rules: Rules) -> Schema:
-        """Return the schema of an enum: names as declared, names in lower or any case, and numbers."""
+        """Accept declared names, names in lower or any case, and numbers."""
         if enum.full_name == NULL_VALUE:
             return {"type": "null"}
         if {"in", "not_in", "const"} & rules.keys():
@@ -252,10 +244,7 @@ class MessageSchemas:
         return {"description": "\n".join(said)}
 
     def _any(self, place: Place) -> Schema:
-        """Return the schema of an Any: its "@type" selects one of the place's types.
-
-        The allowed types differ between places; the schema of a type does not.
-        """
+        """The "@type" selects one of the place's types; their schemas do not depend on the place."""
         if _PACKED not in self.definitions:
             self._define_packed()
         lists = [shared(name) for word in place if (name := self._urls_of(_short((word,)), self._packed.types(word)))]
@@ -271,7 +260,7 @@ class MessageSchemas:
         self._pack(types)
 
     def _urls_of(self, word: str, types: tuple[str, ...]) -> str | None:
-        """Define the URLs of some types and their messages, and return the definition's name; None for no types."""
+        """Return a definition's name; None for no types."""
         name = f"types:{word}"
         if types and name not in self.definitions:
             self.definitions[name] = {"enum": _urls(types)}
@@ -290,7 +279,7 @@ class MessageSchemas:
         return self.message(name)
 
     def finish(self) -> dict[str, Schema]:
-        """Return all definitions, with the choice by "@type" among the messages so far."""
+        """Return all definitions, with the choice by "@type"."""
         if _PACKED in self.definitions:
             # An empty Any counts as absent.
             choice = {"if": {"required": ["@type"]}, "then": {"allOf": self._choices()}, "else": {"maxProperties": 0}}
@@ -298,7 +287,7 @@ class MessageSchemas:
         return self.definitions
 
     def _choices(self) -> list[Schema]:
-        """Return the choices by "@type", one per group of equal messages, such as the many without fields."""
+        """Equal messages, such as the many without fields, are one choice."""
         by_content: dict[str, list[str]] = {}
         for name, schema in sorted(self._packed_messages.items()):
             content = self.definitions[reference_of(schema) or ""] if "$ref" in schema else schema
@@ -318,7 +307,7 @@ class MessageSchemas:
 
 
 def drafts(catalogue: Catalogue) -> frozenset[str]:
-    """Return the proto files of extensions that are work in progress; `catalogue.once` keeps them."""
+    """Return the proto files of work in progress; `catalogue.once` keeps them."""
     status = catalogue.extension("xds.annotations.v3.file_status")
     if status is None:
         return frozenset()
@@ -354,7 +343,7 @@ def _joined(demands: list[Schema]) -> Schema:
 
 
 def _range_of(numbers: list[int]) -> Schema:
-    """Return the schema of exactly these numbers, as a range, which editors do not propose beside the names."""
+    """Editors do not propose a range beside the names."""
     gaps = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
     schema: Schema = {"minimum": numbers[0], "maximum": numbers[-1]}
     return schema | ({"not": {"enum": gaps}} if gaps else {})

@@ -1,8 +1,7 @@
-"""Which message types may be packed in each Any of an API.
+"""Which types each Any of an API may hold.
 
-For most places, Envoy reports its types (`fsxds.lint.extensions`), and other types are mistakes; the rest is in
-`_CHECKED` and `_OPEN`. A place is named by the field that holds the Any, or a message with the Any, such as a
-`TypedExtensionConfig`, `HttpFilter` or `AccessLog`.
+For most places, Envoy reports its types (`fsxds.lint.extensions`); the rest is in `_CHECKED` and `_OPEN`. A place is
+the field that holds the Any, or a message with the Any, such as a `TypedExtensionConfig`.
 """
 
 from __future__ import annotations
@@ -107,14 +106,14 @@ DISCOVERED = (
     "envoy.filters.http envoy.filters.http.upstream envoy.filters.listener envoy.filters.network "
     "envoy.filters.udp.session envoy.filters.udp_listener"
 )
-"""The place of an extension that is served as a resource: only filters are."""
+"""The place of an extension served as a resource: only filters are."""
 
 Place = tuple[str, ...]
-"""The words of a place: extension categories, message types, and ANYTHING; sorted."""
+"""Extension categories, message types, and ANYTHING; sorted."""
 
 
 def packable_types(catalogue: Catalogue) -> tuple[str, ...]:
-    """Return the message types that may be packed in a configuration, sorted."""
+    """Return the types that may be packed, sorted."""
     extensions = (catalogue.features or packaged_features()).known
     return tuple(
         sorted(
@@ -131,10 +130,10 @@ def _is_packable(name: str) -> bool:
 
 
 class PackedTypes:
-    """Answers which message types each place allows, as far as is known of the Envoy in use."""
+    """Answers which types each place allows, as far as known of this Envoy."""
 
     def __init__(self, catalogue: Catalogue, chosen: Collection[str] = ()) -> None:
-        """Index the places of an API; if given, `chosen` are the only message types that may be packed."""
+        """If given, only the `chosen` types may be packed."""
         self._catalogue = catalogue
         self._features = catalogue.features or packaged_features()
         # Without facts about exactly this Envoy, it may have other extensions.
@@ -156,34 +155,34 @@ class PackedTypes:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether the allowed types are restricted to `chosen`."""
+        """Whether the types are restricted to `chosen`."""
         return bool(self._chosen)
 
     def _place(self, words: str) -> Place:
         return tuple(sorted({*words.split(), *(() if self._is_sure else (ANYTHING,))}))
 
     def place_of(self, field: FieldDescriptor, holder: Place) -> Place:
-        """Return the place of a field's content: the field's, or else its holder's."""
+        """Return the field's place, or else its holder's."""
         return self._places.get(field.full_name, holder)
 
     def end_of(self, message_type: str) -> str:
-        """Return the shortest suffix of a type name, in dot-separated parts, that no other packable type has."""
+        """Return the shortest dot-separated suffix that no other packable type has."""
         return next((end for end in ends_of(message_type) if self._ends[end] == 1), message_type)
 
     def is_typed(self, message_type: str) -> bool:
-        """Return whether a message may have an "@type", like the content of an Any or a resource."""
+        """Return whether a message may have an "@type"."""
         return message_type in self._typed
 
     def is_holder(self, descriptor: Descriptor) -> bool:
-        """Return whether the types allowed in a message depend on the field that holds it."""
+        """Return whether the allowed types depend on the message's holder."""
         return any(is_packed(field) and field.full_name not in self._places for field in descriptor.fields)
 
     def place_of_discovered(self) -> Place:
-        """Return the place of an extension that is served as a resource."""
+        """Return the place of extensions served as resources."""
         return self._place(DISCOVERED)
 
     def types(self, word: str) -> tuple[str, ...]:
-        """Return the message types of a word of a place, sorted."""
+        """Return a word's message types, sorted."""
         if word == ANYTHING:
             found: Iterable[str] = self._chosen or _PLAIN - {ANY}
         else:
@@ -200,12 +199,12 @@ class PackedTypes:
 
 
 def ends_of(name: str) -> Iterator[str]:
-    """Yield the suffixes of a name in dot-separated parts, the shortest first."""
+    """Yield dot-separated suffixes, the shortest first."""
     parts = name.split(".")
     return (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
 
 
 def is_packed(field: FieldDescriptor) -> bool:
-    """Return whether a field holds an Any, or a list or a map of them."""
+    """Return whether a field holds Anys."""
     held = map_parts(field)[1].message_type if is_map(field) else field.message_type
     return held is not None and held.full_name == ANY

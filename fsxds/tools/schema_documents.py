@@ -1,4 +1,4 @@
-"""JSON Schema of the files that fsxds reads: responses, wrappers, single resources, and lists of them."""
+"""JSON Schema of the files that fsxds reads."""
 
 from __future__ import annotations
 
@@ -32,11 +32,8 @@ def documents_schema(
 ) -> Schema:
     """Return the schema of files.
 
-    Args:
-        catalogue: the message types that exist.
-        rows: the types of resources in the files; all if empty.
-        packed: the only message types in an Any, by full name or last part; if empty, Envoy's for each place.
-        spelling: how fields are written.
+    Without `rows`, files have all types. `packed` are the only types in an Any, by full name or last part; without,
+    Envoy's for each place.
 
     Raises:
         UsageError: a name in `packed` is no message type.
@@ -76,12 +73,12 @@ def _documents_schema(
 
 
 def _own(schemas: MessageSchemas, row: ResourceType, types: PackedTypes) -> Schema:
-    """Return the schema of a resource; an extension served as a resource may only be a filter."""
+    """A served extension may only be a filter."""
     return schemas.message(row.message_type, types.place_of_discovered())
 
 
 def schema_text(schema: Schema) -> str:
-    """Return a schema with one line per definition, for readable diffs; equal schemas give equal text."""
+    """Return text with one line per definition; equal schemas give equal text."""
     return "".join(_lines(schema))
 
 
@@ -116,7 +113,7 @@ def _chosen(wanted: Collection[str], known: Collection[str]) -> list[str]:
 
 
 def _layer() -> Schema:
-    """Return the schema of a layer; in its patches any field may be missing or null."""
+    """In patches any field may be missing or null."""
     names: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
     patches: Schema = {"type": "object", "additionalProperties": {"type": "object"}}
     words = sorted(word for row in RESOURCE_TYPES for word in row.words)
@@ -141,7 +138,7 @@ def _element() -> Schema:
 
 
 def _resource(own: list[Schema], rows: Collection[ResourceType]) -> Schema:
-    """Return the schema of a resource, typed by its "@type" or else by the name of its file."""
+    """The type is in "@type", or else in the file's name."""
     untyped: Schema = own[0] if len(own) == 1 else {"anyOf": own}
     choices = [
         {

@@ -1,8 +1,6 @@
-"""Shortens the definitions of a JSON Schema without a change of meaning.
+"""Shortens a JSON Schema without a change of meaning.
 
-A schema of an API repeats itself: most messages are used at one place, and hundreds of fields are text that must not be
-empty. So a definition with one use is inlined, a repeated part becomes a definition, and equal definitions are merged.
-Names are as short as is understandable.
+A definition with one use is inlined, a repeated part becomes a definition, and equal definitions are merged.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _Definitions = Mapping[str, Schema]
 
 
 def compact(definitions: _Definitions, root: str) -> dict[str, Schema]:
-    """Return shorter definitions that mean the same from `root`, sorted by their new names; `root` keeps its name."""
+    """Return shorter definitions, sorted by new names; `root` keeps its name."""
     needed = {name: definitions[name] for name in _needed(definitions, root)}
     inlined = {name: _without_implied(schema) for name, schema in _with_inlined(_without_equal(needed), root).items()}
     names = _short_names(inlined, root)
@@ -39,7 +37,7 @@ def compact(definitions: _Definitions, root: str) -> dict[str, Schema]:
 
 
 def parts_of(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield the schemas directly within a schema, each with its property or else its keyword."""
+    """Yield direct parts, each with its property or keyword."""
     for keyword, value in schema.items():
         if keyword in _ONE and isinstance(value, dict):
             yield keyword, value
@@ -89,7 +87,7 @@ def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
 
 
 def _without_equal(definitions: _Definitions) -> dict[str, Schema]:
-    """Merge equal definitions, repeatedly, because a merge makes others equal."""
+    """A merge makes others equal, too."""
     found = dict(definitions)
     while True:
         first: dict[str, str] = {}
@@ -104,7 +102,6 @@ def _without_equal(definitions: _Definitions) -> dict[str, Schema]:
 
 
 def _with_inlined(definitions: _Definitions, root: str) -> dict[str, Schema]:
-    """Inline each definition that is shorter at its uses, such as one with a single use."""
     uses = Counter(name for schema in definitions.values() for name in _references(schema))
     short = {name for name, schema in definitions.items() if _is_shorter_inlined(name, schema, uses[name])} - {root}
 
@@ -133,7 +130,7 @@ def _is_shorter_inlined(name: str, schema: Schema, uses: int) -> bool:
 
 
 def _without_implied(schema: Schema, implied: object = None) -> Schema:
-    """Drop types that the enclosing schema already demands of the same value."""
+    """Drop types that the enclosing schema demands."""
     demanded = schema.get("type", implied)
     others = dict(schema)
     if implied is not None and others.get("type") == implied:
@@ -147,7 +144,6 @@ def _without_implied(schema: Schema, implied: object = None) -> Schema:
 
 
 def _without_repetitions(definitions: _Definitions) -> dict[str, Schema]:
-    """Replace repeated parts by a definition if that is shorter."""
     counts: Counter[str] = Counter()
     labels: dict[str, Counter[str]] = {}
 
@@ -184,7 +180,6 @@ def _is_shorter_defined(text: str, uses: int, label: str) -> bool:
 
 
 def _label(found: Counter[str]) -> str:
-    """Return the most used label, unless it is long."""
     return min(found, key=lambda label: (len(label) > _LONGEST_LABEL, -found[label], label))
 
 
@@ -196,7 +191,7 @@ def _free_name(label: str, taken: set[str]) -> str:
 
 
 def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:
-    """Return for each name its shortest suffix, in dot-separated parts, that no more used definition has."""
+    """Return the shortest dot-separated suffixes that no more used definition has."""
     uses = Counter(name for schema in definitions.values() for name in _references(schema))
     names = {root: root}
     taken = {root}
@@ -207,7 +202,7 @@ def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:
 
 
 def _ends(name: str) -> Iterator[str]:
-    """Yield the suffixes of a name, the shortest first, each with the part from the colon on."""
+    """The part from the colon on stays."""
     full, colon, rest = name.partition(":")
     return (end + colon + rest for end in ends_of(full))
 

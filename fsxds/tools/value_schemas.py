@@ -1,8 +1,7 @@
-"""JSON Schema of single values: scalars, durations, and the definitions that they share.
+"""JSON Schema of single values.
 
-The schemas accept the input of Envoy's reader (see `fsxds.api.convert_lenient`), not only proto3 JSON. A keyword of
-JSON Schema applies to values of its own type alone, so one schema may bound numbers, match text and name the fields of
-objects, if a value may be written in these three ways.
+The schemas accept the input of Envoy's reader (see `fsxds.api.convert_lenient`), not only proto3 JSON. A keyword
+applies to values of its own type alone, so one schema may bound numbers, match text and name fields.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _DURATION_TEXT = r"[0-9]{1,12}(\.[0-9]{1,9})?s$"
 
 
 def any_case(*words: str) -> str:
-    """Return a regular expression for words in any case, in portable syntax."""
+    """Return a portable regular expression for words in any case."""
     return f"^({'|'.join(''.join(_either(letter) for letter in word) for word in words)})$"
 
 
@@ -79,7 +78,7 @@ _SCALARS: Mapping[str, Schema] = {
 
 
 def _or_wrapped(schema: Schema) -> Schema:
-    """Return the schema of a value or of `{"value": ...}`; a pattern keeps editors from proposing the latter."""
+    """The pattern keeps editors from proposing `{"value": ...}`, which is accepted."""
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     return schema | {
         "type": [*types, "object"], "patternProperties": {"^value$": {}}, "additionalProperties": False
@@ -112,15 +111,15 @@ def shared(name: str) -> Schema:
 
 
 def reference_of(schema: Schema) -> str | None:
-    """Return the name of the definition that a schema refers to; None without a reference."""
+    """Return the name of the referenced definition, or None."""
     reference = schema.get("$ref")
     return reference.removeprefix(_POINTER) if isinstance(reference, str) else None
 
 
 def scalar_schema(field: FieldDescriptor, rules: RuleGroups, suffix: str = "") -> Schema:
-    """Return the schema of one value of a field that is neither an enum nor a message.
+    """Return the schema of a field other than an enum or message.
 
-    `suffix` is that of the shared definition: `-value` if the value may be wrapped.
+    `suffix` is `-value` if the value may be wrapped.
     """
     own: Rules = next((group for name, group in rules.items() if name != "message"), {})
     if field.type == FieldDescriptor.TYPE_STRING:
@@ -134,12 +133,12 @@ def scalar_schema(field: FieldDescriptor, rules: RuleGroups, suffix: str = "") -
 
 
 def wrapper_schema(field: FieldDescriptor, rules: RuleGroups) -> Schema:
-    """Return the schema of a wrapper's value; Envoy also takes `{"value": ...}`."""
+    """Return a wrapper's schema; Envoy also takes `{"value": ...}`."""
     return scalar_schema(field, rules, "-value")
 
 
 def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | None:
-    """Return the schema of a message with JSON other than an object of its fields; None for others and for an Any."""
+    """Return the schema of special JSON; None for other messages and an Any."""
     if message_type == DURATION:
         return _duration(rules.get("duration", {}))
     if message_type == TIMESTAMP:
@@ -148,7 +147,7 @@ def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | Non
 
 
 def is_special(message_type: str) -> bool:
-    """Return whether the JSON of a message is not an object of its fields."""
+    """Return whether JSON of a message is no object of its fields."""
     return message_type in {DURATION, TIMESTAMP} | WRAPPERS | _OPEN.keys()
 
 
@@ -166,14 +165,13 @@ def _constant(rules: Rules) -> Schema:
 
 
 def _of_text(keywords: Schema) -> Schema:
-    """Restrict keywords to text."""
     if keywords.keys() & {"enum", "const", "not"}:
         return {"if": {"type": "string"}, "then": keywords}
     return keywords
 
 
 def _text_keywords(rules: Rules) -> Schema:
-    """Return the rules that JSON Schema can express; bounds in bytes become the implied bounds in characters."""
+    """Bounds in bytes become the implied bounds in characters."""
     keywords: Schema = {}
     if not rules.get("ignore_empty"):
         least = rules.get("len") or rules.get("min_len") or min(1, rules.get("min_bytes", 0))
@@ -209,7 +207,7 @@ def _patterns(rules: Rules) -> Schema:
 
 
 def _bounds(rules: Rules) -> Schema:
-    """Return the bounds of a number; none if zero means "not set", or if the rule excludes a range."""
+    """There are none if zero means "not set", or if the rule excludes a range."""
     low, high = rules.get("gt", rules.get("gte")), rules.get("lt", rules.get("lte"))
     if rules.get("ignore_empty") or (low is not None and high is not None and high < low):
         return {}
@@ -223,7 +221,7 @@ def _members(rules: Rules) -> Schema:
 
 
 def _duration(rules: Rules) -> Schema:
-    """Return the schema of a duration; a pattern can express no bound but zero."""
+    """A pattern can express no bound but zero."""
     low = rules.get("gt", rules.get("gte"))
     if low is None or "lte" in rules:
         return shared("duration")

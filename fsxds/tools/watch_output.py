@@ -1,4 +1,4 @@
-"""The output of `fsxds watch`: updates on stdout, and the state of the connection on stderr."""
+"""The output of `fsxds watch`: updates on stdout, the connection on stderr."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from fsxds.tools.diff.difference import STYLES, Compared, Side, field_content, t
 
 @dataclass(frozen=True, slots=True)
 class HoldingsUpdate:
-    """The change of a client's resources of one type by an update.
+    """An update of one type.
 
     Attributes:
-        is_first: it is the first update of its type.
+        is_first: of its type.
         absent: removed or missing names that were not held.
     """
 
@@ -45,23 +45,23 @@ class HoldingsUpdate:
 
     @property
     def snapshots(self) -> tuple[Snapshot, Snapshot]:
-        """The resources before and after, for comparison."""
+        """The resources before and after."""
         type_url = self.update.type_url
         return Snapshot(0, {type_url: Rows(type_url, self.before)}), Snapshot(1, {type_url: Rows(type_url, self.after)})
 
 
 class Holdings:
-    """The resources of a client that ACKs every update."""
+    """The resources of a client that ACKs everything."""
 
     def __init__(self) -> None:
         self._rows: dict[TypeUrl, Mapping[str, Resource]] = {}
 
     def of(self, type_url: TypeUrl) -> Mapping[str, Resource]:
-        """Return the held resources of a type by name."""
+        """Return the held resources of a type."""
         return self._rows.get(type_url, MappingProxyType({}))
 
     def take(self, update: Update) -> HoldingsUpdate:
-        """Apply an update, and return the change."""
+        """Apply an update."""
         before = self.of(update.type_url)
         is_first = update.type_url not in self._rows
         received = {name: _by_content(resource) for name, resource in update.resources.items()}
@@ -75,7 +75,7 @@ class Holdings:
 
 
 def _by_content(resource: Resource) -> Resource:
-    """Return a resource with the version of its content: servers may give several versions to equal content."""
+    """Servers may give several versions to equal content."""
     content = resource.redirect.encode() or resource.body
     return replace(resource, version=version_of_body(resource.type_url, content))
 
@@ -90,7 +90,7 @@ _HERE = Side("", None)
 
 
 def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collection[str]) -> Iterator[Text]:
-    """Yield a heading, then the names of a first update, or the changes of a later one.
+    """Yield a heading, then a first update's names, or changes.
 
     `wanted` are the subscribed names, empty for a wildcard.
     """
@@ -126,7 +126,6 @@ def _version(step: HoldingsUpdate) -> str:
 
 
 def _missing(step: HoldingsUpdate, wanted: Collection[str]) -> tuple[str, ...]:
-    """Return the names that the first response reports as absent, or lacks in the full state."""
     left_out = (name for name in wanted if name not in step.after and name != "*") if step.update.is_full else ()
     return tuple(dict.fromkeys((*left_out, *_absent_names(step, wanted))))
 
@@ -156,7 +155,7 @@ def _absent_lines(names: Iterable[str]) -> Iterator[Text]:
 
 
 def update_json(step: HoldingsUpdate, difference: Difference, masker: Masker) -> str:
-    """Return one update as one line of JSON, with secrets hidden."""
+    """Return a line of JSON, secrets hidden."""
     update = step.update
     found = difference.types[0] if difference.types else TypeDifference(update.type_url)
     content: dict[str, PlainValue] = {
@@ -213,7 +212,7 @@ _REMEDIES = {
 
 
 def report(text: str) -> None:
-    """Print a line about the connection to stderr."""
+    """Print a line to stderr."""
     print(f"{_now()} {escape(mask_text(text))}", file=sys.stderr, flush=True)
 
 
@@ -237,7 +236,7 @@ class TextOutput:
         self._names = names
 
     def step(self, step: HoldingsUpdate) -> None:
-        """Print an update with its time and its changes."""
+        """Print an update with its time."""
         head, *lines = update_lines(step, self._difference(step), self._names)
         self._console.print(Text.assemble((f"{_now()} ", "dim"), head), soft_wrap=True)
         for line in lines:
@@ -259,7 +258,7 @@ class JsonOutput:
         self._masker = Masker(catalogue)
 
     def step(self, step: HoldingsUpdate) -> None:
-        """Print an update as one line; raises UsageError if a resource cannot be written as JSON."""
+        """Print a line; raises UsageError if JSON cannot hold a resource."""
         try:
             print(update_json(step, self._comparer.compare(*step.snapshots), self._masker), flush=True)
         except ApiError as error:
@@ -267,7 +266,7 @@ class JsonOutput:
 
 
 def by_content(step: HoldingsUpdate) -> Difference:
-    """Compare the held resources by content alone, if their message types are unknown."""
+    """Compare by content, without the message types."""
     before, after = step.before, step.after
     changed = (name for name in sorted(after) if name in before and after[name] != before[name])
     found = TypeDifference(
@@ -280,7 +279,7 @@ def by_content(step: HoldingsUpdate) -> Difference:
 
 
 class TroubleReporter:
-    """Prints that the server is silent, lost, or back, each interruption once."""
+    """Reports that the server is silent, lost, or back, each interruption once."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -288,17 +287,17 @@ class TroubleReporter:
         self._silence = loop.call_later(QUIET_S, report, NOTHING_YET)
 
     def updated(self) -> None:
-        """Process the arrival of an update."""
+        """Process an update."""
         self._silence.cancel()
 
     def connected(self) -> None:
-        """Process a connection or a response."""
+        """Process a connection."""
         if self._last:
             report("connected again")
         self._last = ""
 
     def happened(self, trouble: Trouble) -> None:
-        """Process an interruption; raises UsageError if it is final."""
+        """Raise UsageError for a final interruption."""
         self._silence.cancel()
         text = f"{trouble.text}{_REMEDIES.get(trouble.code, '')}"
         if trouble.is_final:

@@ -1,8 +1,4 @@
-"""Config sources inside of resources, and the rewriting of snapshots for streams.
-
-Finds config sources, for the mirror (which points them at files) and for clients with one stream (as ADS). Also puts
-locators in place of redirected resources, for clients that follow redirects themselves.
-"""
+"""Config sources inside of resources, and the rewriting of snapshots for streams."""
 
 from __future__ import annotations
 
@@ -33,7 +29,7 @@ from fsxds.settings.options import Settings
 
 CDS, EDS, RDS, SDS, SRDS, ECDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "eds", "rds", "sds", "srds", "ecds"))
 WITH_CONFIG_SOURCES = tuple(row.type_url for row in RESOURCE_TYPES if row.holds_config_sources)
-"""The types whose resources may hold config sources."""
+"""Types with config sources."""
 
 ANY = "google.protobuf.Any"
 CLUSTER = "envoy.config.cluster.v3.Cluster"
@@ -49,10 +45,9 @@ API_V3 = 2
 
 @dataclass(frozen=True, slots=True)
 class RequestedResources:
-    """The resources that a config source requests: `names` of one type.
+    """The resources that a config source requests.
 
-    An empty tuple stands for the whole type, as Envoy requests SRDS. `names` is None for the routes behind a scoped
-    RDS, which the ScopedRouteConfigurations name.
+    Empty `names`: the whole type, as Envoy requests SRDS; None: the routes behind a scoped RDS.
     """
 
     type_url: TypeUrl
@@ -60,14 +55,11 @@ class RequestedResources:
 
 
 Change = Callable[[DynamicMessage, RequestedResources], bool]
-"""Takes a ConfigSource inside of a message, and its request; returns whether it changed the ConfigSource."""
+"""Takes a ConfigSource and its request; returns whether it changed the ConfigSource."""
 
 
 class ConfigSourceFinder:
-    """Finds the config sources of Envoy's subscriptions in messages, also in packed ones.
-
-    Does not look into TypedStructs and messages that the catalogue does not know.
-    """
+    """Finds config sources in messages, also in packed ones, except in TypedStructs and unknown messages."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -78,7 +70,7 @@ class ConfigSourceFinder:
         return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
 
     def rewrite(self, resource: Resource, change: Change) -> bytes | None:
-        """Call `change` with each config source, and return the new body, or None if no source was changed."""
+        """Call `change` with each config source; return the new body, or None."""
 
         def change_sources(message: DynamicMessage) -> bool:
             # A list, because `any` would stop at the first change.
@@ -90,7 +82,6 @@ class ConfigSourceFinder:
 
 
 def _leads_to_source(start: Descriptor | None) -> bool:
-    """Whether messages of this type can hold, at any depth, a config source or an Any."""
     seen: set[str] = set()
     waiting = [start]
     while waiting:
@@ -105,14 +96,13 @@ def _leads_to_source(start: Descriptor | None) -> bool:
 
 
 def eds_name_of(cluster: DynamicMessage) -> str | None:
-    """Return the name of the ClusterLoadAssignment of an EDS cluster, or None for a cluster of another type."""
+    """Return the ClusterLoadAssignment name of an EDS cluster, or None."""
     if not cluster.HasField("eds_cluster_config"):
         return None
     return str(cluster.eds_cluster_config.service_name or cluster.name)
 
 
 def _sources_of(message: DynamicMessage) -> Iterator[tuple[DynamicMessage, RequestedResources]]:
-    """Yield the config sources in the message's direct fields, not in nested messages."""
     full_name = message.DESCRIPTOR.full_name
     if full_name == CLUSTER:
         if (name := eds_name_of(message)) is not None and message.eds_cluster_config.HasField("eds_config"):
@@ -140,7 +130,6 @@ def _sources_of_routes(word: str, message: DynamicMessage) -> Iterator[tuple[Dyn
 
 
 def _sources_of_extension(message: DynamicMessage) -> Iterator[tuple[DynamicMessage, RequestedResources]]:
-    """Yield the config source of a discovered filter, which is requested by the filter's name."""
     field = message.DESCRIPTOR.fields_by_name.get("config_discovery")
     if field is None or field.message_type is None or field.message_type.full_name != EXTENSION_CONFIG_SOURCE:
         return
@@ -148,18 +137,17 @@ def _sources_of_extension(message: DynamicMessage) -> Iterator[tuple[DynamicMess
         yield message.config_discovery.config_source, RequestedResources(ECDS, (message.name,))
 
 
-# Resources rewritten in one step of the event loop: about ten milliseconds.
+# About ten milliseconds on the event loop.
 RESOURCES_PER_STEP = 200
 
 
 class AdsConfigSources:
-    """Points config sources at ADS. Rewrites each snapshot on top of the one before, of any channel.
+    """Points config sources at ADS, on top of the snapshot before.
 
-    Channels so share the work on common rows. Rows without rewritten resources stay the same object.
+    Channels share the work; rows without rewritten resources stay the same object.
 
-    A REST, gRPC or `self` source becomes `ads: {}` if the tree defines its type; paths, and sources of other types,
-    stay as written. `initial_fetch_timeout` stays. A rewritten resource gets the version of its new content, so that it
-    is not taken for the authored one.
+    A REST, gRPC or `self` source becomes `ads: {}` if the tree defines its type; paths and `initial_fetch_timeout`
+    stay. A rewritten resource gets the version of its new content, to differ from the authored one.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -169,10 +157,10 @@ class AdsConfigSources:
         self._rows: dict[tuple[frozenset[TypeUrl], TypeUrl], tuple[Rows, Rows]] = {}
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot for streams. Only one call at a time; yields to the event loop meanwhile."""
+        """Return the snapshot for streams. Not concurrent; yields to the event loop."""
         by_type, changes = dict(snapshot.by_type), dict(snapshot.changes)
         if snapshot.undeclared != self._undeclared:
-            # The set of types to rewrite has changed, so any resource may differ from its last rewriting.
+            # Any resource may differ from its last rewriting.
             self._undeclared = snapshot.undeclared
             for type_url in WITH_CONFIG_SOURCES:
                 change = changes.get(type_url, TypeChange(snapshot.generation))
@@ -215,16 +203,16 @@ class AdsConfigSources:
 
 
 class SnapshotRewriter(Protocol):
-    """Derives the snapshot for streams from a channel's snapshot."""
+    """Derives the snapshot for streams."""
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot for streams."""
 
 
 class Rewriting:
-    """Publishes each snapshot of the followed channels to their streams, rewritten; a failure loses no finished work.
+    """Publishes each snapshot of followed channels, rewritten, to their streams.
 
-    A snapshot that failed three times in a row is skipped: streams keep the one before until the next snapshot.
+    One that failed three times in a row is skipped: streams keep the one before.
     """
 
     def __init__(self, rewriters: Iterable[SnapshotRewriter], observer: Observer) -> None:
@@ -239,7 +227,7 @@ class Rewriting:
         channel.store.listeners[self] = partial(self._published.put_nowait, channel)
 
     async def keep_rewritten(self) -> Never:
-        """Rewrite published snapshots until cancelled; a channel that failed is tried again in the next call."""
+        """Rewrite published snapshots until cancelled; the next call retries a failure."""
         while True:
             channel = await self._published.get()
             is_done = False
@@ -268,12 +256,12 @@ _Unresolved = Mapping[str, Resource]
 class PassedRedirects:
     """Serves locators in place of redirected content, on top of the snapshot before.
 
-    Rows without redirects stay the same object. Unresolved redirects are included, because clients may resolve them
-    elsewhere. The version of a redirect is that of its locator, so it does not follow changes of the target.
+    Rows without redirects stay the same object. Unresolved redirects are included: clients may resolve them. A redirect
+    has its locator's version, independent of the target.
     """
 
     def __init__(self) -> None:
-        # The rows and unresolved resources of the last snapshot, and its rewritten rows.
+        # By type: the last rows and unresolved resources, and the rewritten rows.
         self._rows: dict[TypeUrl, tuple[Rows, _Unresolved, Rows]] = {}
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
@@ -288,7 +276,7 @@ class PassedRedirects:
         if before is rows and unresolved_before == unresolved:
             return rewritten_before
         if before is rewritten_before:
-            # Nothing was rewritten so far, so look in all chunks, which cache the result.
+            # Nothing was rewritten so far; chunks cache the result.
             names = {name for chunk in rows.chunks for name in chunk.once(_redirects_of_chunk)}
             base, removed = rows, set[str]()
         else:
@@ -317,7 +305,7 @@ def _with_locator(resource: Resource) -> Resource:
 
 
 def rewriting_of(settings: Settings, catalogue: Catalogue, observer: Observer) -> Rewriting | None:
-    """Return what makes something else for streams; None if they are served the same."""
+    """Return the rewriters of streamed snapshots, or None."""
     rewriters: list[SnapshotRewriter] = [AdsConfigSources(catalogue)] if settings.ads_config_sources else []
     rewriters += [PassedRedirects()] if settings.redirects == "client" else []
     return Rewriting(rewriters, observer) if rewriters else None

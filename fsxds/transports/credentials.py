@@ -1,4 +1,4 @@
-"""Reads the token files: at the start, with new settings, and when the files change."""
+"""Reads the token files: at the start, with new settings, and on changes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fsxds.runtime.views import Views
 from fsxds.settings.access_rules import Tokens, read_tokens
 from fsxds.settings.options import Settings
 
-# Between two looks at the files. Content is used once two looks found the same, as a file may be half written.
+# In seconds. Content is used once two looks found the same, as a file may be half written.
 LOOK_EVERY_S = 1.0
 
 
 def read_access(settings: Settings) -> Access:
-    """Return the access rules of these settings, with the current content of their token files.
+    """Return the access rules of these settings, with tokens.
 
     Raises:
         UsageError: a file cannot be used.
@@ -35,7 +35,7 @@ def read_access(settings: Settings) -> Access:
 
 
 class Credentials:
-    """Applies changes of access settings and token files while the server runs. `keep_current` has to run as a task.
+    """Follows access settings and token files; `keep_current` is a task.
 
     Raises:
         UsageError: a file cannot be used.
@@ -45,13 +45,13 @@ class Credentials:
         self.access = AccessInUse(read_access(settings))
         self._observer = observer
         self._settings = settings
-        # By file, its tokens or the problem with them: as of the last look, and as last used or reported.
+        # By file, its tokens or problem: as of the last look, and as last used or reported.
         self._seen: dict[Path, Tokens | str] = {}
         self._decided: dict[Path, Tokens | str] = {}
         self._begin(self.access.current)
 
     def change(self, settings: Settings, access: Access) -> None:
-        """Switch to new settings; `access` is the result of `read_access` for them."""
+        """Switch settings; `access` is their `read_access`."""
         self._settings = settings
         self._begin(access)
         self.access.replace(access)

@@ -1,4 +1,4 @@
-"""Handles the steps that requests for resources share over all transports.
+"""Handles the steps that requests share over all transports.
 
 | step | transports |
 | --- | --- |
@@ -33,11 +33,9 @@ from fsxds.transports.limits import Limiter
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asker:
-    """The sender and the subject of a request. Compared by identity.
+    """A request's sender and subject, compared by identity.
 
-    Attributes:
-        type_url: the requested type; None while it is not known yet.
-        asked: the requested names; `*` stands for all resources.
+    `type_url` is None until known; `*` in `asked` means all.
     """
 
     peer: Peer
@@ -47,14 +45,14 @@ class Asker:
 
 
 class Waiting(Protocol):
-    """Waits for the next snapshot of its channel; `limits` are its timeouts meanwhile."""
+    """Waits for its channel's next snapshot; `limits` are timeouts."""
 
     channel: Channel
     limits: set[asyncio.Timeout]
 
 
 class Reader:
-    """Waits without being a client of its channel, so that no rollout step waits for it."""
+    """Waits without being a client that rollout steps wait for."""
 
     __slots__ = ("channel", "limits")
 
@@ -64,7 +62,7 @@ class Reader:
 
 
 class _Asking(AbstractContextManager[None]):
-    """Asks upstreams while it lasts. Not a generator, which would take 0.5 kB for each held request."""
+    """Not a generator, which would take 0.5 kB for each held request."""
 
     __slots__ = ("_asker", "_on_demand")
 
@@ -76,7 +74,7 @@ class _Asking(AbstractContextManager[None]):
             self._on_demand.ask(self._asker, self._asker.type_url, self._asker.asked)
 
     def __exit__(self, *_: object) -> None:
-        # Also if the request is cancelled, because the client gave up, or fails.
+        # Also if the request fails or is cancelled.
         self._on_demand.forget(self._asker)
 
 
@@ -85,15 +83,10 @@ def _store(channel: Channel) -> SnapshotStore:
 
 
 class Exchange:
-    """Takes the requests of one listener, by the steps of the table above.
+    """Takes the requests of one listener.
 
-    Args:
-        limiter: None: the default limits.
-        access: None: everyone may ask.
-        store_of: returns the store of a channel to answer from.
-
-    Attributes:
-        is_draining: the server ends, and requests must not wait.
+    Without `limiter` the default limits apply; without `access` everyone may ask. `store_of` returns a channel's store.
+    While `is_draining`, requests must not wait.
     """
 
     def __init__(
@@ -110,13 +103,13 @@ class Exchange:
         self._store_of = store_of
         self._limits: set[asyncio.Timeout] = set()
         self._pauses: set[asyncio.Timeout] = set()
-        # The timeouts of requests that wait for upstreams to answer which names do not exist.
+        # Of requests that wait for upstreams to answer which names do not exist.
         self._awaiting: set[asyncio.Timeout] = set()
         self._readers: set[Reader] = set()
 
     @classmethod
     def of_streams(cls, channels: Channels, limiter: Limiter | None = None, access: AccessInUse | None = None) -> Self:
-        """Create an exchange that answers with the snapshots for streams."""
+        """Create an exchange for streamed snapshots."""
         return cls(channels, limiter, access, lambda channel: channel.streams)
 
     def __len__(self) -> int:
@@ -125,7 +118,7 @@ class Exchange:
 
     @contextmanager
     def woken(self) -> Iterator[None]:
-        """Wake waiting requests, while the context lasts, when access, channels, or answers of upstreams change."""
+        """Wake waiting requests at changes of access, channels, or upstreams' answers."""
         channels = self.channels
         listeners: tuple[tuple[dict[object, Callable[[], object]], Callable[[], object]], ...] = (
             (self.access.listeners, self.wake),
@@ -141,7 +134,7 @@ class Exchange:
                 by_owner.pop(self, None)
 
     def check(self, asker: Asker) -> None:
-        """Check that the sender may ask now. Raises ProtocolError."""
+        """Check that the sender may ask. Raises ProtocolError."""
         access = self.access.current
         if asker.type_url is None:
             access.check_node(asker.peer, asker.node)
@@ -151,15 +144,15 @@ class Exchange:
     async def channel_of(
         self, asker: Asker, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
     ) -> Channel:
-        """Return the channel of a node; see `Channels.channel_of`. Raises ProtocolError if the sender may not ask."""
+        """Return a node's channel; see `Channels.channel_of`. Raises ProtocolError."""
         self.check(asker)
         channel = await self.channels.channel_of(asker.node, holds=holds, holds_of=holds_of, is_here=is_here)
-        # The check may be outdated: finding the channel can take long.
+        # Finding the channel can take long.
         self.check(asker)
         return channel
 
     def asking(self, asker: Asker) -> AbstractContextManager[None]:
-        """Ask upstreams for the names while the context lasts."""
+        """Ask upstreams while the context lasts."""
         return _Asking(self.channels.on_demand, asker)
 
     def snapshot_of(self, channel: Channel) -> Snapshot | None:
@@ -167,16 +160,16 @@ class Exchange:
         return self._store_of(channel).current
 
     async def wait(self, asker: Asker, waiting: Waiting, snapshot: Snapshot | None, wait: Wait) -> float:
-        """Wait for a newer snapshot, another channel, other access, a time, or the end of the server.
+        """Wait for a newer snapshot, another channel, other access, a time, or the server's end.
 
-        `snapshot` is the one that led to the decision to wait; `wait` has the time limit, and whether upstreams'
-        answers about missing names end the wait too. Times, also the returned one, are event loop times.
+        `snapshot` is the present one; `wait` may end with upstreams' answers too. Times, also the returned one, are of
+        the event loop.
 
         Raises:
             ProtocolError: the sender may no longer ask for this.
         """
         until_s = inf if wait.until_s is None else wait.until_s
-        # All in one coroutine: thousands of requests wait, and each further coroutine would stay allocated.
+        # One coroutine: each further one would stay allocated for thousands of waiting requests.
         try:
             async with asyncio.timeout_at(until_s) as limit:
                 found_by = (self._limits, waiting.limits, *((self._awaiting,) if wait.awaits_answers else ()))
@@ -199,7 +192,7 @@ class Exchange:
         return now_s
 
     async def wait_reading(self, asker: Asker, reader: Reader, until_s: float, *, awaits_answers: bool) -> float:
-        """Wait like `wait`, for anything newer than the current snapshot, and update the reader's channel."""
+        """Wait like `wait`, and update the reader's channel."""
         channel = reader.channel
         channel.readers += 1
         self._readers.add(reader)
@@ -212,7 +205,7 @@ class Exchange:
         return now_s
 
     async def pause(self, pause_s: float) -> None:
-        """Wait for `pause_s`, other access, or the end of the server."""
+        """Wait for `pause_s`, other access, or the server's end."""
         if self.is_draining:
             return
         with suppress(TimeoutError):
@@ -224,7 +217,7 @@ class Exchange:
                     self._pauses.discard(limit)
 
     def drain(self) -> None:
-        """End all waits, and allow no new ones."""
+        """End all waits, and allow none."""
         self.is_draining = True
         self.wake()
 
@@ -233,11 +226,11 @@ class Exchange:
         _end((*self._limits, *self._pauses))
 
     def wake_readers(self) -> None:
-        """Have readers look up the channels of their nodes again."""
+        """Have readers look up their channels again."""
         _end([limit for reader in self._readers for limit in reader.limits])
 
     def wake_for_answers(self) -> None:
-        """Wake the requests that wait for upstreams' answers about missing names."""
+        """Wake requests that wait for upstreams' answers."""
         _end(tuple(self._awaiting))
 
 

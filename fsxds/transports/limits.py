@@ -1,7 +1,7 @@
-"""Limits on the use by clients: connections, calls, held polls, names, and requests per second of each peer.
+"""Limits on clients: connections, calls, held polls, names, and requests per second.
 
-One `Limiter` counts for all listeners. A client that exceeds an option gets a LimitError, which the edge of its request
-reports; clients keep the connections and names that they already have. Used on the event loop only.
+One `Limiter` counts for all listeners, on the event loop only. Exceeding an option raises LimitError, which the edge of
+the request reports; clients keep their present connections and names.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fsxds.model.errors import LimitError, ProtocolError
 from fsxds.model.memo import Lru
 from fsxds.settings.options import Settings
 
-# In seconds: a starting Envoy asks for all of its clusters at once, so requests for this time may come together.
+# In seconds: a starting Envoy asks for all of its clusters at once.
 BURST_S = 10
 
-# Peers that are remembered with their request rate.
+# Peers with a remembered request rate.
 MOST_PEERS = 10_000
 
-# A client usually has unlimited IPv6 addresses, but few networks of this size.
+# A client has unlimited IPv6 addresses, but few networks of this size.
 _IPV6_NETWORK_BITS = 64
 
 
@@ -39,7 +39,7 @@ class _Bucket:
 
 
 class _Holding(AbstractContextManager[None]):
-    """Counts a held request while it lasts. Not a generator, which would take 0.5 kB for each held request."""
+    """Not a generator, which would take 0.5 kB for each held request."""
 
     __slots__ = ("_limiter", "_names")
 
@@ -61,15 +61,8 @@ class _Holding(AbstractContextManager[None]):
 class Limiter:
     """Counts the use of the server by clients.
 
-    Args:
-        now_s: reads a monotonic clock.
-
-    Attributes:
-        settings: the current options.
-        streams: open long-lived calls of all peers.
-        names: names that streams subscribe to, or that held polls have.
-        held: held polls, GETs, and unary gRPC requests.
-        body_bytes: received bytes of incomplete bodies.
+    `now_s` is monotonic; `streams` counts open long-lived calls, `names` those of streams and held polls, `held`
+    waiting polls, GETs, and unary gRPC requests, `body_bytes` bytes of incomplete bodies.
     """
 
     def __init__(self, settings: Settings = DEFAULTS, now_s: Callable[[], float] = monotonic) -> None:
@@ -83,7 +76,7 @@ class Limiter:
         self._buckets: Lru[str, _Bucket] = Lru(MOST_PEERS)
 
     def admit_request(self, peer: str) -> None:
-        """Count a request of a peer, empty for a unix socket. Raises LimitError if the peer asks too fast."""
+        """Count a request; an empty peer is a unix socket. Raises LimitError."""
         rate = self.settings.max_requests_per_peer
         if rate is None or not peer:
             return
@@ -98,7 +91,7 @@ class Limiter:
 
     @contextmanager
     def stream(self, peer: str) -> Iterator[None]:
-        """Count a long-lived call while the context lasts. Raises LimitError if there are too many."""
+        """Count a long-lived call within the context. Raises LimitError."""
         settings, network = self.settings, network_of(peer)
         if self.streams >= settings.max_streams:
             raise LimitError("max-streams", f"{self.streams} streams are open")
@@ -116,21 +109,21 @@ class Limiter:
                 del self._streams_by_peer[network]
 
     def most_connections(self) -> int:
-        """Return the maximum number of connections per listener."""
+        """Return the connections allowed per listener."""
         return self.settings.max_connections
 
     def admit_view(self, count: int) -> None:
-        """Raise LimitError if `count` loaded views leave no space for one more."""
+        """Raise LimitError if `count` loaded views leave no space."""
         if count >= self.settings.max_views:
             raise LimitError("max-views", f"{count} views are loaded")
 
     def holding(self, names: int) -> AbstractContextManager[None]:
-        """Count a held request and its names while the context lasts. Raises LimitError if a limit is exceeded."""
+        """Count a held request and its names within the context. Raises LimitError."""
         return _Holding(self, names)
 
     @contextmanager
     def receiving(self) -> Iterator[Callable[[int], None]]:
-        """Count received bytes of a body, by the yielded function, while the context lasts. It raises LimitError."""
+        """Yield a function that counts bytes of a body; it raises LimitError."""
         received = 0
 
         def count(size_bytes: int) -> None:
@@ -146,7 +139,7 @@ class Limiter:
             self.body_bytes -= received
 
     def hold_names(self, count: int, before: int = 0) -> None:
-        """Count `count` names of a client instead of `before`. Raises LimitError if there are too many."""
+        """Count `count` names of a client instead of `before`. Raises LimitError."""
         settings = self.settings
         self.check_names(count)
         if count > before and self.names + count - before > settings.max_all_names:
@@ -154,24 +147,24 @@ class Limiter:
         self.names += count - before
 
     def check_names(self, count: int) -> None:
-        """Raise LimitError if one client names too many resources."""
+        """Raise LimitError for too many names of a client."""
         if count > self.settings.max_names:
             raise LimitError("max-names", f"{count} names are subscribed to")
 
     def release_names(self, count: int) -> None:
-        """Subtract the names of a client that is gone."""
+        """Subtract the names of a gone client."""
         self.names -= count
 
 
 def report_rejection(observer: Observer, peer: str, status: int | str, error: ProtocolError) -> None:
-    """Report a request that is answered with an error, and the limit that it exceeded, if any."""
+    """Report a rejected request, and an exceeded limit."""
     observer(RequestRejected(peer, status, str(error), error.subject))
     if isinstance(error, LimitError):
         observer(LimitReached(error.limit, peer))
 
 
 def network_of(peer: str) -> str:
-    """Return the key that an IP address is counted by: the address, or the /64 network of an IPv6 address."""
+    """Return the address to count by; for IPv6 its /64 network."""
     if ":" not in peer:
         return peer
     try:

@@ -1,7 +1,6 @@
-"""Offers signed manifests of the served resources to relays: as a gRPC stream, and by GET.
+"""Offers signed manifests of the served resources to relays.
 
-A manifest has digests of secrets, so it is sent only over connections that secrets may use, to peers that may ask for
-all nodes.
+A manifest has digests of secrets, so it needs a connection that secrets may use, and a peer that may ask for all nodes.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ from fsxds.transports.services import ExtraServices, ServiceContext
 
 
 def services(context: ServiceContext) -> ExtraServices:
-    """Return the services that offer manifests: a row of `app.SERVICES`."""
+    """Return the manifest services: a row of `app.SERVICES`."""
     access, offered = context.access, context.offered
 
     async def stream(_: bytes, call: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
-        """Send the current manifests, and again after each change, whatever the relay sends."""
         while True:
             _check(access, peer_of_call(call))
             manifests = offered.current
@@ -42,6 +40,6 @@ def services(context: ServiceContext) -> ExtraServices:
 
 
 def _check(access: AccessInUse, peer: Peer) -> None:
-    """Raise ProtocolError if a peer may not have manifests."""
+    """Raises ProtocolError."""
     access.current.check_all_nodes(peer)
     access.current.check_type(peer, TypeUrl(SECRET))

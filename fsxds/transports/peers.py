@@ -1,4 +1,4 @@
-"""Identifies the sender of a request, by its connection and HTTP headers or by its gRPC context."""
+"""Identifies the sender of a request, by connection and headers."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def peer_of_call(context: Any) -> Peer:
     address = unquote(rest).rpartition(":")[0].strip("[]") if is_tcp else ""
     properties = context.auth_context()
     is_tls = properties.get("transport_security_type") == [b"ssl"]
-    # The key of all alternative names has e-mail addresses too, which cannot be distinguished from URIs.
+    # The key of all alternative names includes e-mail addresses, indistinguishable from URIs.
     uris, dns_names = ([name.decode(errors="replace") for name in properties.get(key, ())] for key in _NAMES_OF_GRPC)
     token = _token_in(value for key, value in context.invocation_metadata() or () if key == "authorization")
     return Peer(address, is_tls or scheme == "unix" or is_loopback(address), _names(uris, dns_names), token)
 
 
 def _names(uris: Iterable[str], dns_names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of a certificate that access rules match. A DNS name that looks like a URI is left out.
+    """Return the names that access rules match.
 
-    The common name is not used, because it may be anything.
+    Neither DNS names that look like URIs, nor the common name, which may be anything.
     """
     return (*(name for name in uris if is_uri(name)), *(name for name in dns_names if not is_uri(name)))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an IP address is a loopback address; the kernel takes no such packets from other machines."""
+    """Whether an IP address is loopback, usable by this machine alone."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
@@ -63,7 +63,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _token_in(values: Iterable[str | bytes]) -> str:
-    """Return the bearer token of `Authorization` headers; empty if there is none, or more than one header."""
+    """Return the bearer token; empty if there is no header, or more than one."""
     headers = [value.decode("latin-1") if isinstance(value, bytes) else value for value in values]
     if len(headers) != 1:
         return ""

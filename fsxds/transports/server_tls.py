@@ -1,4 +1,4 @@
-"""TLS of the servers: reads the certificate, its key and the CA of clients, again whenever their files change.
+"""TLS of the servers: reads certificate, key and client CA, again on changes.
 
 Each handshake uses the files as last read; connections keep their parameters. An unusable pair changes nothing.
 """
@@ -26,7 +26,7 @@ from fsxds.transports.rest.http_server import ListenerOptions
 from fsxds.transports.rest.tls_layer import HttpTls
 from fsxds.transports.sockets import SocketAccess, is_local
 
-# Between two looks at the files. Certificates are renewed days before they expire.
+# Certificates are renewed days before they expire.
 LOOK_EVERY_S = 2.0
 
 # For TLS 1.2; forward secret and authenticated, like Mozilla's "intermediate" list without finite-field DHE.
@@ -41,9 +41,9 @@ _Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Paths of a server's certificate chain, its key, and the CA of clients, in PEM.
+    """A server's certificate chain, key, and CA of clients, in PEM.
 
-    `client_ca`: clients must show a certificate that it signed; None: clients are not asked for one.
+    With `client_ca`, clients must show a certificate that it signed.
     """
 
     cert: Path
@@ -52,7 +52,7 @@ class TlsFiles:
 
     @classmethod
     def of(cls, settings: Settings) -> TlsFiles | None:
-        """Return the files that the settings name; None for plain text. Raises UsageError if a part is missing."""
+        """Return the settings' TLS files, or None. Raises UsageError."""
         cert, key, client_ca = settings.tls_cert, settings.tls_key, settings.client_ca
         if cert is None and key is None and client_ca is None:
             return None
@@ -71,9 +71,9 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The content of the files at one moment, as TLS contexts.
+    """The files as TLS contexts.
 
-    If there is a CA of clients, `strict` requires a client certificate, and `lenient` accepts one.
+    With a CA of clients, `strict` requires a client certificate, `lenient` accepts one.
     """
 
     strict: ssl.SSLContext
@@ -82,7 +82,7 @@ class Certificates:
 
     @classmethod
     def read(cls, files: TlsFiles) -> Certificates:
-        """Read the files. Raises UsageError, which names the file, the problem, and the remedy."""
+        """Read the files. Raises UsageError."""
         cert, key = read_pem(files.cert, CERTIFICATE), read_pem(files.key, PRIVATE_KEY)
         client_ca = None if files.client_ca is None else read_pem(files.client_ca, CERTIFICATE)
         strict, lenient = (_context_of(files, client_ca, mode) for mode in (ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL))
@@ -90,7 +90,7 @@ class Certificates:
 
 
 class Tls:
-    """TLS of the servers, with the files as last read. `keep_current` has to run as a task.
+    """TLS with the files as last read; `keep_current` is a task.
 
     Raises:
         UsageError: the files cannot be used.
@@ -110,11 +110,11 @@ class Tls:
         return self._files.client_ca is not None
 
     def context(self, *, is_strict: bool) -> ssl.SSLContext:
-        """Return the context for the next handshake; `is_strict` requires a client certificate if there is a CA."""
+        """Return the next handshake's context; `is_strict` requires a client certificate if there is a CA."""
         return self._current.strict if is_strict else self._current.lenient
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
-        """Return credentials for a gRPC server; each of its handshakes uses the files as last read."""
+        """Return credentials; handshakes use the files as last read."""
         first = served = self._current.of_grpc
 
         def newer() -> grpc.ServerCertificateConfiguration | None:
@@ -124,11 +124,11 @@ class Tls:
             served = self._current.of_grpc
             return served
 
-        # gRPC calls a Python function, in a separate thread.
+        # gRPC calls `newer` in a separate thread.
         return grpc.dynamic_ssl_server_credentials(first, newer, require_client_authentication=self.asks_clients)
 
     def look_now(self) -> None:
-        """Have `keep_current` look at the files without waiting."""
+        """Wake `keep_current`."""
         self._wanted.set()
 
     async def keep_current(self, observer: Observer) -> Never:
@@ -142,10 +142,9 @@ class Tls:
                 observer(event)
 
     def look(self) -> Event | None:
-        """Look at the files once; return an event if they were reloaded or cannot be used, else None.
+        """Look at the files; return an event if they were reloaded or are unusable.
 
-        A certificate and its key are seldom replaced in one moment, so an unusable pair is reported only if it is still
-        the same at the next look.
+        An unusable pair is reported at the second look: certificate and key are seldom replaced in one moment.
         """
         stamp, seen = _stamp_of(self._files.paths), self._seen
         self._seen = stamp
@@ -166,7 +165,7 @@ class Tls:
 
 
 def _stamp_of(paths: Iterable[Path]) -> _Stamp:
-    """Return a stamp that changes when a file is changed or replaced, also by a symbolic link on its path."""
+    """Follows symbolic links, to detect their changes too."""
     return tuple(map(_stamp_of_file, paths))
 
 
@@ -179,7 +178,7 @@ def _stamp_of_file(path: Path) -> tuple[int, int, int, int] | None:
 
 
 def read_pem(path: Path, label: bytes) -> bytes:
-    """Return a file with at least one `label` object. Raises UsageError if it has none, or an encrypted key."""
+    """Read a file with a `label` object. Raises UsageError, also for an encrypted key."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -197,11 +196,11 @@ def _context_of(files: TlsFiles, client_ca: bytes | None, mode: ssl.VerifyMode) 
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.set_alpn_protocols(["http/1.1"])
-    # No session is resumed: a resumed session skips the client certificate, which may have expired since.
+    # A resumed session skips the client certificate, which may have expired since.
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0
     with explained_tls(f"{files.cert} with {files.key}"):
-        # Without a function, OpenSSL would ask the terminal for a password.
+        # Or OpenSSL would ask the terminal for a password.
         context.load_cert_chain(files.cert, files.key, password=lambda: "")
     if client_ca is not None:
         with explained_tls(str(files.client_ca)):
@@ -215,7 +214,7 @@ def _context_of(files: TlsFiles, client_ca: bytes | None, mode: ssl.VerifyMode) 
 
 @contextmanager
 def explained_tls(what: str) -> Iterator[None]:
-    """Turn errors of OpenSSL about files into a UsageError, which begins with `what`."""
+    """Turn errors of OpenSSL and files into a UsageError that begins with `what`."""
     try:
         yield
     except ssl.SSLError as error:
@@ -231,7 +230,7 @@ def explained_tls(what: str) -> Iterator[None]:
 
 
 class ListenerSecurity:
-    """The certificate of all listeners, and the owner of their sockets. `keep_current` has to run as a task.
+    """The certificate of all listeners, and their sockets' owner; `keep_current` is a task.
 
     Raises:
         UsageError: the TLS files cannot be used, or the owner's name is unknown.
@@ -245,7 +244,7 @@ class ListenerSecurity:
         self._observer = observer
 
     async def keep_current(self) -> None:
-        """Read changed TLS files again, until cancelled; return at once if there are none."""
+        """Read changed TLS files until cancelled; without TLS return."""
         if self._tls is not None:
             await self._tls.keep_current(self._observer)
 
@@ -255,15 +254,15 @@ class ListenerSecurity:
             self._tls.look_now()
 
     def has_tls(self, address: Address, *, is_admin: bool = False) -> bool:
-        """Whether TLS is used at an address: never at a unix socket, nor at a loopback address for operators."""
+        """Whether an address uses TLS: neither unix sockets nor operators' loopback addresses."""
         return self._tls_at(address, is_admin=is_admin) is not None
 
     def is_exposed(self, address: Address, *, is_admin: bool = False) -> bool:
-        """Whether other machines can connect to an address in plain text."""
+        """Whether other machines can connect in plain text."""
         return not is_local(address) and not self.has_tls(address, is_admin=is_admin)
 
     def http(self, option: str, address: Address, *, is_admin: bool = False) -> ListenerOptions:
-        """Return the options of an HTTP listener; `option` names its address in errors."""
+        """Return an HTTP listener's options; `option` is for errors."""
         tls = self._tls_at(address, is_admin=is_admin)
         # An operator may show a token instead.
         http_tls = None if tls is None else HttpTls(partial(tls.context, is_strict=not is_admin), self._observer)
@@ -278,7 +277,7 @@ class ListenerSecurity:
         return GrpcSecurity(None if tls is None else tls.grpc_credentials(), self._access, settings)
 
     def _tls_at(self, address: Address, *, is_admin: bool = False) -> Tls | None:
-        # REST and gRPC use TLS on loopback too, because their clients are configured for either TLS or plain text.
+        # REST and gRPC use TLS on loopback too: their clients are configured for either TLS or plain text.
         if isinstance(address, UnixAddress) or (is_admin and is_local(address)):
             return None
         return self._tls

@@ -1,4 +1,4 @@
-"""The frame for services beside the discovery services, over REST and gRPC, and the registry of all clients."""
+"""The frame for services beside discovery, and the registry of all clients."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from fsxds.transports.rest.http_edge import Handler
 
 
 class Clients:
-    """Knows the status of all clients. Used on the event loop only."""
+    """Knows all clients' status. For the event loop."""
 
     def __init__(self) -> None:
         self._streams: dict[object, Callable[[], ClientStatus]] = {}
         self._others: list[Callable[[], Iterator[ClientStatus]]] = []
 
     def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
-        """Add the clients without a stream; `statuses` yields the status of each."""
+        """Add clients without a stream, by their statuses."""
         self._others.append(statuses)
 
     def opened(self, status: Callable[[], ClientStatus]) -> object:
-        """Add a stream, and return the token for `closed`. `status` is called for each report, so it must be quick."""
+        """Add a stream; return its token. `status` must be quick."""
         token = object()
         self._streams[token] = status
         return token
 
     def closed(self, token: object) -> None:
-        """Remove a stream; does nothing if it was removed before."""
+        """Remove a stream, if it is there."""
         self._streams.pop(token, None)
 
     def statuses(self) -> Iterator[ClientStatus]:
-        """Yield the status of every client: streams first, in the order in which they opened.
+        """Yield every client's status: streams first, in order of opening.
 
-        May include a client that leaves meanwhile, or not.
+        A client that leaves meanwhile may be missing.
         """
         for token in tuple(self._streams):
             status = self._streams.get(token)
@@ -52,10 +52,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """The dependencies of a service; its module has `services(context)`.
-
-    `own` returns the state of this process as a client of its upstreams.
-    """
+    """A service's dependencies, for `services(context)`; `own`: this process as an upstream client."""
 
     clients: Clients
     catalogue: Catalogue
@@ -66,7 +63,7 @@ class ServiceContext:
 
 @dataclass(frozen=True, slots=True)
 class ExtraServices:
-    """The handlers of a service: for POST and GET by path, and for gRPC."""
+    """A service's handlers, by path and for gRPC."""
 
     posts: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
     documents: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,4 +1,4 @@
-"""The sockets of the servers: binding, removal, and draining at the end."""
+"""The sockets of the servers: binding, removal, and draining."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from typing import Never
 from fsxds.model.errors import UsageError
 from fsxds.settings.forms import Address, SocketOwner, TcpAddress, UnixAddress
 
-# Between two looks at the file of a unix socket.
+# Between two looks at a unix socket's file.
 LOST_AFTER_S = 1.0
-# Work without progress for this time is abandoned. Counted in looks, because a busy event loop looks less often.
+# Work without progress is abandoned. Counted in looks, because a busy event loop looks less often.
 STALLED_AFTER_S = 1.5
 LOOK_EVERY_S = 0.02
 
-# A user who may connect may read the secrets; Envoy runs as the same user or in the same group.
+# Who may connect may read secrets; Envoy runs as the same user or in the same group.
 SOCKET_MODE = 0o660
 
 
 @dataclass(frozen=True, slots=True)
 class SocketAccess:
-    """Permissions of a unix socket: its mode, and the ids of its owner and group; -1 keeps the ids of the process."""
+    """Mode and owner of a unix socket; -1: the process's id."""
 
     mode: int = SOCKET_MODE
     user_id: int = -1
@@ -39,14 +39,14 @@ class SocketAccess:
 
     @classmethod
     def of(cls, mode: int, owner: SocketOwner | None) -> SocketAccess:
-        """Look up the owner on this machine. Raises UsageError if it does not know the user or the group."""
+        """Look up the owner. Raises UsageError."""
         if owner is None:
             return cls(mode)
         user_id = _id_of(owner.user, lambda name: pwd.getpwnam(name).pw_uid, "user")
         return cls(mode, user_id, _id_of(owner.group, lambda name: grp.getgrnam(name).gr_gid, "group"))
 
     def give(self, path: Path) -> None:
-        """Apply mode and owner to a socket. Raises OSError."""
+        """Apply mode and owner. Raises OSError."""
         if (self.user_id, self.group_id) != (-1, -1):
             os.chown(path, self.user_id, self.group_id)
         path.chmod(self.mode)
@@ -69,9 +69,9 @@ def _id_of(written: str, find: Callable[[str], int], what: str) -> int:
 
 
 async def unbindable(addresses: Mapping[str, Address], *, is_shared: bool = False) -> dict[str, OSError]:
-    """Return the errors of addresses that cannot be bound, by option; addresses that can be are left out.
+    """Return the errors of unbindable addresses by option.
 
-    Binds all addresses together, to detect duplicates, and releases them.
+    Binds all together, to detect duplicates, and releases them.
     """
     reasons: dict[str, OSError] = {}
     bound: list[socket.socket] = []
@@ -92,7 +92,7 @@ async def unbindable(addresses: Mapping[str, Address], *, is_shared: bool = Fals
 
 
 async def reject_unbindable(addresses: Mapping[str, Address], *, is_shared: bool = False) -> None:
-    """Raise one UsageError that names all addresses that cannot be bound, and their options. Meant for the start."""
+    """Raise one UsageError for all unbindable addresses."""
     reasons = await unbindable(addresses, is_shared=is_shared)
     if reasons:
         options = " and ".join(f"--{option} HOST:PORT" for option in reasons)
@@ -102,7 +102,7 @@ async def reject_unbindable(addresses: Mapping[str, Address], *, is_shared: bool
 
 @contextmanager
 def explained(address: Address, option: str) -> Iterator[None]:
-    """Turn an OSError into a UsageError, which names the option for another address."""
+    """Turn an OSError into a UsageError with the option."""
     try:
         yield
     except OSError as error:
@@ -110,7 +110,7 @@ def explained(address: Address, option: str) -> Iterator[None]:
 
 
 def unavailable(address: Address, error: OSError, remedy: str) -> UsageError:
-    """Return the error to raise if an address cannot be bound."""
+    """Return the error for an unbindable address."""
     return UsageError(f"{_fact(address, error)}; {remedy}")
 
 
@@ -127,7 +127,7 @@ def _reason_of(error: OSError) -> str:
 
 
 def is_local(address: Address) -> bool:
-    """Whether only this machine can reach an address; any host name except `localhost` may lead elsewhere."""
+    """Whether only this machine can reach an address; no host names but `localhost`."""
     if isinstance(address, UnixAddress) or address.host == "localhost":
         return True
     try:
@@ -137,10 +137,10 @@ def is_local(address: Address) -> bool:
 
 
 async def bind_tcp(address: TcpAddress, *, is_shared: bool = False) -> list[socket.socket]:
-    """Bind every IP address of a host, all at the same port. Raises OSError.
+    """Bind all IP addresses of a host at one port. Raises OSError.
 
-    `is_shared`: processes of the same user may share the address, unless its port is 0. Shared sockets do not listen
-    yet, because the kernel would hand connections to a socket that is only closed again.
+    `is_shared`: for processes of the same user, unless the port is 0. Shared sockets do not listen yet: the kernel
+    would hand them connections even if they are only closed again.
     """
     is_shared = is_shared and bool(address.port)
     loop = asyncio.get_running_loop()
@@ -182,7 +182,7 @@ def _bind_shared(family: int, where: tuple[str, int]) -> socket.socket:
 
 
 def replace_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
-    """Listen at a unix socket in place of any process's socket, without a gap for clients. Raises OSError."""
+    """Listen in place of any process's unix socket, without a gap. Raises OSError."""
     make_way(path, is_shared=True)
     temporary = beside(path)
     listener = bind_unix(temporary, access)
@@ -196,14 +196,14 @@ def replace_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
 
 
 def beside(path: Path) -> Path:
-    """Return the temporary name for a socket of this process before it replaces `path`."""
+    """Return this process's temporary name beside `path`."""
     return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def make_way(path: Path, *, is_shared: bool) -> None:
-    """Remove a unix socket without a listener. Raises OSError for any other file, or a socket in use.
+    """Remove a stale unix socket. Raises OSError for other files and sockets in use.
 
-    `is_shared`: the socket of another process may be replaced.
+    `is_shared`: another process's socket may be replaced.
     """
     if is_shared and path.is_socket():
         return
@@ -213,7 +213,7 @@ def make_way(path: Path, *, is_shared: bool) -> None:
 
 
 def bind_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
-    """Bind a unix socket, in place of one without a listener. Raises OSError."""
+    """Bind a unix socket, also over a stale one. Raises OSError."""
     remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -228,7 +228,7 @@ def bind_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
 
 @contextmanager
 def listened_at(address: Address) -> Iterator[None]:
-    """Remove the file of a bound unix socket at the end, unless another process has replaced it."""
+    """Remove a unix socket's file at the end, unless replaced."""
     identity = _identity_of(address)
     try:
         yield
@@ -238,21 +238,19 @@ def listened_at(address: Address) -> Iterator[None]:
 
 
 async def until_lost(address: Address) -> None:
-    """Return when clients can no longer connect to this socket: the file of a unix socket was removed or replaced."""
+    """Return when a unix socket's file is lost; never for TCP."""
     identity = _identity_of(address)
-    # A TCP address cannot be lost.
     while isinstance(address, TcpAddress) or identity == _identity_of(address):  # noqa: ASYNC110, a file has no event
         await asyncio.sleep(LOST_AFTER_S)
 
 
 async def until_removed(address: Address) -> None:
-    """Return when the file of a unix socket was removed; a replacement by another process does not count."""
+    """Return when a unix socket's file was removed, not replaced."""
     while isinstance(address, TcpAddress) or address.path.exists():  # noqa: ASYNC110, a file has no event
         await asyncio.sleep(LOST_AFTER_S)
 
 
 def _identity_of(address: Address) -> tuple[int, int] | None:
-    """Return the identity of a socket's file, which its replacement does not have; None if there is none."""
     if isinstance(address, TcpAddress):
         return None
     try:
@@ -263,7 +261,7 @@ def _identity_of(address: Address) -> tuple[int, int] | None:
 
 
 def remove_stale(path: Path) -> None:
-    """Remove a unix socket without a listener; leaves any other file."""
+    """Remove a stale unix socket; leave other files."""
     if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -281,7 +279,7 @@ def close_all(listeners: list[socket.socket]) -> None:
 
 
 async def drain(work: Coroutine[object, object, object], progress: Callable[[], object], limit_s: float) -> bool:
-    """Run `work` until it is done, stalls, or reaches the time limit; return whether it is done.
+    """Run `work` until it is done, stalls, or times out; return whether it is done.
 
     It is cancelled otherwise. `progress` returns a value that differs after each step.
     """
@@ -300,10 +298,9 @@ async def drain(work: Coroutine[object, object, object], progress: Callable[[], 
 
 
 class Listener:
-    """A server at an address, as a component: a restart binds the same address again.
+    """A server at an address, bound again by restarts.
 
-    `is_shared`: another process may listen there too, or replace the unix socket. `address` is the bound address once
-    `is_up` is set.
+    `is_shared`: another process may listen there too, or replace the unix socket. `address` is bound once `is_up`.
     """
 
     def __init__(
@@ -319,7 +316,7 @@ class Listener:
         self._is_shared = is_shared
 
     async def serve(self) -> Never:
-        """Listen until cancelled. Raises UsageError when clients can no longer connect."""
+        """Listen until cancelled. Raises UsageError when unreachable."""
         async with self._listen(self.address) as self.address:
             self.is_up.set()
             if self._is_shared:

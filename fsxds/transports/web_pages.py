@@ -1,7 +1,7 @@
-"""Protects listeners from web pages: a page in a browser is not a legitimate client.
+"""Protects listeners from web pages, which are no legitimate clients.
 
-A request of another origin's page has that origin in `Origin`, or `Sec-Fetch-Site` says so; a page that uses DNS
-rebinding has its own name in `Host`; and no page can send `content-type: application/json` without a preflight.
+Another origin's page shows in `Origin` or `Sec-Fetch-Site`, DNS rebinding in `Host`; no page can send `content-type:
+application/json` without a preflight.
 
 Source: Fetch, "Origin header" and "CORS protocol"; Fetch Metadata Request Headers.
 """
@@ -20,12 +20,12 @@ from fsxds.transports.sockets import is_local
 
 _OWN_SITES = frozenset({"none", "same-origin"})
 _FOREIGN_PAGE = "a page of another origin may not ask here; ask from a program"
-_MAY_BE_NAMED = ", or have --cors-origin name that origin"
+_MAY_BE_NAMED = ", or have the setting cors_origin name that origin"
 _FOREIGN_HOST = (
     "a name that may have been made to lead here may not be asked for; ask by the IP address, or with the header "
     "`host: localhost`"
 )
-_MAY_BE_ALLOWED = ", or have --allowed-hosts name it"
+_MAY_BE_ALLOWED = ", or have the setting allowed_hosts name it"
 
 
 def check_page(
@@ -35,13 +35,10 @@ def check_page(
     origins: tuple[str, ...] | None = None,
     may_be_linked: bool = False,
 ) -> None:
-    """Check that no page of another origin sends the request, as far as browsers reveal it.
+    """Check that no other origin's page sends the request, as far as browsers reveal it.
 
-    Args:
-        headers: the headers of the request.
-        own_origin: the origin of pages served here; empty if there are none.
-        origins: the origins that may ask, `*` for any; None if the listener has no option for them.
-        may_be_linked: users may follow a link of another page to this path.
+    Empty `own_origin`: no pages are served. `origins` may ask, `*`: any; None: no such option. `may_be_linked`: users
+    may follow another page's link here.
 
     Raises:
         ProtocolError: such a page sends it.
@@ -63,13 +60,9 @@ def check_host(
     allowed: tuple[str, ...] | None = (),
     authorities: Iterable[str] = (),
 ) -> None:
-    """Check that `Host` is not a name that an attacker could have made to lead here.
+    """Check that no attacker made the name in `Host` lead here.
 
-    Args:
-        headers: the headers of the request.
-        address: the listener's address.
-        allowed: more allowed names than in `leads_here`, `*` for any; None if the option is not given.
-        authorities: authorities that are served here, also allowed.
+    `allowed` adds names to `leads_here`, `*`: any; None: no such option. Served `authorities` are allowed too.
 
     Raises:
         ProtocolError: it could be such a name.
@@ -82,7 +75,7 @@ def check_host(
 
 
 def is_envoy(headers: Mapping[str, str]) -> bool:
-    """Whether an Envoy polls, which has its cluster's name in `Host` (ENVOY.md E85); a page's POST has an `Origin`."""
+    """Whether an Envoy polls, with its cluster's name in `Host` (ENVOY.md E85); pages' POSTs have an `Origin`."""
     return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
 
 
@@ -91,7 +84,7 @@ def _is_allowed(written: str, allowed: AbstractSet[str]) -> bool:
 
 
 def leads_here(written: str, address: TcpAddress) -> bool:
-    """Whether a Host header is `localhost`, the listener's host, or an IP address, with any port."""
+    """Whether a Host header is `localhost`, the listener's host, or an IP."""
     try:
         host = (urlsplit(f"//{written}").hostname or "").removesuffix(".")
     except ValueError:

@@ -1,5 +1,5 @@
-"""Upstreams: other xDS servers as sources of resources.
+"""Upstreams: other xDS servers as sources.
 
-Clients need a relay for this: Envoy asks a second server only if the first has never answered, and gRPC clients only
-for resources that they do not have (ENVOY.md E83, E84).
+Clients need a relay: Envoy asks a second server only if the first never answered, gRPC clients only for what they lack
+(ENVOY.md E83, E84).
 """

@@ -25,7 +25,7 @@ from fsxds.upstream.responses import ReadResponse
 
 NO_TABLE: NameTable[HeldResource] = NameTable()
 
-# Outdated entries of renewed times to live that are kept, beside one for each resource.
+# Kept beside one end for each resource.
 MOST_STALE_ENDS = 1000
 
 Table = TypeVar("Table", NameTable[HeldResource], Rows)
@@ -33,12 +33,9 @@ Table = TypeVar("Table", NameTable[HeldResource], Rows)
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The changes that a response made.
+    """The changes by a response.
 
-    Attributes:
-        before: the earlier resources that are changed or gone.
-        after: the current resources that are changed or new.
-        surplus: the names of new resources beyond the limit.
+    `surplus`: names of new resources beyond the limit.
     """
 
     before: tuple[Resource, ...] = ()
@@ -51,25 +48,19 @@ class Taken:
 
     @property
     def keys(self) -> frozenset[Key]:
-        """The keys of all changed resources."""
+        """Of all changed resources."""
         return frozenset((each.type_url, each.name) for each in (*self.before, *self.after))
 
 
 class HeldResources:
-    """The resources held from one upstream.
-
-    Attributes:
-        held: all resources with their data from the upstream; replaced with each change.
-        rows: the resources alone, by type; types without resources are absent.
-    """
+    """The resources held from one upstream: `held` with its data, `rows` alone; without empty types."""
 
     def __init__(self, most: int) -> None:
-        """Hold at most `most` resources."""
         self.held: Held = MappingProxyType({})
         self.rows: Mapping[TypeUrl, Rows] = MappingProxyType({})
         self._most = most
         self._size = 0
-        # The ends of times to live. A renewed one has an outdated entry too; `held` decides.
+        # A renewed time to live has an outdated entry too; `held` decides.
         self._ends: list[tuple[float, Key]] = []
 
     def rows_of(self, type_url: TypeUrl) -> Rows:
@@ -78,7 +69,7 @@ class HeldResources:
         return Rows(type_url) if rows is None else rows
 
     def restore(self, held: Held) -> None:
-        """Hold the resources of an earlier process; must be the first call."""
+        """Hold an earlier process's resources, as the first call."""
         self.held = MappingProxyType({type_url: table for type_url, table in held.items() if table})
         self.rows = MappingProxyType(
             {
@@ -92,14 +83,7 @@ class HeldResources:
                 self._note_end((type_url, name), each.expires_s)
 
     def take(self, response: ReadResponse, wants: Callable[[Resource], bool], server: str, now_s: float) -> Taken:
-        """Apply a response.
-
-        Args:
-            response: the parsed response.
-            wants: whether a resource is subscribed to; others are ignored.
-            server: the address of the sending server.
-            now_s: in seconds since 1970.
-        """
+        """Apply a server's response, at `now_s` since 1970; `wants` selects resources."""
         type_url = response.type_url
         table = self.held.get(type_url, NO_TABLE)
         new, surplus = dict[str, HeldResource](), list[str]()
@@ -146,7 +130,7 @@ class HeldResources:
 
     @property
     def next_end_s(self) -> float | None:
-        """When the next time to live ends, in seconds since 1970, or earlier; None for never."""
+        """When a time to live ends next, or earlier, in seconds since 1970; None: never."""
         return self._ends[0][0] if self._ends else None
 
     def expire(self, now_s: float) -> Taken:
@@ -160,7 +144,7 @@ class HeldResources:
         return self.drop(over)
 
     def versions(self, server: str, type_url: TypeUrl) -> Mapping[str, str]:
-        """Return the version of each resource to report to a server, by name; an empty one matches no version."""
+        """Return the versions to report to a server; "" matches none."""
         return {
             name: each.version if each.server == server or each.version == each.resource.version else ""
             for name, each in self.held.get(type_url, NO_TABLE).items()
@@ -168,7 +152,7 @@ class HeldResources:
 
     def _change(self, type_url: TypeUrl, new: Mapping[str, HeldResource], removed: set[str]) -> Taken:
         table = self.held.get(type_url, NO_TABLE)
-        # Equal content keeps its object, so that a comparison finds no difference.
+        # Equal content keeps its object, so that comparison finds no difference.
         new = {name: _with_known(each, table.get(name)) for name, each in new.items()}
         if not new and not removed:
             return Taken()
@@ -197,12 +181,11 @@ class HeldResources:
 
 
 def _is_as_known(known: HeldResource, version: str, server: str) -> bool:
-    """Whether a server repeats a known resource and version; never with a time to live, which begins anew."""
+    """Never with a time to live, which begins anew."""
     return known.version == version and known.server == server and known.expires_s is None
 
 
 def _with_known(each: HeldResource, known: HeldResource | None) -> HeldResource:
-    """Keep the known object if the received resource has equal content."""
     if known is None or not known.resource.equals_for_clients(each.resource):
         return each
     return replace(each, resource=known.resource, received_s=known.received_s)

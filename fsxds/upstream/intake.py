@@ -1,4 +1,4 @@
-"""Processes a server's responses: applies and reports them, and decides between ACK and NACK."""
+"""Processes a server's responses: applies and reports them, with ACK or NACK."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ from fsxds.upstream.server_order import PAUSES
 from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Received, Upstream
 
-# The maximum length of a NACK's reason.
 LONGEST_REASON = 2000
-# Larger responses are parsed in a thread, to keep the event loop free.
+# Larger responses are parsed in a thread.
 MOST_READ_HERE = 500
-# A manifest arrives beside the responses that it vouches for, within this time of them.
+# From a response to the manifest that vouches for it.
 MANIFEST_WITHIN_S = 3.0
-# A burst of responses, and the rate after it; a server that sends without end is read slowly.
+# A server that sends without end is read slowly.
 MOST_AT_ONCE = 200
 MOST_PER_SECOND = 100
 
 
 class RelayLoopError(ConnectionLostError):
-    """A server is also downstream of this relay, so it would send back our own resources.
+    """A server is downstream of this relay: it would return our resources.
 
-    `relays` are the relays between, if known.
+    `relays` are those between, if known.
     """
 
     def __init__(self, words: str, relays: tuple[str, ...] = ()) -> None:
@@ -47,14 +46,7 @@ class RelayLoopError(ConnectionLostError):
 
 @dataclass(frozen=True, slots=True)
 class LinkContext:
-    """The context that the links to all upstreams share.
-
-    Attributes:
-        settings: returns the current settings.
-        converter: parses the resources of polls.
-        back_off: the pauses between connection attempts.
-        vouched: by the name of the upstream.
-    """
+    """The shared context of all upstreams' links; `converter` is for polls."""
 
     settings: Callable[[], Settings]
     observer: Observer
@@ -66,7 +58,7 @@ class LinkContext:
 
 
 class Intake:
-    """Processes the responses of one server, given by its address."""
+    """Processes the responses of one server."""
 
     def __init__(self, upstream: Upstream, server: str, access: ServerAccess, context: LinkContext) -> None:
         self.upstream = upstream
@@ -81,14 +73,14 @@ class Intake:
         """Wait for the rate limit before a response is applied.
 
         Raises:
-            RelayLoopError: the response passed this relay already, and must not be applied.
+            RelayLoopError: it passed this relay already, and must not be applied.
         """
         await self._wait_for_turn()
         if words := self.context.relays.receive(self, update.relays):
             raise RelayLoopError(words, update.relays)
 
     async def take(self, update: Update) -> str | None:
-        """Apply and report a response; return the reason of its NACK, or None for an ACK."""
+        """Apply and report a response; return a NACK's reason, or None."""
         if len(update.resources) > MOST_READ_HERE:
             response = await asyncio.to_thread(self.upstream.read, update)
         else:
@@ -102,7 +94,7 @@ class Intake:
         return None if words is None else words[:LONGEST_REASON]
 
     async def take_manifests(self, content: bytes) -> None:
-        """Apply manifests, and the responses that waited for them."""
+        """Apply manifests and the responses that waited for them."""
         examined = await asyncio.to_thread(self._vouched.examine, content, time.time())
         self._vouched.take(examined)
         for response in self._vouched.late():
@@ -113,14 +105,14 @@ class Intake:
         return Rows(type_url) if rows is None else rows
 
     async def _await_manifest(self, response: ReadResponse) -> None:
-        """Wait for the manifest of a response that came before it: after a NACK, the server might revert the change."""
+        """After a NACK of an early response, the server might revert the change."""
         with suppress(TimeoutError):
             async with asyncio.timeout(MANIFEST_WITHIN_S):
                 while self._vouched.is_waiting(response, self._held(response.type_url)):
                     await self._vouched.changed.replaced()
 
     def disconnected(self) -> None:
-        """Record that the server is disconnected."""
+        """Record the disconnection."""
         self.context.relays.disconnected(self)
 
     async def _wait_for_turn(self) -> None:

@@ -1,4 +1,4 @@
-"""Keeps the resources of upstreams across restarts: restores them at the start, and writes them when they change."""
+"""Keeps the resources of upstreams across restarts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fsxds.upstream.upstream import Upstream
 
 
 class UpstreamKeeping:
-    """Keeps the resources of upstreams in the state directory. `keep_noted` is to be run."""
+    """Keeps upstreams' resources in the state directory; `keep_noted` is a task."""
 
     def __init__(self, upstreams: Collection[Upstream], keeper: UpstreamKeeper, observer: Observer) -> None:
-        """Register as the source of a keeper; restores nothing yet."""
+        """Restore nothing yet."""
         self._upstreams = upstreams
         self._keeper = keeper
         self._observer = observer
@@ -27,11 +27,9 @@ class UpstreamKeeping:
         return tuple(KeptUpstream(each.rule.name, each.rule.servers, each.held) for each in self._upstreams)
 
     def restore(self, served: Snapshot | None, now_s: float) -> None:
-        """Restore the resources of an earlier process, and report them. Blocks; meant for the start.
+        """Restore and report an earlier process's resources. Blocks; for the start.
 
-        Args:
-            served: the restored snapshot, which shares its bodies; None for nothing.
-            now_s: seconds since 1970.
+        Bodies are shared with `served`; `now_s` is since 1970.
         """
         found = self._keeper.restored_upstreams(self._read(), served)
         for each in self._upstreams:

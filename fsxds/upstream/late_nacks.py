@@ -1,4 +1,4 @@
-"""Late NACKs: an upstream gets a NACK for a resource once too many nodes here reject it.
+"""Late NACKs: an upstream gets a NACK once too many nodes here reject its resource.
 
 | rule | source |
 | --- | --- |
@@ -30,23 +30,23 @@ from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.rollout.rejections import names_as_envoy
 from fsxds.settings.options import Settings
 
-# A version that was taken back is NACKed for this time; its upstream offers it again at least once a minute.
+# Time of NACKs after a version was taken back; its upstream offers it at least once a minute.
 BACK_OFF = BackOff(first_s=10.0, longest_s=600.0)
-# Limits for remembering how often versions were rejected: their number, and the time after the NACKs end.
+# How many rejected versions are remembered, and how long after their NACKs end.
 MOST_REMEMBERED = 1000
 REMEMBERED_FOR_S = 600.0
 
 RELAY = "relay"
 
 HeldRows = Callable[[str], Mapping[TypeUrl, Rows]]
-"""Returns the held resources of an upstream by its name, by type."""
+"""Returns an upstream's held resources by type."""
 
 NackType = Callable[[TypeUrl, str], object]
 """NACKs the last response of a type, with a reason."""
 
 
 class LateNacks:
-    """Decides the late NACKs of upstreams. Used on the event loop only."""
+    """Decides upstreams' late NACKs. For the event loop."""
 
     def __init__(
         self, settings: Callable[[], Settings], observer: Observer, upstreams: Iterable[str], held: HeldRows
@@ -55,16 +55,15 @@ class LateNacks:
         self._observer = observer
         self._upstreams = tuple(upstreams)
         self._held = held
-        # The connected upstreams.
         self._sessions: dict[str, NackType] = {}
-        # Versions that are held back from all nodes here, with the reason of a node.
+        # Held back from all nodes here, with a node's reason.
         self._words: dict[ResourceVersion, str] = {}
-        # Versions that their upstream took back: the reason, the end of the NACKs, and how often they were taken back.
+        # Taken back by the upstream: the reason, the end of the NACKs, and how often.
         self._past: dict[ResourceVersion, tuple[str, float, int]] = {}
 
     @property
     def rejected(self) -> Mapping[tuple[str, Key], str]:
-        """The reasons why nodes rejected held resources, by upstream and resource."""
+        """Why nodes rejected held resources."""
         return MappingProxyType({
             (upstream, key): words
             for upstream in self._upstreams
@@ -72,7 +71,7 @@ class LateNacks:
         })  # fmt: skip
 
     def words_on(self, upstream: str, type_url: TypeUrl, names: Collection[str]) -> str | None:
-        """Return the reason to NACK a response with rejected resources at once, or None to accept it."""
+        """Return why to NACK a response at once, or None."""
         if self._settings().upstream_verdict == RELAY:
             return None
         now_s = time.monotonic()
@@ -85,7 +84,7 @@ class LateNacks:
         return _joined(found) if found else None
 
     def brought_versions(self, upstream: str, type_url: TypeUrl, versions: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the subset of `versions` to report to a server at a start: without those to be NACKed."""
+        """Return the `versions` to report at a start: those not to be NACKed."""
         if self._settings().upstream_verdict == RELAY:
             return versions
         rejected = {name for ((of_type, name), _), _ in self._of(upstream, self._words) if of_type == type_url}
@@ -93,7 +92,7 @@ class LateNacks:
 
     @contextmanager
     def hearing(self, upstream: str, nack: NackType) -> Iterator[None]:
-        """Send NACKs to a server of an upstream by `nack` while the context lasts."""
+        """NACK to an upstream's server by `nack` within the context."""
         self._sessions[upstream] = nack
         try:
             yield
@@ -102,7 +101,7 @@ class LateNacks:
                 del self._sessions[upstream]
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """Add versions that are held back from all nodes from now on, and NACK them."""
+        """NACK versions that are held back from all nodes."""
         fresh = {version: _words_of(version, nodes) for version in versions if version not in self._words}
         self._words |= fresh
         if self._settings().upstream_verdict == RELAY:
@@ -119,13 +118,12 @@ class LateNacks:
                 self._observer(UpstreamNacked(upstream, type_url, words, names, was_sent=nack is not None))
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
-        """Remove versions that are no longer held back."""
+        """Remove versions no longer held back."""
         ended = {version: words for version in versions if (words := self._words.pop(version, None)) is not None}
         if ended:
             self._remember(ended)
 
     def _remember(self, ended: Mapping[ResourceVersion, str]) -> None:
-        """Remember the ended versions that their upstream replaced; nodes may accept the remaining ones."""
         still = {version for upstream in self._upstreams for version, _ in self._of(upstream, ended)}
         now_s = time.monotonic()
         past = {version: one for version, one in self._past.items() if one[1] + REMEMBERED_FOR_S > now_s}
@@ -152,12 +150,11 @@ def _words_of(version: ResourceVersion, nodes: Collection[RejectingNode]) -> str
 
 
 def _begin(key: Key) -> str:
-    """Return how Envoy's message about rejected resources of a type begins."""
+    """As Envoy's message about rejected resources of a type begins."""
     return f"Error adding/updating {BY_TYPE_URL[key[0]].noun.removesuffix('s')}(s) "
 
 
 def _joined(words_of: Mapping[str, str]) -> str:
-    """Join the reasons, and name each resource."""
     first = next(iter(words_of.values()))
     others = (f"{name}: {words}" for name, words in words_of.items() if not names_as_envoy(name, first))
     return "\n".join((first, *others))

@@ -1,4 +1,4 @@
-"""The connections to the servers of one upstream, in the order that `ServerOrder` decides."""
+"""The connections to an upstream's servers, in the order of `ServerOrder`."""
 
 from __future__ import annotations
 
@@ -24,28 +24,24 @@ from fsxds.upstream.server_order import ServerOrder
 from fsxds.upstream.stream_session import StreamRules, StreamSession
 from fsxds.upstream.upstream import Upstream
 
-# The minimum time between two pings that Go servers allow by default.
+# Between pings, as Go servers allow by default.
 LONG_KEEPALIVE_S = 330.0
 WIRES = {Wire.DELTA: "Delta ADS", Wire.SOTW: "SotW ADS", Wire.REST: "REST"}
 
 
 class ServerSession(Protocol):
-    """A session with one server, until the connection is lost."""
+    """A session with one server."""
 
     async def run(self) -> Never:
-        """Raise ConnectionLostError when the connection is lost; UsageError if a credentials file cannot be used."""
+        """Raise ConnectionLostError at the loss; UsageError for an unusable credentials file."""
 
 
 @dataclass(slots=True)
 class _Asked:
     """The connection state of a server, beside `ServerOrder`.
 
-    Attributes:
-        limit: ends the current session; None without a session.
-        error: the reason of the last loss.
-        relays: the relays of a call that seems to come from the server itself; empty for none.
-        answered_s: the time of the first response on the last connection with one, in event loop time.
-        pauses_until_s: in event loop time.
+    `limit` ends the session; `relays` are of a call that seems to come from the server itself. `answered_s` is of the
+    first response on the last connection with one; event loop time, as `pauses_until_s`.
     """
 
     rules: StreamRules
@@ -60,14 +56,13 @@ class Link:
     """Keeps one upstream connected."""
 
     def __init__(self, upstream: Upstream, context: LinkContext) -> None:
-        """Connect nothing yet. Raises UsageError if a credentials file cannot be used."""
+        """Connect nothing yet. Raises UsageError for unusable credentials."""
         self._upstream = upstream
         self._context = context
         self._servers = upstream.rule.servers
         self._asked = [_Asked(StreamRules()) for _ in self._servers]
         self._order = ServerOrder(len(self._servers), context.back_off)
         self._turn = Latest(0)
-        # The server that answered last.
         self._last: int | None = None
         self._access().check()
 
@@ -101,7 +96,6 @@ class Link:
                 self._lost(place, error)
 
     async def _await_turn(self, place: int) -> None:
-        """Wait until all servers before this one have failed, and its pause is over."""
         loop, asked = asyncio.get_running_loop(), self._asked[place]
         while not (may_ask := self._order.may_ask(place)) or asked.pauses_until_s > loop.time():
             with suppress(TimeoutError):
@@ -109,7 +103,7 @@ class Link:
                     await self._turn.replaced()
 
     async def _ask(self, place: int) -> ConnectionLostError | None:
-        """Ask a server until it is lost; return the reason, or None if a server before it answers."""
+        """Return why the server is lost; None if one before it answers."""
         intake = Intake(self._upstream, self._servers[place], self._access(), self._context)
         patience_s = self._order.patience_s(place, self._context.settings().upstream_patience_s)
         try:
@@ -142,7 +136,7 @@ class Link:
         return RelayLoopError(str(error), relays_of_words(str(error))) if is_loop else error
 
     def _falls_back(self, place: int, error: ConnectionLostError) -> bool:
-        """Whether to ask the server again at once, with other rules, after an error."""
+        """Whether to ask at once again, with other rules."""
         asked = self._asked[place]
         rules, was_answering = asked.rules, self._order.is_answering(place)
         has_no_delta = error.code == "UNIMPLEMENTED" or "not implemented" in str(error)
@@ -150,7 +144,7 @@ class Link:
             asked.rules = replace(rules, wire=Wire.SOTW)
             return True
         if error.code in _EXHAUSTED and rules.brings_versions and not was_answering:
-            # The first request may be too large for it.
+            # The first request may be too large for the server.
             asked.rules = replace(rules, brings_versions=False)
             return True
         is_calm = any(words in str(error).lower() for words in _TOO_MANY_PINGS)
@@ -177,7 +171,7 @@ class Link:
             end_wait(self._asked[later].limit, asyncio.get_running_loop().time())
 
     def _receive_loop(self, relays: tuple[str, ...]) -> None:
-        """Leave servers without an answer: one of them asks this relay, and waits for its answer itself."""
+        """A server without an answer may be asking this relay, and wait for its answer."""
         for place, asked in enumerate(self._asked):
             if not self._order.is_answering(place):
                 asked.relays = relays
@@ -192,7 +186,7 @@ class Link:
         if self._order.current is None:
             self._upstream.lost(error, time.time())
             for each in self._asked if is_first else ():
-                # Others, which failed before, may have recovered.
+                # Others may have recovered.
                 soon_s = random.uniform(0, self._context.back_off.first_s)  # noqa: S311
                 each.pauses_until_s = min(each.pauses_until_s, now_s + soon_s)
         if isinstance(error, RelayLoopError):
@@ -203,6 +197,6 @@ class Link:
 
 
 _SILENT = "SILENT"
-# gRPC has one status and text for a request too large for the server and a response too large for the client.
+# For a request too large for the server, and a response too large for the client.
 _EXHAUSTED = frozenset({"RESOURCE_EXHAUSTED", TOO_LARGE_RESPONSE})
 _TOO_MANY_PINGS = ("too_many_pings", "too many pings", "enhance_your_calm")

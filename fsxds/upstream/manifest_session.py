@@ -1,4 +1,4 @@
-"""Gets the manifests that a server offers: by a gRPC stream beside the resource stream, or by GET."""
+"""Gets the manifests that a server offers: by a gRPC stream, or by GET."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fsxds.model.relay_ids import HEADER
 from fsxds.signing.offered import METHOD, PATH
 from fsxds.upstream.intake import Intake
 
-# The pause before a server without manifests is asked again.
+# Before a server without manifests is asked again.
 PAUSE_S = 5.0
-# The same for a server that does not know of manifests, such as another program.
+# For a server that does not know of manifests.
 UNKNOWN_S = 300.0
-# The interval over REST.
+# Over REST.
 POLL_S = 1.0
 _OK, _NOT_FOUND = 200, 404
 
 
 async def follow_stream(channel: grpc.aio.Channel, intake: Intake) -> Never:
-    """Apply each manifest that a server offers, until cancelled; ask again if it has none, or ends."""
+    """Apply a server's manifests until cancelled; ask again after an end."""
     call = channel.unary_stream(METHOD)
     while True:
         metadata = (*credentials_of(intake.access.token()), (HEADER, intake.context.relays.upwards))
@@ -35,13 +35,13 @@ async def follow_stream(channel: grpc.aio.Channel, intake: Intake) -> Never:
             async for content in call(b"", metadata=metadata):
                 await intake.take_manifests(content)
         except grpc.aio.AioRpcError as error:
-            # Other errors end the connection too, and are reported with it.
+            # Other errors end the connection too.
             pause_s = UNKNOWN_S if error.code() is grpc.StatusCode.UNIMPLEMENTED else PAUSE_S
         await asyncio.sleep(pause_s)
 
 
 async def follow_polls(intake: Intake) -> Never:
-    """Poll a REST server for its manifests, until cancelled."""
+    """Poll a REST server's manifests until cancelled."""
     before: bytes | None = None
     async with open_session(intake.server, PAUSE_S, intake.access.tls()) as session:
         while True:

@@ -1,4 +1,4 @@
-"""Polls at a REST server of an upstream: one for each wanted type, until all of them fail."""
+"""Polls at an upstream's REST server: one per wanted type, until all fail."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from fsxds.runtime.store import end_wait
 from fsxds.upstream.intake import LONGEST_REASON, Intake
 from fsxds.upstream.manifest_session import follow_polls
 
-# The pause before a failed type is asked for again, while other types succeed.
+# Before a failed type is asked for again, while others succeed.
 FAILED_TYPE_S = 5.0
 _LOOP = "508"
 
 
 class PollSession:
-    """The polls at one server. `run` it once."""
+    """Polls at one server. `run` once."""
 
     def __init__(self, intake: Intake, on_answered: Callable[[], object]) -> None:
-        """Start no poll yet; `on_answered` is called for each response, and if there is nothing to ask for."""
+        """Start no poll; `on_answered` is called for responses, and if nothing is wanted."""
         self._intake = intake
         self._on_answered = on_answered
         self._names: dict[TypeUrl, frozenset[str]] = {}
         self._polls: dict[TypeUrl, asyncio.Task[None]] = {}
         self._clients: dict[TypeUrl, PollingClient] = {}
-        # By type, the timeout that ends a poll's wait.
+        # They end a poll's wait.
         self._limits: dict[TypeUrl, asyncio.Timeout] = {}
         self._failing: dict[TypeUrl, ConnectionLostError] = {}
         self._lost: asyncio.Future[ConnectionLostError] | None = None
@@ -55,7 +55,7 @@ class PollSession:
         raise lost
 
     def _nack_late(self, type_url: TypeUrl, words: str) -> None:
-        """NACK the held resources of a type at once, because nodes reject some of them."""
+        """Nodes reject some held resources."""
         client, limit = self._clients.get(type_url), self._limits.get(type_url)
         if client is not None:
             client.nack_late(words[:LONGEST_REASON])
@@ -73,7 +73,6 @@ class PollSession:
                     self._names[type_url] = names
                     self._change(row, tasks)
             if not any(self._names.values()):
-                # There is nothing to ask for.
                 self._on_answered()
             seen = await upstream.changed.other_than(seen)
 
@@ -105,7 +104,6 @@ class PollSession:
             self._lose(ConnectionLostError(str(error), "UNAVAILABLE"))
 
     async def _poll_once(self, client: PollingClient, type_url: TypeUrl, *, is_wanted: bool) -> None:
-        """Wait for a response, and apply it; return early if other names are wanted."""
         pause_s = None if not is_wanted else FAILED_TYPE_S if type_url in self._failing else 0.0
         try:
             async with asyncio.timeout(None) as limit:
@@ -134,7 +132,7 @@ class PollSession:
             client.nack(reason)
 
     def _fail(self, type_url: TypeUrl, error: ConnectionLostError) -> None:
-        """Record an error of one type, which is an error of the server only if all types have one."""
+        """The server has an error only if all types have one."""
         self._failing[type_url] = error
         asked = {each for each, names in self._names.items() if names}
         if not error.code.isdecimal() or error.code == _LOOP or asked <= self._failing.keys():

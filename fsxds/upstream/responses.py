@@ -34,28 +34,26 @@ from fsxds.snapshots.structured_names import NameWriter, may_hold_names
 from fsxds.snapshots.type_rules import rules_of
 from fsxds.snapshots.upstream_content import origin_of
 
-# Limits of a NACK and a log line.
+# Of a NACK and a log line.
 MOST_FAULTS = 10
 LONGEST_FAULT = 300
 
 
 class BadResource(ValueError):  # noqa: N818 - as what int() raises, it is a ValueError
-    """A resource cannot be served; the text is the reason, without possible secrets."""
+    """A resource cannot be served, for a reason without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResponse:
-    """The usable part of one response. All names are in canonical form.
+    """A response's usable part, with canonical names.
 
     Attributes:
-        resources: the resources that can be served, by name.
-        versions: the server's versions of these, by name.
-        removed: the names that the response removes.
-        absent: the names that it says do not exist, which removes nothing.
-        renewed: the names with renewed times to live.
-        bad: the problems of resources that cannot be served, by name.
+        versions: the server's.
+        absent: do not exist, which removes nothing.
+        renewed: with renewed times to live.
+        bad: problems of unusable resources.
         faults: other problems.
-        is_full: names outside of the response are removed too.
+        is_full: other names are removed.
     """
 
     type_url: TypeUrl
@@ -70,7 +68,7 @@ class ReadResponse:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The problems to report to the server, limited; empty for none."""
+        """The problems to report, limited."""
         noun = BY_TYPE_URL[self.type_url].message_type.rpartition(".")[2] if self.type_url in BY_TYPE_URL else ""
         of_names = (
             f'{noun} "{name}": {self.bad[name]}' for name in sorted(self.bad) if self.bad[name] not in self.faults
@@ -84,7 +82,7 @@ class ResponseReader:
     """Parses the responses of one upstream."""
 
     def __init__(self, catalogue: Catalogue, check: Check, upstream: str, authority: str = "") -> None:
-        """Parse by an Envoy's API. Structured names without authority belong to `authority`.
+        """Parse by an Envoy's API; `authority` is for structured names without one.
 
         Raises:
             ApiError: the catalogue has an unknown field rule.
@@ -96,7 +94,7 @@ class ResponseReader:
         self._names = NameWriter(catalogue, NamingRules(authority), PurePosixPath())
 
     def read(self, update: Update, held: Rows) -> ReadResponse:
-        """Parse a response. Resources that equal those in `held` (of its type) keep their objects."""
+        """Parse a response. Resources as in `held` keep their objects."""
         row = BY_TYPE_URL.get(update.type_url)
         if row is None:
             fault = "the type of the response is none that was asked for"
@@ -117,7 +115,7 @@ class ResponseReader:
             update.type_url,
             MappingProxyType(resources),
             MappingProxyType(versions),
-            # A removed name with a resource is a fault of the response already, and a fault removes nothing.
+            # A removed name with a resource is a fault already.
             frozenset(self._canonical(name, row) for name in update.removed) - present,
             frozenset(self._canonical(name, row) for name in update.unpopulated) - present,
             frozenset(self._canonical(name, row) for name in update.heartbeats),
@@ -127,14 +125,13 @@ class ResponseReader:
         )
 
     def _canonical(self, name: str, row: ResourceType) -> str:
-        """Return the canonical form of a name, or a malformed name as it is."""
         if not is_structured(name):
             return name
         canonical = self._names.resource_name(name, row, ())
         return self._names.reference(name) if isinstance(canonical, Fault) else canonical
 
     def _read(self, came: Resource, row: ResourceType, held: Resource | None) -> Resource:
-        """Return the resource to serve, or `held` if that is equal. Raises BadResource."""
+        """Return `held` if it is equal. Raises BadResource."""
         if held is not None and _is_same(came, held):
             return held
         if came.ttl_s is not None and came.ttl_s <= 0:
@@ -185,7 +182,7 @@ class ResponseReader:
         return message
 
     def _checked(self, message: Message, *, may_name: bool) -> Iterable[Reference]:
-        """Return the references of a resource. Raises BadResource if it breaks a rule of the API."""
+        """Raises BadResource for a broken rule of the API."""
         walk = self._rules.check(message)
         for found in walk.faults:
             fault = self._check.adjusted(found)

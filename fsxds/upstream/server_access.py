@@ -1,4 +1,4 @@
-"""Identifies a relay to the servers of an upstream: node, certificate and token; files are read each time."""
+"""A relay's node, certificate and token for an upstream's servers; files are read each time."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from fsxds.settings.access_rules import read_token
 from fsxds.settings.upstream_rules import UpstreamNode, UpstreamRule
 
 AGENT = "fsxds"
-# Wanted, because times to live are passed on.
+# Times to live are passed on.
 _FEATURES = frozenset({TTL_FEATURE, *SOTW_TTL_FEATURES})
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAccess:
-    """The node and credentials of a relay for the servers of one upstream."""
+    """Node and credentials for an upstream's servers."""
 
     rule: UpstreamRule
     announced: UpstreamNode | None = None
 
     def check(self) -> None:
-        """Raise UsageError if a file cannot be used."""
+        """Raise UsageError for an unusable file."""
         if (tls := self.tls()) is not None:
             tls.ssl_context()
         self.token()
 
     def tls(self) -> ClientTls | None:
-        """Return the TLS files; None for plain text, or if this machine trusts the servers' URLs anyway."""
+        """Return the TLS files; None: plain text, or public trust."""
         return ClientTls.of(self.rule.ca, self.rule.cert, self.rule.key)
 
     def token(self) -> str:
-        """Return the bearer token from its file; empty for none. Raises UsageError if the file cannot be read."""
+        """Return the bearer token or "". Raises UsageError."""
         return "" if self.rule.token is None else read_token(self.rule.token)
 
     def node(self) -> Node:

@@ -27,14 +27,9 @@ _BOUND_OF_4_S = 4
 
 @dataclass(slots=True)
 class _Server:
-    """The state of a server.
+    """A server: `has_failed` since it answered, `failures` since it was well, `silences` in a row.
 
-    Attributes:
-        is_answering: it gave a response on the current connection.
-        has_failed: an attempt failed since it answered last.
-        failures: failed attempts since it was well.
-        silences: successive attempts without a response.
-        soon_failures: the number of failures to come after which it is asked again soon.
+    Its next `soon_failures` have short pauses.
     """
 
     is_answering: bool = False
@@ -45,7 +40,7 @@ class _Server:
 
 
 class ServerOrder:
-    """The servers of an upstream, by their places in its list."""
+    """The servers of an upstream, by place."""
 
     def __init__(self, count: int, back_off: BackOff = PAUSES) -> None:
         self._servers = [_Server() for _ in range(count)]
@@ -53,15 +48,15 @@ class ServerOrder:
 
     @property
     def current(self) -> int | None:
-        """The first server that answers; None for none."""
+        """The first server that answers, or None."""
         return next((place for place, each in enumerate(self._servers) if each.is_answering), None)
 
     def may_ask(self, place: int) -> bool:
-        """Whether all servers before this one have failed."""
+        """Whether all servers before have failed."""
         return all(each.has_failed for each in self._servers[:place])
 
     def is_answering(self, place: int) -> bool:
-        """Whether a server gave a response on the current connection."""
+        """Whether a server answered on this connection."""
         return self._servers[place].is_answering
 
     def answered(self, place: int) -> None:
@@ -71,15 +66,14 @@ class ServerOrder:
         )
 
     def left(self, place: int) -> None:
-        """Record that a server was left, because one before it answers."""
+        """Record that a server is left for one before it."""
         server = self._servers[place]
         server.is_answering = server.has_failed = False
 
     def failed(self, place: int, answered_s: float, *, is_silent: bool = False) -> bool:
-        """Record a lost connection or failed attempt; return whether it is the first since the server was well.
+        """Record a loss or failure; return whether it is the first since the server was well.
 
-        `answered_s` is the time since the first response on the connection, any number if there was none; `is_silent`
-        means that there was none in time.
+        `answered_s`: since the connection's first response; `is_silent`: there was none in time.
         """
         server = self._servers[place]
         was_well = server.is_answering and answered_s >= self._back_off.well_after_s
@@ -93,14 +87,13 @@ class ServerOrder:
         return server.failures == 1
 
     def patience_s(self, place: int, patience_s: float) -> float:
-        """Return how long a server may be silent, if it is `patience_s` in the first attempt."""
+        """Return how long to await a response, at first `patience_s`."""
         return patience_s * min(1 << min(self._servers[place].silences, 8), LONGEST_PATIENCE)
 
     def pause_s(self, place: int, share: float, *, is_final: bool = False) -> float:
-        """Return the pause before a failed server is asked again.
+        """Return the pause before asking a failed server.
 
-        `share` is a random number from 0 to 1; `is_final`: another attempt would fail alike, unless a configuration
-        changes.
+        `share` is random from 0 to 1; `is_final`: another attempt would fail alike.
         """
         if is_final:
             return self._back_off.longest_s * (0.5 + share)

@@ -1,4 +1,4 @@
-"""One ADS stream to a server of an upstream, Delta or SotW, from its first request until it is lost."""
+"""One ADS stream to an upstream's server, Delta or SotW, until it is lost."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ WILDCARD_ALONE = frozenset({WILDCARD})
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """Options of a stream.
+    """Options of a stream: silence before a ping, and whether to report held versions.
 
-    Attributes:
-        keepalive_s: the time of silence before the server is pinged.
-        brings_versions: a Delta stream begins with the held versions; without them the server sends all resources.
+    Without `brings_versions` the server sends all resources.
     """
 
     wire: Wire = Wire.DELTA
@@ -44,13 +42,13 @@ class StreamSession:
     """One stream. `run` it once."""
 
     def __init__(self, intake: Intake, rules: StreamRules, on_answered: Callable[[], object]) -> None:
-        """Open nothing yet; `on_answered` is called for each response, or a connection if none is expected."""
+        """Open nothing; `on_answered` is called for responses, or the connection if none is expected."""
         self._intake = intake
         self._rules = rules
         self._on_answered = on_answered
         self._subscribed: dict[TypeUrl, frozenset[str]] = {}
         self._wanted: Mapping[TypeUrl, frozenset[str]] | None = None
-        # The last response of each type, without its resources.
+        # Without resources.
         self._last: dict[TypeUrl, Update] = {}
 
     async def run(self) -> Never:
@@ -106,8 +104,7 @@ class StreamSession:
     def _expects_response(self) -> bool:
         """Whether a healthy server must respond.
 
-        A SotW server may be silent about names that do not exist, and a Delta server if all reported versions are
-        current.
+        SotW may be silent about names that do not exist, Delta if all versions are current.
         """
         if self._rules.wire is Wire.DELTA:
             return any(
@@ -135,14 +132,14 @@ class StreamSession:
                 client.nack(reason, update)
 
     def _ask_for_rest(self, client: StreamClient, update: Update) -> None:
-        """Ask by name for held resources that were not sent: a server without our versions does not report removals."""
+        """Ask for held resources not sent: without our versions, a server reports no removals."""
         if WILDCARD in self._subscribed.get(update.type_url, ()):
             held = self._intake.upstream.rows.get(update.type_url, ())
             if missing := sorted(set(held) - update.resources.keys()):
                 self._subscribe_to(client, update.type_url, [WILDCARD, *missing])
 
     def _nack_late(self, client: StreamClient, type_url: TypeUrl, words: str) -> None:
-        """NACK the last response of a type, after its ACK, because nodes reject some of the held resources."""
+        """After the ACK: nodes reject some held resources."""
         if (last := self._last.get(type_url)) is not None:
             client.nack(words[:LONGEST_REASON], last)
 
@@ -170,7 +167,7 @@ class StreamSession:
         self, client: StreamClient, type_url: TypeUrl, before: frozenset[str] | None, names: frozenset[str]
     ) -> None:
         if before is None:
-            # Every server knows the older form of a wildcard, and some no other.
+            # The older form of a wildcard, as some servers know no other.
             self._subscribe_to(client, type_url, [] if names == WILDCARD_ALONE else sorted(names))
             return
         added = names - before
@@ -189,5 +186,4 @@ class StreamSession:
 
 
 def _has_all_versions(names: AbstractSet[str], held: Mapping[str, str]) -> bool:
-    """Whether each of these names has a version to report, and with `*` each held resource."""
     return all(map(held.get, names - {WILDCARD})) and (WILDCARD not in names or (bool(held) and all(held.values())))

@@ -34,11 +34,11 @@ Names = Mapping[TypeUrl, frozenset[str]]
 
 NO_NAMES: Names = MappingProxyType({})
 
-# A client, too, waits this long before it takes a resource not to exist (xDS protocol, "Knowing When ...").
+# As clients do (xDS protocol, "Knowing When ...").
 PATIENCE_S = 15.0
-# Unneeded names are asked for this much longer.
+# For unneeded names.
 LINGER_S = 600.0
-# After the first response since everything was asked for on an existing connection: others may be on their way.
+# After the first response on a connection where everything is asked for: others may be on their way.
 SETTLE_S = 1.0
 
 
@@ -47,10 +47,10 @@ class NameScope:
     """The names for which one upstream is responsible.
 
     Attributes:
-        authority: the only authority of its names; empty for plain names and all authorities outside of `others`.
-        others: the authorities of other upstreams.
-        is_asked_only: it is asked only for names that clients ask for, and their references; else for everything.
-        most_names: the maximum number of names, and of held resources.
+        authority: empty: plain names and all authorities outside of `others`.
+        others: other upstreams' authorities.
+        is_asked_only: only for clients' names and their references; else for everything.
+        most_names: also of held resources.
     """
 
     authority: str = ""
@@ -64,14 +64,14 @@ class NameScope:
             return not self.authority
         structured = parse_or_none(name)
         if structured is None:
-            # The name of a virtual host after that of its route configuration, or a malformed name.
+            # A virtual host's name after its route configuration's, or a malformed name.
             structured = parse_or_none(name.rpartition("/")[0])
         authority = structured.authority if structured is not None else ""
         return authority == self.authority if self.authority else authority not in self.others
 
     @property
     def always(self) -> frozenset[Key]:
-        """The names that are asked for in any case."""
+        """The names asked for in any case."""
         if self.is_asked_only or self.authority:
             return frozenset()
         return frozenset((row.type_url, WILDCARD) for row in RESOURCE_TYPES if row.full_state_in_sotw)
@@ -80,13 +80,11 @@ class NameScope:
 class Subscriptions:
     """The names that one upstream is asked for.
 
-    Attributes:
-        wanted: all names by type; `*` for everything of a type. Replaced with each change.
-        elsewhere: names of other upstreams that held resources reference, by type. Replaced with each change.
+    `wanted`, with `*` for a whole type, and `elsewhere`, other upstreams' referenced names, are replaced with each
+    change.
     """
 
     def __init__(self, scope: NameScope) -> None:
-        """Ask only for the names that are asked for in any case."""
         self.wanted: Names = NO_NAMES
         self.elsewhere: Names = NO_NAMES
         self._scope = scope
@@ -94,15 +92,15 @@ class Subscriptions:
         self._asked: Names = NO_NAMES
         self._names: dict[TypeUrl, set[str]] = {}
         self._size = 0
-        # The number of reasons to ask for a name: one for all clients, one for each referencing resource.
+        # One for all clients, one for each referencing resource.
         self._reasons: Counter[Key] = Counter()
-        # The same for names of other upstreams, for which only held resources count.
+        # For names of other upstreams, only held resources count.
         self._elsewhere: dict[TypeUrl, Counter[str]] = {}
-        # Unneeded names, with the time when they became so, oldest first.
+        # With the time when unneeded, oldest first.
         self._idle: dict[Key, float] = {}
-        # Names beyond the limit, oldest first.
+        # Beyond the limit, oldest first.
         self._surplus: dict[Key, None] = {}
-        # Types with fewer names, until the next call of `shrunk`.
+        # Until the next call of `shrunk`.
         self._shrunk: set[TypeUrl] = set()
         self._answers = _Answers()
         self._change(self._always, (), 0.0)
@@ -115,43 +113,41 @@ class Subscriptions:
 
     @property
     def pending(self) -> frozenset[TypeUrl]:
-        """The types that await an answer for `*`, or for a reference of a held resource.
+        """The types that await an answer for `*`, or for a held resource's reference.
 
-        Names of clients make a type pending only until everything was answered once: otherwise a client with made-up
-        names would keep all others waiting.
+        Clients' names count only until everything was answered once: made-up ones would keep others waiting.
         """
         return self._answers.pending
 
     @property
     def referred(self) -> frozenset[TypeUrl]:
-        """The types that await an answer for a reference of a held resource."""
+        """The types with an unanswered reference of a held resource."""
         return self._answers.referred
 
     def has_answer(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether the upstream's answer for a name, `*` or a collection is complete, or none will come."""
+        """Whether the answer for a name, `*` or a collection is complete, or will not come."""
         if not self._scope.covers(name):
             return True
         names = self.wanted.get(type_url, frozenset())
-        # A type's wildcard stands for its plain names.
         asked = name if name in names or is_structured(name) else WILDCARD
         return asked in names and not self._answers.awaits(type_url, asked)
 
     def wants(self, resource: Resource) -> bool:
-        """Whether a resource is asked for: by its name, an alias, its collection, or its whole type."""
+        """Whether a resource is asked for: by name, alias, collection, or type."""
         if self.wants_name(resource.type_url, resource.name):
             return True
         names: AbstractSet[str] = self._names.get(resource.type_url, frozenset())
         return any(alias in names for alias in resource.aliases)
 
     def wants_name(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether a resource with this name, and without aliases, is asked for."""
+        """Whether a name without aliases is asked for."""
         names: AbstractSet[str] = self._names.get(type_url, frozenset())
         if name in names or (WILDCARD in names and self._scope.covers(name)):
             return True
         return is_structured(name) and glob_of(name) in names
 
     def ask(self, asked: Names, now_s: float) -> None:
-        """Set the names that all clients together ask for, `*` for a whole type; ignores other upstreams' names."""
+        """Set the names that clients ask for, `*` for a type."""
         added, gone = list[Key](), list[Key]()
         for type_url in {**asked, **self._asked}:
             now, before = asked.get(type_url, frozenset()), self._asked.get(type_url, frozenset())
@@ -171,7 +167,7 @@ class Subscriptions:
         self._refer_elsewhere(filter(self._is_elsewhere, added), filter(self._is_elsewhere, gone))
 
     def restore(self, resources: Iterable[Resource], now_s: float) -> None:
-        """Ask for the resources of an earlier process like for unneeded ones: their clients may come back."""
+        """Ask for an earlier process's resources as unneeded: clients may return."""
         changed = set[TypeUrl]()
         for resource in resources:
             key = resource.type_url, resource.name
@@ -181,11 +177,11 @@ class Subscriptions:
         self._publish(changed, now_s)
 
     def connect(self, now_s: float) -> None:
-        """Record a new connection, on which all wanted names are asked for."""
+        """Record a new connection, with all wanted names."""
         self._answers.connect(now_s)
 
     def disconnect(self) -> None:
-        """Record the loss of the connection."""
+        """Record the connection's loss."""
         self._answers.disconnect()
 
     def answer(self, response: ReadResponse, now_s: float) -> None:
@@ -194,18 +190,18 @@ class Subscriptions:
 
     @property
     def next_s(self) -> float | None:
-        """When `expire` has work, in seconds since 1970, or earlier; None for never."""
+        """When `expire` has work, or earlier, in seconds since 1970; None: never."""
         return earliest(
             self._answers.next_s, next(iter(self._idle.values()), -LINGER_S) + LINGER_S if self._idle else None
         )
 
     def shrunk(self) -> frozenset[TypeUrl]:
-        """Return the types for which fewer names are asked since the last call."""
+        """Return the types with fewer names since the last call."""
         shrunk, self._shrunk = frozenset(self._shrunk), set()
         return shrunk
 
     def expire(self, now_s: float) -> None:
-        """End waits that took too long, and drop unneeded names."""
+        """End long waits, and drop unneeded names."""
         self._answers.expire(now_s)
         over = list(takewhile(lambda key: self._idle[key] + LINGER_S <= now_s, self._idle))
         for key in over:
@@ -246,14 +242,12 @@ class Subscriptions:
         self._publish(changed | self._admit(), now_s)
 
     def _admit(self) -> set[TypeUrl]:
-        """Ask for names that were beyond the limit; return the changed types."""
         changed = set[TypeUrl]()
         while self._surplus and (self._idle or self._size < self._scope.most_names):
             changed |= self._add(next(iter(self._surplus)))
         return changed
 
     def _counts(self, key: Key) -> bool:
-        """Whether a name belongs to this upstream, and is not always asked for anyway."""
         type_url, name = key
         always = self._scope.always
         return key in always or (
@@ -267,7 +261,6 @@ class Subscriptions:
             self._idle[key] = now_s
 
     def _add(self, key: Key) -> set[TypeUrl]:
-        """Ask for a name, within the limit; return the changed types."""
         type_url, name = key
         changed = {type_url}
         if self._size >= self._scope.most_names:
@@ -292,7 +285,6 @@ class Subscriptions:
             del self._names[type_url]
 
     def _publish(self, changed: Iterable[TypeUrl], now_s: float) -> None:
-        """Update `wanted` for some types, and await answers for new names."""
         wanted = dict(self.wanted)
         for type_url in changed:
             before = wanted.pop(type_url, frozenset())
@@ -307,24 +299,23 @@ class Subscriptions:
 class _Answers:
     """The names without an answer yet.
 
-    Attributes:
-        next_s: when a server was silent for long enough, or earlier; None for never.
+    `next_s`: when a server was silent for long enough, or earlier; None: never.
     """
 
     def __init__(self) -> None:
         self.next_s: float | None = None
-        # When each name was first asked for on a connection; None if on none.
+        # When first asked for on a connection, or None.
         self._since: dict[TypeUrl, dict[str, float | None]] = {}
-        # The subset of names that are needed for a complete state.
+        # Needed for a complete state.
         self._needed: dict[TypeUrl, set[str]] = {}
         self._connected_s: float | None = None
         self._patient_until_s: float | None = None
-        # Whether all names were answered once, or had enough time.
+        # All names were answered once, or had enough time.
         self._is_synced = False
 
     @property
     def pending(self) -> frozenset[TypeUrl]:
-        """The types of needed names without an answer; until all had one, the types of any names without one."""
+        """Until all names had an answer, all types without one."""
         return frozenset(self._needed if self._is_synced else self._since)
 
     @property
@@ -335,13 +326,11 @@ class _Answers:
         return name in self._since.get(type_url, ())
 
     def hold_up(self, keys: Iterable[Key]) -> None:
-        """Mark names as needed, if they have no answer."""
         for type_url, name in keys:
             if self.awaits(type_url, name):
                 self._needed.setdefault(type_url, set()).add(name)
 
     def ask(self, type_url: TypeUrl, added: AbstractSet[str], gone: AbstractSet[str], now_s: float) -> None:
-        """Begin to await answers for `added`, and end it for `gone`."""
         since_s = None if self._connected_s is None else now_s
         self._since.setdefault(type_url, {}).update(dict.fromkeys(added, since_s))
         self._end(type_url, gone)
@@ -363,7 +352,7 @@ class _Answers:
         if names.get(WILDCARD, self._connected_s) == self._connected_s:
             self._end(response.type_url, (WILDCARD,))
         else:
-            # The response may have been sent before everything was asked for.
+            # The response may be older than the request for everything.
             since_s = now_s + SETTLE_S - PATIENCE_S
             names[WILDCARD] = min(names[WILDCARD] or since_s, since_s)
             self._await(since_s)
@@ -403,7 +392,6 @@ class _Answers:
 
 
 def _answered_by(response: ReadResponse) -> Iterator[str]:
-    """Yield the names that a response answers, some of them twice."""
     for name, resource in response.resources.items():
         yield name
         yield from resource.aliases
@@ -419,13 +407,13 @@ def _beside_wildcard(names: AbstractSet[str]) -> Iterator[str]:
 
 
 def keys_referred_to(resource: Resource) -> frozenset[Key]:
-    """Return the resources that a resource references by name, and that can be asked for."""
+    """Return the askable resources that a resource references by name."""
     if resource.redirect:
         return frozenset(targets_of_locator(resource.redirect))
     found = set[Key]()
     for reference in resource.references:
         row = BY_TYPE_URL.get(reference.type_url)
-        # References to a whole type, or to all hosts of a route configuration, have no name.
+        # These have no name.
         if row is None or reference.is_static or reference.name == WILDCARD or (row is VIRTUAL_HOST):
             continue
         if is_structured(reference.name):
@@ -436,7 +424,7 @@ def keys_referred_to(resource: Resource) -> frozenset[Key]:
 
 
 def targets_of_locator(locator: str) -> Iterator[Key]:
-    """Yield the targets of a locator, including its alternatives."""
+    """Yield a locator's targets and alternatives."""
     try:
         choices = tuple(Locator.parse(locator).choices())
     except MalformedName:

@@ -1,4 +1,4 @@
-"""Connects the file tree with upstreams: names that files need from them, and files that shadow their resources."""
+"""Connects the file tree with upstreams: names that files need, resources that files shadow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fsxds.upstream.upstream import Upstream
 
 
 class TreeNeeds:
-    """Asks upstreams for resources that files need but do not define."""
+    """Asks upstreams for resources that files lack."""
 
     def __init__(self, upstreams: Sequence[Upstream], asked: AskedNames, observer: Observer) -> None:
         self._upstreams = upstreams
@@ -33,22 +33,22 @@ class TreeNeeds:
         self._observer = observer
         self._needed: frozenset[Key] = frozenset()
         self._denied: frozenset[Key] = frozenset()
-        # The last redirects, by view and type, and the targets of those in files.
+        # By view and type, and the targets of those in files.
         self._redirects: list[HashTrieMap[str, Followed]] = []
         self._targets: frozenset[Key] = frozenset()
-        # The last reported shadowed resources of each view.
+        # As last reported, by view.
         self._shadowed: list[Shadowed] = []
         self._shadowing: Mapping[str, Shadowing] = {}
 
     def elsewhere(self) -> Elsewhere:
-        """Return the resources that upstreams have, and may have."""
+        """Return the resources that upstreams have, or may have."""
         self._denied = self._denied_now()
         return Elsewhere(
             tuple(upstream.content for upstream in self._upstreams), tuple(map(_scope, self._upstreams)), self._denied
         )
 
     def has_changed(self) -> bool:
-        """Whether upstreams deny other names than at the last load."""
+        """Whether upstreams now deny other names."""
         return self._denied_now() != self._denied
 
     def _denied_now(self) -> frozenset[Key]:
@@ -59,7 +59,7 @@ class TreeNeeds:
         )
 
     def receive_loaded(self, views: LoadedViews) -> None:
-        """Ask for the resources that the loaded files need, and report upstream resources that files shadow."""
+        """Ask for resources that files need; report shadowed ones."""
         needed = frozenset(key for key in views.wanted if key[1] != WILDCARD and "#" not in key[1])
         needed |= self._targets_in(views)
         if needed != self._needed:
@@ -80,12 +80,11 @@ class TreeNeeds:
         self._shadowing = shadowing
 
     def _targets_in(self, views: LoadedViews) -> frozenset[Key]:
-        """Return the targets of redirects in files; computed only if redirects changed."""
         redirects = [each for one in views.results_of(Resolved) for each in one.redirects.by_type.values()]
         if len(redirects) != len(self._redirects) or not all(map(is_, redirects, self._redirects)):
             self._redirects = redirects
             written = (one.redirect for each in redirects for one in each.values())
-            # Targets of upstreams' own redirects are asked for when these arrive.
+            # Upstreams' own redirects are followed when they arrive.
             locators = {one.redirect for one in written if one.redirect and one.origin.line}
             self._targets = frozenset(key for locator in locators for key in targets_of_locator(locator))
         return self._targets

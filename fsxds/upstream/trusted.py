@@ -1,4 +1,4 @@
-"""Decides which resources may be taken from an upstream that needs signed manifests. Pure except for `changed`.
+"""Decides which resources to take from an upstream that needs signed manifests. Pure except for `changed`.
 
 | rule | |
 | --- | --- |
@@ -28,7 +28,6 @@ from fsxds.signing.tree_manifest import ManifestError, digest_of
 from fsxds.signing.trusted_tree import SignedManifest, verified
 from fsxds.upstream.responses import ReadResponse
 
-# The maximum number of resources that wait for a manifest.
 MOST_WAITING = 10_000
 
 STILL_LISTED = "is removed, and a manifest lists it still"
@@ -37,8 +36,6 @@ NO_MANIFEST = "the server has offered no manifest"
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A resource that no manifest lists yet, with its version from the server."""
-
     resource: Resource
     version: str
 
@@ -51,13 +48,7 @@ class _Vouched:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedOffers:
-    """The result of examining a server's offers.
-
-    Attributes:
-        offers: all offers.
-        vouched: the trusted manifests, by signer.
-        fault: the reason why others are not trusted; empty if all are.
-    """
+    """All offers, and trusted ones by signer; `fault`: why others are not."""
 
     offers: tuple[OfferedManifest, ...] = ()
     vouched: tuple[tuple[str, _Vouched], ...] = ()
@@ -65,23 +56,20 @@ class ExaminedOffers:
 
 
 class VouchedContent:
-    """Decides which resources of one upstream are trusted. Used on the event loop only, except `examine`.
+    """Decides which resources of an upstream are trusted. For the event loop, except `examine`.
 
     Attributes:
-        anchors: the trusted signers; None: no signature is needed, and everything is taken.
+        anchors: trusted signers; None: everything is trusted.
         changed: replaced when other manifests apply.
-        fault: the reason why there is no manifest, or not the newest; empty for none.
+        fault: why there is no manifest, or not the newest.
     """
 
     def __init__(
         self, upstream: str, seen: SeenManifests | None = None, on_changed: Callable[[], object] = lambda: None
     ) -> None:
-        """Decide for the upstream of this name.
+        """Decide for an upstream.
 
-        Args:
-            upstream: its name.
-            seen: remembers trusted manifests; None: only for this process.
-            on_changed: is called when `offered` changes.
+        `seen` remembers trusted manifests, None only in this process; `on_changed` is called when `offered` changes.
         """
         self.anchors: TrustedSigners | None = None
         self.changed = Latest(0)
@@ -96,7 +84,7 @@ class VouchedContent:
 
     @property
     def offered(self) -> tuple[OfferedManifest, ...]:
-        """The manifests for relays downstream: the trusted ones; all of them if no signature is needed."""
+        """Manifests for relays downstream: trusted ones, or all without `anchors`."""
         if self.anchors is None:
             return self._offers
         return tuple(each.offered for each in self._vouched.values())
@@ -109,7 +97,7 @@ class VouchedContent:
         self.take(self._examined(self._offers, now_s))
 
     def examine(self, content: bytes, now_s: float) -> ExaminedOffers:
-        """Verify a server's offers, at `now_s` since 1970. May block, and may be called in a thread."""
+        """Verify offers, at `now_s` since 1970. May block; may run in a thread."""
         try:
             return self._examined(read_offers(content), now_s)
         except ManifestError as error:
@@ -130,7 +118,7 @@ class VouchedContent:
         return ExaminedOffers(offers, tuple(vouched), fault)
 
     def _note(self, signed: SignedManifest) -> None:
-        """Remember a manifest. Raises UntrustedError if it is older than one that was seen before."""
+        """Raises UntrustedError for an older manifest than before."""
         subject = f"{self._upstream} {signed.signer}"
         newest, seen = self._seen.newest(subject), SeenManifest(signed.manifest.serial, signed.digest)
         if (fault := signed.replay_fault(newest)) is not None:
@@ -139,7 +127,7 @@ class VouchedContent:
             self._seen.keep(subject, seen)
 
     def take(self, examined: ExaminedOffers) -> None:
-        """Apply examined offers; a manifest that is no longer offered still applies."""
+        """Apply examined offers; old manifests still apply."""
         before = self.offered
         self._offers, self.fault = examined.offers, examined.fault
         self._vouched.update(examined.vouched)
@@ -148,7 +136,7 @@ class VouchedContent:
             self._on_changed()
 
     def is_waiting(self, response: ReadResponse, rows: Rows) -> bool:
-        """Whether a manifest that is still to come may vouch for part of a response."""
+        """Whether a manifest to come may vouch for part of a response."""
         if self.anchors is None:
             return False
         type_url = response.type_url
@@ -162,7 +150,7 @@ class VouchedContent:
         return waiting is not None and waiting.resource.body == resource.body
 
     def admitted(self, response: ReadResponse, rows: Rows) -> ReadResponse:
-        """Return the trusted part of a response; the rest is recorded as bad, and waits for a manifest.
+        """Return a response's trusted part; the rest is bad, and waits for a manifest.
 
         `rows` are the held resources of its type.
         """
@@ -185,7 +173,7 @@ class VouchedContent:
         )
 
     def _unlisted(self, response: ReadResponse, rows: Rows) -> set[str]:
-        """Return the names of resources that no manifest lists; held ones need none."""
+        """Held resources need no manifest."""
         return {
             name
             for name, resource in response.resources.items()
@@ -193,20 +181,19 @@ class VouchedContent:
         }
 
     def _kept(self, response: ReadResponse, rows: Rows) -> set[str]:
-        """Return the names that the response removes although they are still listed."""
+        """Return names that are removed although still listed."""
         gone = set(rows.among(response.removed))
         if response.is_full:
             gone |= rows.keys() - response.resources.keys() - response.bad.keys()
         return {name for name in gone if self._names(response.type_url, name)}
 
     def _lists(self, resource: Resource) -> bool:
-        # A redirect has no content to vouch for.
         digest = "" if resource.redirect else digest_of(resource.body)
         type_url, name = resource.type_url, resource.name
         return any(each.signed.manifest.lists(type_url, name, digest) for each in self._vouched.values())
 
     def _names(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether a name may still exist: a manifest lists it, or there is no manifest."""
+        """Whether a name may still exist: listed, or without manifests."""
         manifests = [each.signed.manifest for each in self._vouched.values()]
         return not manifests or any(name in each.resources.get(type_url, {}) for each in manifests)
 
@@ -223,7 +210,7 @@ class VouchedContent:
                 del waiting[key]
 
     def late(self) -> Iterator[ReadResponse]:
-        """Yield, by type, waiting changes that a manifest now vouches for."""
+        """Yield waiting changes that manifests vouch for."""
         listed = [key for key, each in self._waiting.items() if self._lists(each.resource)]
         gone = [key for key in self._gone if not self._names(*key)]
         found = defaultdict[TypeUrl, tuple[dict[str, _Waiting], set[str]]](lambda: ({}, set()))

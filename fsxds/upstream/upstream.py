@@ -1,10 +1,9 @@
-"""One upstream: its subscriptions, held resources and status. Used on the event loop only.
+"""One upstream: its subscriptions, held resources and status. For the event loop.
 
 The first answers on a connection are published together, as one change.
 
-Another server, or one that restarted, may have another tree. Types are answered one by one: if published so, a cluster
-would be gone before the route to it has moved. The rollout of one change adds clusters, moves routes, then removes
-clusters.
+Another or restarted server may have another tree, and answers type by type: so published, a cluster would be gone
+before its route has moved. The rollout of one change adds clusters, moves routes, then removes clusters.
 
 | rule | why |
 | --- | --- |
@@ -40,10 +39,10 @@ from fsxds.upstream.holdings import HeldResources, Taken
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
 
-# The maximum number of rejected resources with a remembered reason.
+# Rejected resources with a remembered reason.
 MOST_REJECTED = 1000
 
-# The maximum number of remembered names per type that were let go; more at once are rare.
+# Remembered names per type that were let go.
 MOST_LET_GO = 100_000
 NO_NAMES_GONE: HashTrieSet[str] = HashTrieSet()
 
@@ -53,11 +52,9 @@ class Received:
     """The effect of a response.
 
     Attributes:
-        sequence: content with this sequence, or a higher one, includes all resources that were applied.
-        keys: the held resources of the response, also unchanged ones, and the removed ones.
-        faults: the reasons of the NACK; none if all was applied.
-        changed: the number of new or changed resources.
-        removed: the number of removed resources.
+        sequence: content with it, or a higher one, includes all applied resources.
+        keys: of the response, also unchanged and removed ones.
+        faults: the reasons of the NACK.
     """
 
     sequence: int
@@ -71,17 +68,15 @@ class Upstream:
     """One upstream. All times are in seconds since 1970.
 
     Attributes:
-        rule: its settings.
-        content: the held resources as they are merged into snapshots; replaced with each change, except those on a new
-            connection, which are published together.
-        held: the same, with their data from the upstream.
+        content: held resources for snapshots; replaced with each change, except those on a new connection, which are
+            published together.
+        held: the same, with data from the upstream.
         changed: replaced when `content`, `wanted` or the result of `denies` changed.
-        rejected: the last resources that cannot be served, with the reasons; limited.
-        unanswered: the types without an answer when a change on this connection was published; mostly none.
+        rejected: the last unusable resources, with reasons; limited.
+        unanswered: types without an answer when a connection's change was published.
     """
 
     def __init__(self, rule: UpstreamRule, reader: ResponseReader, scope: NameScope) -> None:
-        """Hold nothing yet."""
         self.rule = rule
         self.changed = Latest(0)
         self.rejected: Mapping[Key, str] = MappingProxyType({})
@@ -91,13 +86,13 @@ class Upstream:
         self._holdings = HeldResources(scope.most_names)
         self._subscriptions = Subscriptions(scope)
         self._answered: frozenset[TypeUrl] = frozenset()
-        # The last rows for lookups: their index is valid for most of the next rows.
+        # Their index is valid for most of the next rows.
         self._looked_at: dict[TypeUrl, Rows] = {}
         self._status = UpstreamStatus(rule.name, rule.servers)
         self._gone: LetGo = MappingProxyType({})
         # Counts the changes of held resources.
         self._sequence = 0
-        # While set, changes on a connection are not published yet; None: all held resources are published.
+        # While set, a connection's changes are unpublished.
         self._gathering: Gathering | None = None
         self.unanswered: frozenset[TypeUrl] = frozenset()
         self.held = self._holdings.held
@@ -105,11 +100,11 @@ class Upstream:
 
     @property
     def rows(self) -> Mapping[TypeUrl, Rows]:
-        """All held resources by type, also unpublished ones."""
+        """Held resources by type, also unpublished ones."""
         return self._holdings.rows
 
     def restore(self, held: Held, now_s: float) -> None:
-        """Hold the resources of an earlier process, except expired ones; must be the first call."""
+        """Hold an earlier process's unexpired resources, as the first call."""
         self._holdings.restore(held)
         self._answered |= self._holdings.rows.keys()
         times_s = [each.received_s for table in held.values() for each in table.values()]
@@ -120,12 +115,12 @@ class Upstream:
         self._publish(now_s, is_changed=bool(self._holdings.rows))
 
     def wanted(self) -> Names:
-        """Return the names to subscribe to, by type; `*` for everything. Replaced when it changes."""
+        """Return names to subscribe to, `*` for a type. Replaced when changed."""
         return self._subscriptions.wanted
 
     @property
     def elsewhere(self) -> Names:
-        """The names of other upstreams that held resources reference. Replaced when it changes."""
+        """Other upstreams' referenced names. Replaced when changed."""
         return self._subscriptions.elsewhere
 
     def versions(self, server: str, type_url: TypeUrl) -> Mapping[str, str]:
@@ -133,13 +128,13 @@ class Upstream:
         return self._holdings.versions(server, type_url)
 
     def ask(self, asked: Names, now_s: float) -> None:
-        """Set the names that all clients together ask for, by type; `*` for a whole type."""
+        """Set the names that clients ask for, `*` for a type."""
         self._subscriptions.ask(asked, now_s)
         self._publish(now_s, is_changed=bool(self._drop_unwanted(now_s)))
 
     @property
     def is_away(self) -> bool:
-        """Whether none of its servers can be asked now."""
+        """Whether no server can be asked now."""
         return self._status.state in {"away", "refused"}
 
     def covers(self, name: str) -> bool:
@@ -147,10 +142,10 @@ class Upstream:
         return self._scope.covers(name)
 
     def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that this upstream is known not to have.
+        """Return the `names` that this upstream is known not to have.
 
-        It said so, was silent for 15 s when asked, or is never asked for them. `*` and collections are included if
-        nothing exists beside the held resources.
+        It said so, was silent for 15 s, or is never asked. `*` and collections are included if nothing exists beside
+        held resources.
         """
         answered = {name for name in names if self._subscriptions.has_answer(type_url, name)}
         groups = {name for name in answered if name == WILDCARD or is_glob(name)}
@@ -161,7 +156,7 @@ class Upstream:
         return frozenset(groups | (single - lookup.existing(single)))
 
     def connected(self, server: str, wire: str, now_s: float) -> None:
-        """Record the server that is asked from now on for all wanted names, and its protocol, such as `Delta ADS`."""
+        """Record the server asked from now on, by a protocol such as `Delta ADS`."""
         self._subscriptions.connect(now_s)
         published = self.content.rows.keys() & self.wanted().keys()
         self._gathering, self.unanswered = Gathering(published, now_s) if published else None, frozenset()
@@ -169,7 +164,7 @@ class Upstream:
         self._publish(now_s)
 
     def lost(self, error: ConnectionLostError, now_s: float) -> None:
-        """Record a lost connection or a failed attempt; held resources stay."""
+        """Record a loss or failed attempt; held resources stay."""
         self._subscriptions.disconnect()
         if self._gathering is not None:
             self._gathering.until_s = None
@@ -183,7 +178,7 @@ class Upstream:
         return self.take(self.read(update), server, now_s)
 
     def read(self, update: Update) -> ReadResponse:
-        """Parse a response. Changes nothing, and may be called in a thread, as many resources take long."""
+        """Parse a response, maybe in a thread, without changes."""
         return self._reader.read(update, self._holdings.rows_of(update.type_url))
 
     def take(self, response: ReadResponse, server: str, now_s: float) -> Received:
@@ -191,7 +186,7 @@ class Upstream:
         taken = self._holdings.take(response, self._subscriptions.wants, server, now_s)
         if self._gathering is not None:
             self._gathering.answer(response.type_url, self._subscriptions.referred, now_s)
-        # First, because the response does not answer names that are asked for because of it.
+        # First: the response does not answer names that are asked for because of it.
         self._subscriptions.answer(response, now_s)
         self._follow(taken, now_s)
         self._reject(response)
@@ -209,12 +204,12 @@ class Upstream:
 
     @property
     def next_expiry_s(self) -> float | None:
-        """When `expire` has work, or earlier; None for never."""
+        """When `expire` has work, or earlier; None: never."""
         gathered_s = None if self._gathering is None else self._gathering.until_s
         return earliest(self._holdings.next_end_s, self._subscriptions.next_s, gathered_s)
 
     def expire(self, now_s: float) -> frozenset[Key]:
-        """Drop expired resources, and resources that are not asked for any more; return the expired ones."""
+        """Drop unwanted resources, and expired ones, which are returned."""
         expired = self._holdings.expire(now_s)
         self._follow(expired, now_s)
         self._subscriptions.expire(now_s)
@@ -265,7 +260,6 @@ class Upstream:
         return (f"{len(taken.surplus)} resources are more than the {self._most} that are held, such as {examples}",)
 
     def _reject(self, response: ReadResponse) -> None:
-        """Remember problems of resources, and forget problems of resources that are good or gone."""
         type_url = response.type_url
         kept = {
             (of_type, name): words
@@ -277,12 +271,12 @@ class Upstream:
             self.rejected = MappingProxyType(dict(tuple(kept.items())[-MOST_REJECTED:]))
 
     def _pending(self) -> frozenset[TypeUrl]:
-        """Return the types that may have unknown resources: not answered yet, or received but bad."""
+        """Return the types that may have unknown resources: unanswered, or received but bad."""
         bad = {type_url for type_url, name in self.rejected if name not in self._holdings.rows_of(type_url)}
         return self._subscriptions.pending | bad
 
     def _let_go(self, keys: Iterable[Key]) -> None:
-        """Remember resources that were dropped without a removal by the upstream, so that no approval is needed."""
+        """Remember drops without the upstream's removal, which need no approval."""
         gone = dict(self._gone)
         for type_url, name in keys:
             names = gone.get(type_url, NO_NAMES_GONE)
@@ -290,7 +284,6 @@ class Upstream:
         self._gone = MappingProxyType(gone)
 
     def _take_back(self, response: ReadResponse) -> None:
-        """Forget dropped names that the upstream mentions again."""
         names = self._gone.get(response.type_url)
         if names is not None:
             for name in (*response.resources, *response.removed):
@@ -298,7 +291,7 @@ class Upstream:
             self._gone = MappingProxyType({**self._gone, response.type_url: names})
 
     def _publish(self, now_s: float, *, is_changed: bool = False) -> None:
-        """Publish the current content, or none of its changes while types are awaited."""
+        """Publish the content, but no change while types are awaited."""
         self._sequence += is_changed
         referred = self._subscriptions.referred
         if self._gathering is not None and self._gathering.is_over(referred, now_s):
@@ -318,7 +311,7 @@ class Upstream:
 
 
 def _differing(rows: Mapping[TypeUrl, Rows], others: Mapping[TypeUrl, Rows]) -> Iterator[TypeUrl]:
-    """Yield the types with different resources; compared by identity, as equal rows are shared."""
+    """Compared by identity, as equal rows are shared."""
     return (type_url for type_url in rows.keys() | others.keys() if rows.get(type_url) is not others.get(type_url))
 
 
@@ -327,20 +320,18 @@ LONGEST_S = 15.0
 
 
 class Gathering:
-    """The types that are awaited on one connection.
+    """The types awaited on one connection.
 
-    Attributes:
-        until_s: when waiting ends, in seconds since 1970; None without a connection.
+    `until_s`: in seconds since 1970; None without a connection.
     """
 
     def __init__(self, types: Iterable[TypeUrl], now_s: float) -> None:
-        """Await these types."""
         self.until_s: float | None = now_s + QUIET_S
         self._awaited = set(types)
         self._longest_s = now_s + LONGEST_S
 
     def answer(self, type_url: TypeUrl, referred: AbstractSet[TypeUrl], now_s: float) -> None:
-        """Record an answer; `referred` are the types of references without an answer before it."""
+        """Record an answer; `referred` are types of references without one before it."""
         if type_url in self._awaited or type_url in referred:
             self._awaited.discard(type_url)
             self.until_s = min(now_s + QUIET_S, self._longest_s)
@@ -350,5 +341,5 @@ class Gathering:
         return frozenset(referred | self._awaited)
 
     def is_over(self, referred: AbstractSet[TypeUrl], now_s: float) -> bool:
-        """Whether to publish; `referred` are the types of referenced names without an answer."""
+        """Whether to publish; `referred` as in `answer`."""
         return self.until_s is not None and (now_s >= self.until_s or not self.unanswered(referred))

@@ -52,7 +52,6 @@ from fsxds.protocol.subscription import WILDCARD
 from fsxds.snapshots.upstream_content import HeldResource
 from fsxds.upstream.holdings import NO_TABLE
 
-# Between two checks for expiry.
 SHORTEST_WAIT_S = 0.05
 
 
@@ -76,14 +75,7 @@ async def _ask(upstream: Upstream, names: Names) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamContext:
-    """The context that all upstreams share.
-
-    Attributes:
-        settings: returns the current settings.
-        catalogue: the message types of the Envoy in use.
-        check: judges resources as in files.
-        on_offered: is called when `offered` changes.
-    """
+    """The shared context of all upstreams; `on_offered` is called when `offered` changes."""
 
     settings: Callable[[], Settings]
     observer: Observer
@@ -94,16 +86,10 @@ class UpstreamContext:
 
 
 class Upstreams(RowSource):
-    """All upstreams of a relay. `keep_connected` is to be run.
-
-    Attributes:
-        upstreams: in order of precedence.
-        contents: the content of each upstream, in the same order.
-        asked: the names that clients ask for.
-    """
+    """A relay's upstreams, by precedence; `keep_connected` is a task."""
 
     def __init__(self, context: UpstreamContext) -> None:
-        """Make the upstreams, without resources.
+        """Make upstreams without resources.
 
         Raises:
             UsageError: as `rules_of`; or a credentials file cannot be used.
@@ -126,17 +112,17 @@ class Upstreams(RowSource):
         self._keeping: UpstreamKeeping | None = None
 
     def trust(self, anchors: TrustedSigners | None) -> None:
-        """Take only resources with a trusted signature from now on; None: take everything."""
+        """Take only resources with a trusted signature; None: all."""
         for vouched in self.vouched.values():
             vouched.trust(anchors, time.time())
 
     @property
     def offered(self) -> tuple[OfferedManifest, ...]:
-        """The manifests of all upstreams, for relays downstream."""
+        """All manifests, for relays downstream."""
         return tuple(offered for each in self.vouched.values() for offered in each.offered)
 
     def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:
-        """Restore the resources of an earlier process, and keep changes from now on. Blocks; meant for the start."""
+        """Restore an earlier process's resources, and keep changes. Blocks; for the start."""
         from fsxds.upstream.keeping import UpstreamKeeping  # noqa: PLC0415 - needs the state directory, a capability
 
         self._keeping = UpstreamKeeping(self.upstreams, keeper, self._observer)
@@ -145,24 +131,24 @@ class Upstreams(RowSource):
 
     @property
     def answered_within_s(self) -> float:
-        """The time in which each server of an upstream was asked in vain: a start waits this long for answers."""
+        """How long a start waits for answers: until each server was asked in vain."""
         most = max((len(upstream.rule.servers) for upstream in self.upstreams), default=0)
         return most * self._settings().upstream_patience_s
 
     def elsewhere(self) -> Elsewhere:
-        """Return the resources that upstreams have, and may have."""
+        """Return the resources that upstreams have, or may have."""
         return self.tree_needs.elsewhere()
 
     def receive_loaded(self, views: LoadedViews) -> None:
-        """Ask for resources that the loaded files need, and report upstream resources that files shadow."""
+        """Ask for resources that files need; report shadowed ones."""
         self.tree_needs.receive_loaded(views)
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """Have upstreams NACKed for versions that are held back from all nodes from now on."""
+        """NACK versions that are held back from all nodes."""
         self.late_nacks.receive_held(versions, nodes)
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
-        """Remove versions that are no longer held back."""
+        """Remove versions no longer held back."""
         self.late_nacks.receive_released(versions)
 
     def statuses(self) -> tuple[UpstreamStatus, ...]:
@@ -170,18 +156,18 @@ class Upstreams(RowSource):
         return tuple(upstream.status() for upstream in self.upstreams)
 
     def is_concerned_by(self, event: Event) -> bool:
-        """Whether an event may have changed the status of an upstream."""
+        """Whether an event may change an upstream's status."""
         return isinstance(event, UpstreamEvent)
 
     def own_statuses(self) -> Iterator[OwnStatus]:
-        """Yield the state of this process as a client of each upstream."""
+        """Yield this process's state as upstreams' client."""
         announced = self._settings().upstream_node
         return own_statuses(
             self.upstreams, self.late_nacks.rejected, lambda upstream: ServerAccess(upstream.rule, announced).node()
         )
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
-        """Keep a link to each upstream, each as a component, until cancelled."""
+        """Keep links to upstreams, as components."""
         async with asyncio.TaskGroup() as tasks:
             if self._keeping is not None:
                 tasks.create_task(self._keeping.keep_noted())
@@ -200,7 +186,7 @@ class Upstreams(RowSource):
                 for type_url, names in elsewhere.items():
                     self.asked.ask(upstream, type_url, names)
             self._asked.answered()
-            # Compared by identity: comparing resources would cost as much as there are.
+            # By identity: comparing resources would cost as much as there are.
             contents, current = self._current(), self.contents.current
             has_changed = any(one is not other for one, other in zip(contents, current, strict=True))
             if has_changed or self.tree_needs.has_changed():
@@ -223,17 +209,16 @@ class Upstreams(RowSource):
         return tuple(upstream.content for upstream in self.upstreams)
 
 
-# Names that are looked up together.
 MOST_AT_ONCE = 1000
 
 Rejected = Mapping[tuple[str, Key], str]
-"""The rejections of clients with their reasons, by upstream name and resource."""
+"""Clients' rejections with reasons, by upstream and resource."""
 
 
 def own_statuses(
     upstreams: Iterable[Upstream], rejected: Rejected, node: Callable[[Upstream], Node]
 ) -> Iterator[OwnStatus]:
-    """Yield the state of this process as a client of each upstream; `node` returns its node for an upstream."""
+    """Yield this process's state as upstreams' client, with its `node` for each."""
     for upstream in upstreams:
         status = upstream.status()
         by_clients = {key: words for (name, key), words in rejected.items() if name == status.name}
@@ -249,7 +234,7 @@ def _scope(status: UpstreamStatus) -> str:
 
 
 def _resources(upstream: Upstream, rejected: Mapping[Key, str]) -> Iterator[ResourceStatus]:
-    """Yield the held resources, then rejected ones that were never good, then names without a resource."""
+    """Held ones, rejected ones that were never good, names without a resource."""
     held, wanted = upstream.held, upstream.wanted()
     for type_url, table in held.items():
         for name, each in table.items():
@@ -260,7 +245,7 @@ def _resources(upstream: Upstream, rejected: Mapping[Key, str]) -> Iterator[Reso
     for type_url, names in wanted.items():
         table = held.get(type_url, NO_TABLE)
         without = (name for name in names if name not in table and (type_url, name) not in rejected)
-        # In parts, so that the caller can yield to other work in between; all names may be a million.
+        # In parts, so that the caller can yield to other work; names may be a million.
         while some := frozenset(islice(without, MOST_AT_ONCE)):
             yield from _without_resource(upstream, type_url, some)
 
@@ -281,7 +266,7 @@ def _held(each: HeldResource, rejected: str | None) -> ResourceStatus:
 
 
 def _without_resource(upstream: Upstream, type_url: TypeUrl, names: frozenset[str]) -> Iterator[ResourceStatus]:
-    # An answered wildcard is not a name that does not exist.
+    # An answered wildcard is not a missing name.
     groups = {name for name in names if name == WILDCARD or is_glob(name)}
     missing = upstream.denies(type_url, names)
     for name in sorted(names):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 import sys
 from pathlib import Path
 
+from fsxds.envoy.envoy_features import read_features
 from fsxds.server.loading_rules import find_catalogue
 from fsxds.settings.options import Settings
 from tests.agreement.cases import make_cases
-from tests.agreement.comparing import compare
+from tests.agreement.comparing import compare, known_seeds
 from tests.agreement.report import alarm_cause, disagreements, miss_cause, table
-from tests.agreement.with_envoy import refused
+from tests.agreement.seeds import seeds
+from tests.agreement.with_envoy import overruled, refused
 
 
 def main() -> int:
@@ -25,15 +28,22 @@ def main() -> int:
     )
     parser.add_argument("--cache", type=Path, help="a file that remembers Envoy's verdicts")
     parser.add_argument("--out", type=Path, help="a directory for misses.txt and false_alarms.txt")
-    parser.add_argument("--with-envoy", action="store_true", help="ask what `check` with Envoy says of what is missed")
+    parser.add_argument("--envoy", type=Path, help="another Envoy than that of the tests, such as an older one")
+    parser.add_argument(
+        "--with-envoy", action="store_true", help="ask what `check` with Envoy says of what is missed, and overrules"
+    )
     arguments = parser.parse_args()
-    catalogue = find_catalogue(Settings())
-    cases = make_cases(catalogue, arguments.cases, arguments.seed, frozenset(arguments.kind))
+    if arguments.envoy:
+        os.environ["ENVOY_BIN"] = str(arguments.envoy.absolute())
+    catalogue = find_catalogue(Settings(envoy=arguments.envoy), read_features)
+    known = known_seeds(catalogue)
+    cases = make_cases(catalogue, arguments.cases, arguments.seed, frozenset(arguments.kind), known)
     opinions = compare(cases, catalogue, arguments.cache)
     alarms = [*disagreements((one for one in opinions if one.is_false_alarm), alarm_cause)]
     misses = [*disagreements((one for one in opinions if one.is_missed), miss_cause)]
     lines = [
         f"seed {arguments.seed}",
+        *(f"left out, as it is new to this Envoy: {one.type_name} {one.name}" for one in seeds() if one not in known),
         "",
         *table(opinions, lambda one: one.case.kind),
         "",
@@ -43,6 +53,9 @@ def main() -> int:
     ]
     sys.stdout.write("\n".join([*lines, ""]))
     if arguments.with_envoy:
+        wrongly = overruled((one for one in opinions if not one.envoy.accepted), catalogue)
+        sys.stdout.write(f"\n{len(wrongly)} errors of what Envoy rejects are overruled by check with Envoy\n")
+        sys.stdout.write("".join(f"overruled: {one.case.name}\n" for one in wrongly))
         missed = [one for one in opinions if one.is_missed]
         found = refused(missed, catalogue)
         sys.stdout.write(f"\n{len(found)} of {len(missed)} missed are found by check with Envoy\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ import yaml
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import BY_SHORT_NAME
 from tests.agreement.edits import edited, shown
+from tests.agreement.extension_mutations import ALL
 from tests.agreement.mutation_values import snake_case
-from tests.agreement.mutations import ALL, Mutation, Pool, Scene, holds_place
+from tests.agreement.mutations import Mutation, Pool, Scene, holds_place
 from tests.agreement.places import Place, places
 from tests.agreement.seeds import Seed, seeds
 
@@ -57,20 +58,29 @@ def text_of(document: Any, suffix: str) -> str:
     return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def make_cases(catalogue: Catalogue, count: int, seed: int, kinds: frozenset[str] = frozenset()) -> list[Case]:
-    """Return so many different cases, of some kinds or of all; the same seed gives the same ones."""
-    return list(_Drawing(catalogue, seed, kinds).draw(count))
+def make_cases(
+    catalogue: Catalogue,
+    count: int,
+    seed: int,
+    kinds: frozenset[str] = frozenset(),
+    known: Iterable[Seed] | None = None,
+) -> list[Case]:
+    """Return so many different cases, of some kinds or of all; the same seed gives the same ones.
+
+    They start from all seeds, or from those that are `known` to the Envoy.
+    """
+    return list(_Drawing(catalogue, seed, kinds, tuple(seeds() if known is None else known)).draw(count))
 
 
 class _Drawing:
-    def __init__(self, catalogue: Catalogue, number: int, kinds: frozenset[str]) -> None:
+    def __init__(self, catalogue: Catalogue, number: int, kinds: frozenset[str], known: tuple[Seed, ...]) -> None:
         self._rng = random.Random(number)
         self._catalogue = catalogue
         self._places: dict[tuple[str, str], list[tuple[Seed, Place]]] = {}
         self._pool = Pool()
         self._seen: set[str] = set()
-        self._http_types = {one.resource["typed_config"]["@type"] for one in seeds() if one.type_name == "ecds"}
-        for one in seeds():
+        self._http_types = {one.resource["typed_config"]["@type"] for one in known if one.type_name == "ecds"}
+        for one in known:
             for place in places(catalogue, one.resource, BY_SHORT_NAME[one.type_name].message_type):
                 holds_place(self._pool, place)
                 for mutation in ALL:

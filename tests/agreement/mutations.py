@@ -369,8 +369,6 @@ COMPOUND = (
     Mutation("same-message", _is_message, _of_same_message, MESSAGES),
     Mutation("several", _is_top, _several, SEVERAL),
 )
-ALL = MUTATIONS + COMPOUND
-"""Every class of mutations, also those that change more than one value."""
 
 
 def holds_place(pool: Pool, place: Place) -> None:

@@ -21,6 +21,7 @@ from tests.bench.clients import Connection, post
 from tests.bench.data import lean_clusters, replace_file
 from tests.bench.figures import Figure
 from tests.bench.stream_clients import Channels, Stream
+from tests.support.settings_files import file_flags
 
 FEW = 1000
 MANY, MOST = 10_000, 100_000
@@ -31,7 +32,7 @@ ROUNDS = 11
 TARGET = 2.0
 REST_PATH = "/v3/discovery:clusters"
 # One file of 100 000 clusters has 25 MB; a server reads it however long that takes.
-OPTIONS = ("--max-file-size", "1GiB", "--log-level", "error")
+OPTIONS = (*file_flags(max_file_size="1GiB"), "--log-level", "error")
 
 
 class Client(Protocol):

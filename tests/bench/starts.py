@@ -20,6 +20,7 @@ from tests.bench.data import lean_clusters, write_tree
 from tests.bench.diverse import TYPES, write_diverse_tree
 from tests.bench.figures import Figure, cpu_of
 from tests.bench.loading import usual_way
+from tests.support.settings_files import file_flags
 
 WriteTree: TypeAlias = Callable[[Path, int, int], object]
 """Writes so many resources in so many files below a directory."""
@@ -36,7 +37,7 @@ IN_MEMORY = 10_000
 # Nothing else happens meanwhile, and nothing is said of names that nobody defines or uses: trees hold hundreds of them.
 ABSENT = ("no-cluster", "no-endpoints", "no-route-configuration", "no-scoped-route", "no-secret")
 UNUSED = ("unused-endpoints", "unused-route-configuration")
-QUIET = ("--rescan", "24h", "--log-level", "error", "--rules", ",".join(f"{rule}=off" for rule in (*ABSENT, *UNUSED)))
+QUIET = ("--log-level", "error", "--rules", ",".join(f"{rule}=off" for rule in (*ABSENT, *UNUSED)))
 
 
 def cpu_of_start(tree: Path, cache: Path) -> float:
@@ -80,7 +81,7 @@ def rescan() -> Iterator[Figure]:
             directory.mkdir(exist_ok=True)
             (directory / f"clusters-{number:05d}.yaml").write_text(lean_clusters(number, 1))
         floor_s = min(cpu_of(partial(_look, tree))[0] for _ in range(SCANS))
-        with processes.fsxds(tree, "--watch", "poll", "--poll", "1s", *QUIET) as server:
+        with processes.fsxds(tree, "--watch", "poll", *file_flags(poll="1s", rescan="24h"), *QUIET) as server:
             time.sleep(2)
             before_s, began_s = server.exact_cpu_s(), time.monotonic()
             time.sleep(SCANS)

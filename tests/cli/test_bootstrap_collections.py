@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_bootstrap import refusal, values
+from tests.support.settings_files import file_flags
 
 LIST = "envoy.config.listener.v3.ListenerCollection"
 GLOB = "xdstp://a/envoy.config.cluster.v3.Cluster/foo/*"
@@ -20,7 +21,7 @@ def test_a_list_is_read_from_its_mirrored_file(capfd: pytest.CaptureFixture[str]
         (f"xdstp:///{LIST}/edge", "lcds/x.org/edge.pb"),
         (f"xdstp://b/{LIST}/edge%20b?k=v", "lcds/b/edge%252520b%253Fk%253Dv.pb"),
     ):
-        dynamic = values(capfd, *FILES, "--authority", "x.org", "--collection", name)["dynamic_resources"]
+        dynamic = values(capfd, *FILES, *file_flags(authority="x.org"), "--collection", name)["dynamic_resources"]
         assert dynamic.keys() == {"cds_config", "lds_resources_locator"}
         assert dynamic["lds_resources_locator"] == f"file://{Path('build/out').absolute()}/{path}"
 

@@ -10,6 +10,7 @@ import pytest
 from fsxds.cli.main import main
 from tests.cli.trees import CLUSTERS, SECRETS, TYPO, write_tree
 from tests.support.envoy import find_envoy
+from tests.support.settings_files import file_flags
 
 LISTENER_WITH_BAD_LUA = """\
 - name: web
@@ -167,12 +168,12 @@ def test_ignored_files_are_named_in_one_note(
 
 
 def test_ttl_that_is_dropped_is_told_where_it_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A ttl that Envoy would not survive is left out, which a note says; with `--ttl spec` it is told to clients."""
+    """A ttl that Envoy would not survive is left out, which a note says; with `ttl: spec` it is told to clients."""
     tree = write_tree(tmp_path, eds="- name: web\n  ttl: 5s\n  resource: {cluster_name: web}\n", cds=CLUSTERS)
 
     assert 0 == main(["check", str(tree)])
     assert "eds.yaml:2:3: note[ttl-dropped]: " in capfd.readouterr().out
-    assert 0 == main(["check", str(tree), "--ttl", "spec"])
+    assert 0 == main(["check", str(tree), *file_flags(ttl="spec")])
     assert "ttl-dropped" not in capfd.readouterr().out
 
 

@@ -28,7 +28,7 @@ def serving(seen: list[Settings]) -> TableCommand:
 def settings_of(*flags: str) -> Settings:
     """Return the settings that a command gets for these flags."""
     seen: list[Settings] = []
-    result = CliRunner(env={"FSXDS_RESCAN": "5s"}).invoke(serving(seen), [".", *flags])
+    result = CliRunner(env={"FSXDS_LINGER": "5s"}).invoke(serving(seen), [".", *flags])
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
 
@@ -38,27 +38,27 @@ def settings_of(*flags: str) -> Settings:
 
 def test_flags_become_settings() -> None:
     """Flags carry the values of their rows, with units; what is not given keeps its default."""
-    settings = settings_of("--settle", "80ms", "--mirror", "out", "--watch", "poll", "--max-file-size", "1MiB")
+    settings = settings_of("--settle", "80ms", "--mirror", "out", "--watch", "poll", "--linger", "1m")
 
-    assert (0.08, Path("out"), "poll", 2**20, 60.0) == (
+    assert (0.08, Path("out"), "poll", 60.0, 0.5) == (
         settings.settle_s,
         settings.mirror,
         settings.watch,
-        settings.max_file_size_bytes,
-        settings.max_hold_s,
+        settings.linger_s,
+        settings.max_removal,
     )
 
 
 def test_switches_have_two_flags() -> None:
     """A switch is turned on and off by a flag each."""
     assert settings_of("--mirror-config-sources").mirror_config_sources
-    assert not settings_of("--no-mirror-durable").mirror_durable
-    assert settings_of().mirror_durable
+    assert not settings_of("--mirror-config-sources", "--no-mirror-config-sources").mirror_config_sources
+    assert not settings_of().mirror_config_sources
 
 
 def test_flags_go_before_the_environment() -> None:
     """A variable counts where no flag is given."""
-    assert (5.0, 7.0) == (settings_of().rescan_s, settings_of("--rescan", "7s").rescan_s)
+    assert (5.0, 7.0) == (settings_of().linger_s, settings_of("--linger", "7s").linger_s)
 
 
 def test_a_zero_is_given() -> None:

@@ -6,16 +6,17 @@ import pytest
 
 from fsxds.cli.main import main
 from tests.cli.trees import CLUSTERS, SECRETS, TYPO, write_tree
+from tests.support.settings_files import file_flags
 
 
 def test_a_tree_is_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`fsxds mirror` writes the files of a tree and says how many; a second time nothing is to be done."""
     tree, out = write_tree(tmp_path, cds=CLUSTERS, sds=SECRETS), tmp_path / "out"
 
-    assert main(["mirror", str(tree), str(out), "--mirror-pause", "0"]) == 0
+    assert main(["mirror", str(tree), str(out), *file_flags(mirror_pause="0")]) == 0
     assert {"cds.pb", "web.pb"} <= {path.name for path in out.rglob("*.pb")}
     assert f"{out}: " in capfd.readouterr().out
-    assert main(["mirror", str(tree), str(out), "--mirror-pause", "0"]) == 0
+    assert main(["mirror", str(tree), str(out), *file_flags(mirror_pause="0")]) == 0
     assert f"{out}: 0 files written, 0 removed, " in capfd.readouterr().out
 
 

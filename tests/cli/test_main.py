@@ -32,6 +32,14 @@ from fsxds.settings.reading import GONE
             ["serve", ".", "--on-nack=continue"],
             "fsxds serve: --on-nack is gone: a rejected resource is held back in any",
         ),
+        (
+            ["serve", ".", "--max-body", "1MiB"],
+            "fsxds serve: --max-body is gone: write `max_body: SIZE` into the file that --settings names\n",
+        ),
+        (
+            ["mirror", ".", "x", "--no-mirror-durable"],
+            "fsxds mirror: --no-mirror-durable is gone: write `mirror_durable: ",
+        ),
         (["serve", ".", "--settle", "soon"], "fsxds serve: Invalid value for '--settle': 'soon' is not a duration"),
         (["chek", "."], "fsxds: No such command 'chek'."),
         (["show", ".", "--settings", "none.yaml"], "fsxds: none.yaml: cannot be read: No such file or directory;"),

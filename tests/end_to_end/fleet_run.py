@@ -43,6 +43,7 @@ from tests.support.envoy import Envoy
 from tests.support.etcd import Etcd, running_etcd
 from tests.support.ports import free_port
 from tests.support.server import Server
+from tests.support.settings_files import file_flags
 
 KILL_EVERY_S = 10.0
 # Of each Envoy, in requests a second.
@@ -56,12 +57,14 @@ class Course:
     """How long it goes on, and for how many clients of REST, and as many of Delta.
 
     `is_sticky`: nginx has each client stay at its server as long as that lives; else each poll goes to the next server.
+    `is_tcp`: nginx passes connections on without reading them.
     """
 
     seconds: float = 60.0
     clients: int = 10
     seed: int = 1
     is_sticky: bool = True
+    is_tcp: bool = False
 
 
 @dataclass
@@ -187,13 +190,14 @@ async def run(course: Course, folder: Path) -> Outcome:
         etcd = stack.enter_context(running_etcd(folder, 3))
         sockets = bound_sockets(1)
         port = sockets[0].getsockname()[1]
-        options = "--fleet", etcd.url, "--lag-patience", "60s"
+        options = "--fleet", etcd.url, *file_flags(lag_patience="60s")
         members = [Member(folder / f"server-{number}", port, *options, has_tree=number < 2) for number in range(3)]
         for member in members:
             member.copy.receive(0)
             stack.callback(member.stop)
             await asyncio.to_thread(member.start)
-        rest, streams = stack.enter_context(balancing(folder, members, is_sticky=course.is_sticky))
+        balancer = balancing(folder, members, is_sticky=course.is_sticky, is_tcp=course.is_tcp)
+        rest, streams = stack.enter_context(balancer)
         envoys = {
             name: (at, stack.enter_context(Envoy(made, wait="admin")))
             for name, (at, made) in bootstraps(rest, streams).items()
@@ -270,10 +274,12 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--alternate", action="store_true", help="nginx sends each poll to the next server")
+    parser.add_argument("--tcp", action="store_true", help="nginx is a proxy of connections (libnginx-mod-stream)")
     given = parser.parse_args()
     assert NGINX is not None
     with tempfile.TemporaryDirectory() as folder:
-        outcome = asyncio.run(run(Course(given.seconds, given.clients, given.seed, not given.alternate), Path(folder)))
+        course = Course(given.seconds, given.clients, given.seed, not given.alternate, given.tcp)
+        outcome = asyncio.run(run(course, Path(folder)))
     sys.stdout.write(
         f"{outcome.edits} edits, kills: {dict(outcome.kills)}\n"
         f"requests: {outcome.requests}, failed: {len(outcome.failures)} {outcome.failures[:10]}\n"

@@ -301,6 +301,7 @@ def test_grpc_clients(authority: str, tmp_path: Path) -> None:
 
 TYPE = "envoy.config.listener.v3.Listener"
 TYPES = f"type.googleapis.com/{TYPE}"
+FILTERS = "type.googleapis.com/envoy.extensions.filters.network"
 
 
 LIST = structured("ListenerCollection", "edge")
@@ -336,6 +337,50 @@ def test_listeners_from_a_file_of_a_mirror(tmp_path: Path) -> None:
             fleet.write("lists.yaml", collection_of("edge/b"))
             envoy.until(lambda: envoy.listener_names(dynamic_only=True) == {names["b"]}, "the rest")
             assert envoy.rejections() == {}
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_files_of_one_resource_each(form: str, tmp_path: Path) -> None:
+    """Of these Envoy reads lists, with their inline entries; any other one is an empty update, with success."""
+    mirror = tmp_path / "mirror"
+    fleet = Fleet(tmp_path, DELTA_ADS, "--mirror", str(mirror), "--mirror-layout", "resources", "--mirror-format", form)
+    proxy = {"@type": f"{FILTERS}.tcp_proxy.v3.TcpProxy", "stat_prefix": "x", "cluster": "plain"}
+    entry: dict[str, Any] = {
+        "@type": TYPES,
+        "name": listener_name("a"),
+        "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
+        "filter_chains": [{"filters": [{"name": "t", "typed_config": proxy}]}],
+    }
+    lists = yaml.safe_load(collection_of("edge/b"))
+    lists[0]["resource"]["entries"].append({"inline_entry": {"name": "a", "resource": entry}})
+    fleet.write("lists.yaml", yaml.safe_dump(lists))
+    fleet.write("lds.yaml", http_listener(listener_name("b"), 0, "r"))
+    fleet.write("rds.yaml", direct_route("r", "hi"))
+    fleet.write("cds.yaml", static_cluster("plain"), eds_cluster("web"))
+    fleet.write("eds.yaml", endpoints("web", 9))
+    with fleet.server() as server:
+        types = ("ListenerCollection", "Cluster", "ClusterLoadAssignment")
+        found = [mirror.rglob(f"*.{of}/**/*.{form}") for of in types]
+        server.wait(lambda: all(any(mirror.rglob(f"*.{of}/**/*.{form}")) for of in types), "the files")
+        listed, clusters, assignments = map(next, found)
+        bootstrap = following(fleet.bootstrap(server), listeners=f"file://{listed}")
+        del bootstrap["dynamic_resources"]["lds_config"]
+        bootstrap["dynamic_resources"]["cds_config"] = path_source(clusters)
+        (cluster,) = yaml.safe_load(eds_cluster("assigned"))
+        del cluster["@type"]
+        eds = {"service_name": "web", "eds_config": path_source(assignments)}
+        bootstrap["static_resources"]["clusters"].append({**cluster, "eds_cluster_config": eds})
+        with StreamingEnvoy(bootstrap) as envoy:
+            assert envoy.listener_names(dynamic_only=True) == {listener_name("a")}
+            assert (envoy.stat("cluster.assigned.update_empty"), envoy.endpoints("assigned")) == (1, set())
+            assert envoy.stat("cluster_manager.cds.update_success") == 1
+            assert envoy.cluster_names(dynamic_only=True) == set()
+            assert envoy.rejections() == {}
+
+
+def path_source(path: Path) -> dict[str, Any]:
+    """Return the config source of a file."""
+    return {"resource_api_version": "V3", "path_config_source": {"path": str(path)}}
 
 
 PAGE = Path(__file__).parents[2] / "config" / "names"

@@ -22,6 +22,7 @@ from tests.support.envoy import Envoy, EnvoyError
 from tests.support.grpc_envoy import SOTW_ADS, Fleet
 from tests.support.resources import direct_route, document, endpoints, http_listener, static_cluster
 from tests.support.scripted_rest import Answer, Poll, ScriptedRest
+from tests.support.settings_files import file_flags
 
 CDS, LDS = "cluster_manager.cds", "listener_manager.lds"
 TYPES = "type.googleapis.com/envoy"
@@ -390,8 +391,8 @@ def test_liberties_of_json(tmp_path: Path) -> None:
 
 
 def test_endpoints_that_expire_crash_a_state_of_the_world_client(tmp_path: Path) -> None:
-    """Fsxds with `--ttl spec` tells their time to live, and ends: Envoy dies of it."""
-    fleet = Fleet(tmp_path, SOTW_ADS, "--ttl", "spec")
+    """Fsxds with `ttl: spec` tells their time to live, and ends: Envoy dies of it."""
+    fleet = Fleet(tmp_path, SOTW_ADS, *file_flags(ttl="spec"))
     cluster = {"name": "web", "type": "EDS", "connect_timeout": "1s", "eds_cluster_config": {"eds_config": {}}}
     cluster["eds_cluster_config"] = {"eds_config": SOTW_ADS.config_source()}
     fleet.write("cds.yaml", yaml.safe_dump([{"@type": f"{TYPES}.config.cluster.v3.Cluster", **cluster}]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import signal
 import subprocess
@@ -10,13 +11,15 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from xds.core.v3.resource_locator_pb2 import ResourceLocator
 
 from tests.support.certificates import Authority
 from tests.support.etcd import ETCD, MISSING, Etcd, running_etcd
+from tests.support.follower import Follower
 from tests.support.fsxds_process import run_fsxds
 from tests.support.patience import PATIENCE_S
 from tests.support.server import Server
@@ -364,6 +367,26 @@ def test_an_upstream_is_asked_for_the_names_of_all_servers(etcd, tmp_path) -> No
             assert status_of(relay, "b") == 200
             assert status_of(follower, "gone") == 404
             await_names(follower, "a", "b")
+
+
+def test_redirects_without_a_target_are_published(etcd, tmp_path) -> None:
+    """A server without a tree answers GET with 302, and has clients that follow redirects themselves get the locator."""
+    kind, tree = "envoy.config.cluster.v3.Cluster", write(tmp_path / "tree", "a")
+    old = f"xdstp://a/{kind}/old"
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("authority: a\nauthorities: {b: {url: 'http://other.example/v3'}}\nredirects: client\n")
+    options = ("--settings", str(settings))
+    with server_of(tmp_path / "1", etcd, tree, *options), server_of(tmp_path / "2", etcd, None, *options) as follower:
+        await_names(follower, "a")
+        rows = [{"name": old, "resource_name": {"name": f"xdstp://b/{kind}/new"}}]
+        (tree / "redirects.clusters.yaml").write_text(json.dumps(rows))
+        with Follower(follower.ready["grpc"]) as client:
+            client.ask(f"type.googleapis.com/{kind}", old).until_held(old)
+            assert client.message(old, ResourceLocator).authority == "b"
+        with closing(http.client.HTTPConnection(follower.ready["http"], timeout=PATIENCE_S)) as connection:
+            connection.request("GET", f"/{kind}/old")
+            answer = connection.getresponse()
+        assert (answer.status, answer.headers["location"]) == (302, f"http://other.example/v3/{kind}/new")
 
 
 def status_of(server: Server, cluster: str) -> int:

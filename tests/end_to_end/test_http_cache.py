@@ -17,6 +17,7 @@ import pytest
 from tests.support.nginx import MISSING, NGINX, Nginx, running_nginx
 from tests.support.patience import PATIENCE_S
 from tests.support.server import Server
+from tests.support.settings_files import file_flags
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
 
@@ -46,7 +47,7 @@ def tree(tmp_path: Path) -> Path:
 def cache(tree: Path, tmp_path: Path) -> Iterator[Nginx]:
     """A server with the tree, and nginx before it."""
     with (
-        Server(tree, tmp_path, "--allowed-hosts", "xds") as server,
+        Server(tree, tmp_path, *file_flags(allowed_hosts="xds")) as server,
         running_nginx(
             "nginx-cache.conf", tmp_path, {"fsxds:18001": f"127.0.0.1:{server.port}", **LONG_ENOUGH}
         ) as nginx,

@@ -15,6 +15,7 @@ from typing import Any
 from tests.end_to_end.test_status_page import chromium
 from tests.end_to_end.test_tls import Files
 from tests.support.server import Server, write_file
+from tests.support.settings_files import file_flags
 
 CLUSTER = "/envoy.config.cluster.v3.Cluster"
 SECRET = "/envoy.extensions.transport_sockets.tls.v3.Secret"
@@ -92,7 +93,7 @@ def test_pages_in_a_browser(tmp_path: Path) -> None:
     with serving_page(tmp_path / "page") as origin, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         page = browser.new_page()
-        with Server(tree, tmp_path, "--cors-origin", origin) as server:
+        with Server(tree, tmp_path, *file_flags(cors_origin=json.dumps(origin))) as server:
             base = f"http://127.0.0.1:{server.port}"
             url = f"{base}{CLUSTER}/%3Ci%3Eweb%3C/i%3E"
             page.goto(origin)

@@ -23,6 +23,7 @@ from tests.support.grpc_clients import channel_to, method_path, serving_grpc
 from tests.support.patience import PATIENCE_S
 from tests.support.polls import Answer, named, running, until
 from tests.support.server import Server, events_in
+from tests.support.settings_files import file_flags
 
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -49,7 +50,7 @@ async def test_one_held_poll_too_many() -> None:
             server.publish(named("cds", "b"))
 
         assert (other.status, other.headers["Retry-After"]) == (503, "5")
-        assert "--max-held-polls" in reason_of(other)
+        assert "max_held_polls" in reason_of(other)
         assert limits_of(server.recorder) == ["max-held-polls"]
         assert held.result().status == 200
 
@@ -63,7 +64,7 @@ async def test_requests_too_fast() -> None:
             answers.append(await server.poll(node={"id": f"n{len(answers)}"}))
 
         assert (answers[-1].status, answers[-1].headers["Retry-After"]) == (429, "1")
-        assert "--max-requests-per-peer" in reason_of(answers[-1])
+        assert "max_requests_per_peer" in reason_of(answers[-1])
         assert limits_of(server.recorder) == ["max-requests-per-peer"]
 
 
@@ -76,8 +77,8 @@ async def test_bodies_and_names_of_polls() -> None:
         fine = await server.poll("endpoints", resource_names=["a", "b"])
 
         assert (large.status, many.status, fine.status) == (413, 503, 200)
-        assert "--max-body" in reason_of(large)
-        assert "--max-names" in reason_of(many)
+        assert "max_body" in reason_of(large)
+        assert "max_names" in reason_of(many)
         assert limits_of(server.recorder) == ["max-body", "max-names"]
 
 
@@ -96,7 +97,7 @@ async def test_bodies_of_all_clients() -> None:
         await until(lambda: server.rest.exchange.limiter.body_bytes == 0)
 
         assert (large.status, small.status) == (503, 200)
-        assert "--max-all-bodies" in reason_of(large)
+        assert "max_all_bodies" in reason_of(large)
         assert limits_of(server.recorder) == ["max-all-bodies"]
 
 
@@ -127,7 +128,7 @@ async def test_one_connection_too_many() -> None:
             server.publish(named("cds", "b"))
 
         assert surplus.status == 503
-        assert "--max-connections" in reason_of(surplus)
+        assert "max_connections" in reason_of(surplus)
         assert limits_of(server.recorder) == ["max-connections"]
         assert [one.result().status for one in held] == [200, 200]
         assert (await server.poll(node={"id": "n9"})).status == 200
@@ -166,7 +167,7 @@ async def test_one_stream_too_many(limit: str) -> None:
         watch.cancel()
         server.publish({"CDS": {"b": "1"}})
 
-        assert (code, f"--{limit}" in reason) == (EXHAUSTED, True)
+        assert (code, limit.replace("-", "_") in reason) == (EXHAUSTED, True)
         assert limits_of(server.recorder) == [limit]
         assert await first.answer()
 
@@ -181,7 +182,7 @@ async def test_calls_too_fast_are_rejected_and_health_is_not() -> None:
             try:
                 await server.fetch("CDS")
             except grpc.aio.AioRpcError as error:
-                codes.add((error.code(), "--max-requests-per-peer" in (error.details() or "")))
+                codes.add((error.code(), "max_requests_per_peer" in (error.details() or "")))
                 break
 
         assert codes == {(EXHAUSTED, True)}
@@ -199,7 +200,7 @@ async def test_names_of_a_stream(is_delta: bool) -> None:
         await stream.ask("RDS", **{field: ["d", "e", "f"]})
         code, reason = await stream.end()
 
-        assert (code, "--max-names" in reason) == (EXHAUSTED, True)
+        assert (code, "max_names" in reason) == (EXHAUSTED, True)
         assert limits_of(server.recorder) == ["max-names"]
         # The stream is forgotten once its client was told.
         await until(lambda: server.services._shared.limiter.names == 0)
@@ -216,7 +217,7 @@ async def test_names_of_all_streams() -> None:
         code, reason = await second.end()
         server.publish({"EDS": {"a": "2"}})
 
-        assert (code, "--max-all-names" in reason) == (EXHAUSTED, True)
+        assert (code, "max_all_names" in reason) == (EXHAUSTED, True)
         assert (await first.answer()).resources[0].name == "a"
 
 
@@ -327,11 +328,11 @@ def test_a_tree_of_too_many_files_is_told_of(tmp_path: Path) -> None:
 
     for number in range(3):
         (tmp_path / f"{number}.yaml").write_text("[]")
-    done = run_fsxds(["check", str(tmp_path), "--max-files", "2", "--no-envoy"])
+    done = run_fsxds(["check", str(tmp_path), *file_flags(max_files="2"), "--no-envoy"])
 
     assert done.returncode == 1
     assert "too-many-files" in done.stdout + done.stderr
-    assert "--max-files" in done.stdout + done.stderr
+    assert "max_files" in done.stdout + done.stderr
 
 
 HOSTILE = (

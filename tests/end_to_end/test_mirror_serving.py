@@ -21,6 +21,7 @@ from tests.support.resources import (
     static_cluster,
 )
 from tests.support.server import Server, write_file
+from tests.support.settings_files import file_flags
 
 
 def file_bootstrap(out: Path) -> dict[str, Any]:
@@ -70,7 +71,7 @@ def test_what_others_do_to_the_files_is_undone_before_a_rescan(tmp_path: Path) -
     tree, out = tmp_path / "tree", tmp_path / "out"
     write_file(tree / "lds.yaml", document([http_listener("front", 0, "r1")]))
     write_file(tree / "rds.yaml", document([direct_route("r1", "one")]))
-    with mirroring(tree, tmp_path, "--rescan", "1h") as (server, envoy):
+    with mirroring(tree, tmp_path, *file_flags(rescan="1h")) as (server, envoy):
         assert answer(envoy, "front") == "one"
         good = (out / "rds/r1.pb").read_bytes()
         write_file(out / "rds/r1.pb", good.decode("latin-1").replace("one", "two"))

@@ -20,6 +20,7 @@ from tests.support.grpc_clients import DiscoveryClient, channel_to, method_path
 from tests.support.patience import PATIENCE_S
 from tests.support.scripted_streams import Request, ScriptedStreams, names_of, resource
 from tests.support.server import Server
+from tests.support.settings_files import file_flags
 from tests.support.snapshots import type_url
 from tests.upstream.made import cluster
 
@@ -164,7 +165,7 @@ async def test_an_upstream_that_is_silent(tmp_path: Path) -> None:
 async def test_what_nobody_asked_for_is_not_asked_for(tmp_path: Path) -> None:
     """With `asked`, an upstream is asked for nothing before a client asks."""
     # A server that is asked for nothing says nothing, not even that it is there.
-    options = ("--upstream-names", "asked", "--upstream-patience", "1s")
+    options = ("--upstream-names", "asked", *file_flags(upstream_patience="1s"))
     with relaying(tmp_path, *options) as (upstream, relay):
         async with stream_of(relay) as client:
             await client.ask("EDS", node="first", resource_names_subscribe=["a"])
@@ -205,7 +206,7 @@ async def test_rejections_reach_the_upstream(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [("--nack-limit", "off"), ("--upstream-verdict", "relay")], ids=["no limit", "relay"]
+    "options", [("--nack-limit", "off"), file_flags(upstream_verdict="relay")], ids=["no limit", "relay"]
 )
 async def test_the_upstream_hears_of_no_rejection(tmp_path: Path, options: tuple[str, ...]) -> None:
     """Who rejects something gets what was before; without a limit, and with `relay`, that is no matter of the upstream."""

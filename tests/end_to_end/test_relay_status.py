@@ -18,6 +18,7 @@ from tests.end_to_end.test_status import AT_ONCE, ask, clusters, poll
 from tests.end_to_end.test_status_page import browser, watched
 from tests.support.ports import free_port
 from tests.support.server import Server, write_file
+from tests.support.settings_files import file_flags
 
 __all__ = ["browser"]
 
@@ -84,7 +85,7 @@ def relay(top: Server, folders: Callable[[str], Path]) -> Iterator[Server]:
     (folder / "token").chmod(0o600)
     address = f"127.0.0.1:{top.grpc_port}"
     # With the verdict of clients, the upstream takes back what they reject.
-    options = ("--upstream-token", str(folder / "token"), "--upstream-verdict", "relay")
+    options = ("--upstream-token", str(folder / "token"), *file_flags(upstream_verdict="relay"))
     with Server(None, folder, "--upstream", address, *options) as server:
         server.wait(lambda: upstream_of(server)["resources"] == [{"type": "cds", "resources": 2}], "the clusters")
         yield server
@@ -223,7 +224,7 @@ def test_what_is_restored_has_its_age(top: Server, tmp_path: Path) -> None:
 def test_a_start_awaits_upstreams_of_which_nothing_is_known(tmp_path: Path) -> None:
     """A directory beside them is served meanwhile, and after the patience for upstreams other things count again."""
     write_file(tmp_path / "tree" / "cds.yaml", clusters("web"))
-    upstreams = ("--upstream", f"127.0.0.1:{free_port()}", "--upstream-patience", "5s")
+    upstreams = ("--upstream", f"127.0.0.1:{free_port()}", *file_flags(upstream_patience="5s"))
     server = Server(tmp_path / "tree", tmp_path, *upstreams).start(wait=False)
     try:
         server.wait(lambda: server.log_events("listening")[2:], "the admin address")

@@ -14,6 +14,7 @@ import yaml
 from tests.end_to_end.test_state import until_kept
 from tests.support.grpc_clients import DiscoveryClient, method_path
 from tests.support.server import Server, write_file
+from tests.support.settings_files import file_flags
 
 CLUSTER = "xdstp://fleet/envoy.config.cluster.v3.Cluster/web"
 GLOB = f"{CLUSTER}/*"
@@ -154,7 +155,7 @@ def test_rejected_names_are_logged(tmp_path: Path, name: str) -> None:
 def test_names_without_the_authority_of_the_settings_are_said_once(tmp_path: Path) -> None:
     """A client that leaves the authority out is not asked for it twice, and one that writes it, never."""
     write(tmp_path / "tree", "a")
-    with started(tmp_path, "--authority", "fleet") as server:
+    with started(tmp_path, *file_flags(authority="fleet")) as server:
         assert connected(server) == ({"a"}, set())
         assert not server.log_events("authority_missing")
         for _ in range(2):

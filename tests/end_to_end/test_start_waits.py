@@ -11,6 +11,7 @@ from fsxds.server.readiness import report_times
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 from tests.support.patience import PATIENCE_S
 from tests.support.server import events_in, write_file
+from tests.support.settings_files import file_flags
 
 ADDRESSES = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 RESOURCES = {
@@ -45,7 +46,7 @@ def test_each_start_says_what_it_waits_for(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         for path, text in files.items():
             write_file(tmp_path / name / path, text)
-    out, slow = str(tmp_path / "out"), ("--mirror-pause", "60s")
+    out, slow = str(tmp_path / "out"), file_flags(mirror_pause="60s")
     commands = {
         f"the first file with configuration in {tmp_path / 'empty'}": ("serve", "empty", *ADDRESSES),
         f"the first file without a mistake: none of 1 in {tmp_path / 'broken'} can be served": (

@@ -9,7 +9,7 @@ import socket
 import ssl
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from tests.support.certificates import Authority, Pair
 from tests.support.envoy import Envoy
 from tests.support.fsxds_process import run_fsxds
 from tests.support.server import Server, write_file
+from tests.support.settings_files import file_flags
 
 SPIFFE = "spiffe://acme/edge/1"
 
@@ -237,11 +238,11 @@ def test_watch_and_diff_speak_tls(files: Files, how: list[str]) -> None:
         (["--tls-cert", "ca.crt", "--tls-key", "tls.key"], "the key is not that of the certificate"),
         (["--tls-cert", "tls.crt", "--tls-key", "no.key"], "no.key: cannot be read: No such file or directory"),
         (["--client-ca", "ca.crt"], "client_ca: there is no certificate; give --tls-cert FILE and --tls-key FILE"),
-        (["--socket-owner", "no-such-user"], "there is no user 'no-such-user' here"),
-        (["--socket-mode", "rw"], "'rw' is not three octal digits"),
+        (file_flags(socket_owner="no-such-user"), "there is no user 'no-such-user' here"),
+        (file_flags(socket_mode="rw"), "'rw' is not three octal digits"),
     ],
 )
-def test_a_start_that_cannot_be(files: Files, flags: list[str], said: str) -> None:
+def test_a_start_that_cannot_be(files: Files, flags: Sequence[str], said: str) -> None:
     """One line that says what to give, and exit status 2."""
     done = run_fsxds(["serve", str(files.tree), *flags], cwd=files.folder)
 
@@ -255,7 +256,7 @@ def test_unix_sockets_have_a_mode_and_an_owner(files: Files) -> None:
     paths = [files.folder / name for name in ("rest.sock", "grpc.sock")]
     rest, grpc = (f"unix:{path}" for path in paths)
     owner = f"{os.getuid()}:{os.getgid()}" if os.getuid() else "65534:65533"
-    with files.serving("--socket-mode", "600", "--socket-owner", owner, http=rest, grpc=grpc):
+    with files.serving(*file_flags(socket_mode="'600'", socket_owner=owner), http=rest, grpc=grpc):
         found = [path.stat() for path in paths]
         watched = [
             run_fsxds(["watch", address, *how, "--type", "cds", "--count", "1"])

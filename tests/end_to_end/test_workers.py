@@ -154,7 +154,6 @@ def test_workers_end_with_the_first_process(server, number) -> None:
     [
         (["--http", "unix:{folder}/socket"], "cannot be shared by --workers; use HOST:PORT"),
         (["--http", "{taken}"], "is taken"),
-        (["--redirects", "client"], "leave --redirects client out"),
     ],
 )
 def test_what_processes_cannot_share_is_named(options, words, tmp_path) -> None:

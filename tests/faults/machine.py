@@ -12,7 +12,6 @@ from random import Random
 
 from tests.faults.faulty_system import FaultySystem
 from tests.faults.site import Site
-from tests.support.server import write_file
 
 HOUR_S, YEAR_S = 3600.0, 365 * 86400.0
 _JUMPS_S = (HOUR_S, -HOUR_S, 10 * YEAR_S, -10 * YEAR_S, 1.0, -1.0, 86400.0)
@@ -44,15 +43,13 @@ async def clock_jumps(folder: Path, rng: Random, times: int) -> None:
 async def inotify_exhausted(folder: Path, _rng: Random, times: int) -> None:
     """No instance of inotify is left: the tree is polled, the log says why, and inotify is used again when it can be."""
     # In a user namespace of its own, whose limits are its own too.
-    settings = folder / "settings.yaml"
-    write_file(settings, "{}\n")
-    site = Site(folder, "--settings", str(settings), wrapped=("unshare", "-Ur"))
+    site = Site(folder, wrapped=("unshare", "-Ur"))
     async with site.running():
         for number in range(times):
             _allow_inotify(site, 0)
             # What is watched stays so; a watcher that has to start again finds no instance.
             seen = len(site.server.log_events("watching"))
-            write_file(settings, f"settle_cap: {2 + number % 2}s\n")
+            site.write_settings(f"settle_cap: {2 + number % 2}s\n")
             os.kill(site.server.pid, signal.SIGHUP)
             line = await site.until_logged("watching", seen, mode="poll")
             assert "fs.inotify.max_user_instances" in line["message"], line
@@ -72,7 +69,8 @@ def _allow_inotify(site: Site, instances: int) -> None:
 
 async def workers_killed(folder: Path, rng: Random, times: int) -> None:
     """The processes that parse are killed while they do: the edit is served all the same, and by new ones."""
-    site = Site(folder, "--parse-apart-above", "0B")
+    site = Site(folder)
+    site.write_settings("parse_apart_above: 0B\n")
     killed = 0
     async with site.running():
         for _ in range(times):

@@ -191,18 +191,9 @@ class Site:
         self.kept = folder / "kept"
         self.out, self.state = self.kept / "out", self.kept / "state"
         where = ("--mirror", str(self.out), "--state", str(self.state))
-        usual = (
-            "--settle",
-            "10ms",
-            "--step-timeout",
-            "500ms",
-            "--mirror-pause",
-            "0s",
-            "--rescan",
-            "2s",
-            "--poll",
-            "200ms",
-        )
+        self._settings = folder / "settings.yaml"
+        self.write_settings()
+        usual = ("--settle", "10ms", "--step-timeout", "500ms", "--settings", str(self._settings))
         sockets: dict[str, Any] = {"http": f"unix:{folder / 'h'}", "grpc": f"unix:{folder / 'g'}"}
         self.server = Server(self.tree, folder, *where, *usual, *options, **sockets, **start)
         self.kept.mkdir()
@@ -212,6 +203,10 @@ class Site:
         self.number = 0
         self._source = source
         self.edit()
+
+    def write_settings(self, more: str = "") -> None:
+        """Write the settings file: its waits are short, and `more` are further lines."""
+        write_file(self._settings, f"mirror_pause: 0s\nrescan: 2s\npoll: 200ms\n{more}")
 
     def edit(self, *but: str) -> int:
         """Write the tree with the next number, save for these files; return the number."""

@@ -23,6 +23,7 @@ from tests.lint.envoy_answers import (
     route,
     route_config,
     rules_found,
+    virtual_host,
 )
 
 NODE = "envoy.config.core.v3.Node"
@@ -41,6 +42,18 @@ def named_struct(message_type: str) -> dict[str, Any]:
         "name": "x",
         "typed_config": {"@type": TYPE + "xds.type.v3.TypedStruct", "type_url": message_type, "value": {}},
     }
+
+
+def struct(message_type: str, **value: object) -> dict[str, Any]:
+    """A TypedStruct of this type."""
+    return {"@type": TYPE + "xds.type.v3.TypedStruct", "type_url": TYPE + message_type, "value": value}
+
+
+ROUTE = {
+    "@type": TYPE + "envoy.config.route.v3.Route",
+    "match": {"prefix": "/"},
+    "direct_response": {"status": 200},
+}
 
 
 def session(name: str, message_type: str = "cookie.v3.CookieBasedSessionState") -> Case:
@@ -137,6 +150,67 @@ def test_extensions_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None
     assert_rejected(catalogue, "wrong-extension", case)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        manager(
+            {
+                "request_id_extension": {
+                    "typed_config": struct("envoy.extensions.request_id.uuid.v3.UuidRequestIdConfig")
+                }
+            }
+        ),
+        http_filter(
+            "compressor.v3.Compressor",
+            {"compressor_library": {"name": "x", "typed_config": struct(GZIP + ".compressor.v3.Gzip")}},
+        ),
+        cluster(
+            {
+                "cluster_type": {"name": "x", "typed_config": struct(REDIS_CLUSTER)},
+                "lb_policy": "CLUSTER_PROVIDED",
+            }
+        ),
+        virtual_host(
+            {
+                "matcher": {
+                    "matcher_tree": {
+                        "input": {
+                            "name": "x",
+                            "typed_config": struct(
+                                "envoy.type.matcher.v3.HttpRequestHeaderMatchInput", header_name="x"
+                            ),
+                        },
+                        "exact_match_map": {"map": {"a": {"action": {"name": "x", "typed_config": ROUTE}}}},
+                    }
+                }
+            }
+        ),
+    ],
+)
+def test_where_envoy_looks_into_no_struct(catalogue: Catalogue, case: Case) -> None:
+    """In some places Envoy goes by the type of the message itself, which is that of the TypedStruct."""
+    assert_rejected(catalogue, "wrong-extension", case)
+
+
+def test_policies_are_held_to_no_constraints(catalogue: Catalogue) -> None:
+    """What a load balancing policy lacks by the API is no matter, in a message as in a TypedStruct."""
+    policy = f"{POLICIES}round_robin.v3.RoundRobin"
+    fields: dict[str, object] = {"locality_lb_config": {}}
+    assert_accepted(
+        catalogue,
+        *(
+            cluster(
+                {
+                    "load_balancing_policy": {
+                        "policies": [{"typed_extension_config": {"name": "x", "typed_config": one}}]
+                    }
+                }
+            )
+            for one in (struct(policy, **fields), {"@type": TYPE + policy, **fields})
+        ),
+    )
+
+
 def test_the_other_side_is_proposed(catalogue: Catalogue) -> None:
     """For the TLS of a server in a client, the remedy names that of clients."""
     case = cluster({"transport_socket": named(TLS + "DownstreamTlsContext")})
@@ -165,6 +239,12 @@ HTTP = "envoy.extensions.filters.http."
 WRAPPER = "envoy.config.route.v3.FilterConfig"
 
 
+GRADIENT = {
+    "concurrency_limit_params": {"concurrency_update_interval": "1s"},
+    "min_rtt_calc_params": {"interval": "60s"},
+}
+
+
 def saying(message_type: str, **fields: object) -> Case:
     """A route that says something to a filter."""
     config = {"f": {"@type": TYPE + message_type, **fields}}
@@ -183,6 +263,10 @@ def test_what_routes_may_say(catalogue: Catalogue) -> None:
         saying(WRAPPER, is_optional=True, config=node),
         # It lacks a field that it must have; nobody reads it.
         saying(WRAPPER, is_optional=True, config={"@type": TYPE + "envoy.config.core.v3.HttpUri"}),
+        # A route cannot configure it, which matters to nobody here.
+        saying(WRAPPER, is_optional=True, config={"@type": TYPE + HTTP + "ip_tagging.v3.IPTagging"}),
+        # It is read as the settings that its filter has for routes, which need nothing.
+        saying(HTTP + "grpc_http1_reverse_bridge.v3.FilterConfig"),
     )
 
 
@@ -194,6 +278,8 @@ def test_what_routes_may_say(catalogue: Catalogue) -> None:
         saying(HTTP + "buffer.v3.Buffer", max_request_bytes=5),
         saying(WRAPPER, config={"@type": TYPE + "envoy.config.core.v3.Node"}),
         saying(WRAPPER),
+        saying(HTTP + "adaptive_concurrency.v3.AdaptiveConcurrency", gradient_controller_config=GRADIENT),
+        route({"direct_response": {"status": 200}, "typed_per_filter_config": {"f": struct(WRAPPER, disabled=True)}}),
         saying(WRAPPER, is_optional=True),
         saying(WRAPPER, is_optional=True, config={"@type": TYPE + HTTP + "buffer.v3.Buffer", "max_request_bytes": 5}),
         route("{direct_response: {status: 200}, typed_per_filter_config: {f: {}}}"),
@@ -203,3 +289,12 @@ def test_what_routes_may_say(catalogue: Catalogue) -> None:
 def test_what_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """A filter's own settings are not for routes, nor those for routes for the filter."""
     assert_rejected(catalogue, "wrong-extension", case)
+
+
+def test_empty_settings_of_a_filter_are_read_as_those_for_routes(catalogue: Catalogue) -> None:
+    """What the settings for routes need is missing in the empty settings of the filter, too."""
+    assert_rejected(catalogue, "required-field", saying(HTTP + "composite.v3.Composite"))
+    assert_rejected(
+        catalogue, "required-choice", saying(WRAPPER, config={"@type": TYPE + HTTP + "ext_authz.v3.ExtAuthz"})
+    )
+    assert_rejected(catalogue, "wrong-filter", saying(HTTP + "aws_lambda.v3.PerRouteConfig"))

@@ -57,6 +57,8 @@ def test_orders_that_envoy_accepts(catalogue: Catalogue) -> None:
         network(RBAC, TCP),
         network(ECHO),
         http(CORS, CORS, ROUTER),
+        # Optional, and no HTTP filter: Envoy skips it.
+        http({**ECHO, "is_optional": True}, ROUTER),
         http(),
         upstream(BUFFER, CODEC),
     )

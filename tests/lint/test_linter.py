@@ -142,7 +142,7 @@ def test_severities_that_cannot_be_changed(rules: dict[str, str], words: str) ->
 
 
 def test_a_time_to_live_that_is_sent_is_no_problem() -> None:
-    """With `--ttl spec`, the rule about times to live that are not sent is off."""
+    """With `ttl: spec`, the rule about times to live that are not sent is off."""
     fault = Fault("ttl-dropped", "it is not sent", "remove it", severity=Severity.WARNING)
 
     assert linter_of(Settings()).adjusted(fault) == fault

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 import yaml
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+from envoy.config.listener.v3.listener_pb2 import Listener
 
 from tests.next_steps.served_trees import AUTHORITY, served, wrapper
 from tests.next_steps.test_collections import FOO, collection, inlined, listener, named
 from tests.support.follower import Follower
 from tests.support.resources import endpoints
 from tests.support.server import Server, write_file
+from tests.support.settings_files import file_flags
 from tests.support.structured_names import structured, type_url
 
 ENDPOINTS = type_url("ClusterLoadAssignment")
@@ -70,14 +72,16 @@ def test_an_entry_of_a_file(tmp_path: Path) -> None:
     with served(tree) as server, Follower(server.grpc) as client:
         client.ask(type_url("Listener"), named("old")).until_held(named("old"))
 
+        assert client.message(named("old"), Listener).address.socket_address.port_value == 1002
+
 
 def test_one_resource_in_each_file(tmp_path: Path) -> None:
-    """`--mirror-layout resources`: each file is one `Resource`, with name, version and type; folders are globs."""
+    """`mirror_layout: resources`: each file is one `Resource`, with name, version and type; folders are globs."""
     tree, mirror = tmp_path / "tree", tmp_path / "mirror"
     bar, baz = named("my-listeners/bar"), named("my-listeners/baz")
     write_file(tree / "lds.yaml", listener(bar, 1001) + listener(baz, 1002))
     with Server(
-        tree, tmp_path, "--mirror", str(mirror), "--mirror-layout", "resources", "--mirror-format", "yaml"
+        tree, tmp_path, "--mirror", str(mirror), *file_flags(mirror_layout="resources"), "--mirror-format", "yaml"
     ) as server:
         found = server.wait(lambda: {bar, baz} <= set(mirrored(mirror)) and mirrored(mirror), "both files")
         assert found[bar]["version"]

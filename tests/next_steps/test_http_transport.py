@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -137,3 +138,17 @@ def test_what_is_not_there(path: str, tmp_path: Path) -> None:
 
         assert answer.status in {400, 404}
         assert answer.json["message"]
+
+
+def test_there_is_no_ack_and_no_nack(tmp_path: Path) -> None:
+    """Whoever reads by GET is no client of the server: what it sends back is no ACK, and it can reject nothing."""
+    with served({"lds.yaml": listener(named("bar"), 1001)}, tmp_path, SETTINGS) as server:
+        first = get(server, BAR)
+        assert get(server, BAR, if_none_match=first.headers["etag"]).status == 304
+        assert get(server, BAR, if_none_match='"of another version"').status == 200
+        nack = {"version_info": "0", "response_nonce": "1", "error_detail": {"code": 13, "message": "no"}}
+        assert get(server, BAR, "POST", json.dumps(nack).encode()).status == 405
+        server.write("lds.yaml", listener(named("bar"), 1002))
+
+        assert not [line for line in server.log if "ACK" in line]
+        assert get(server, BAR).json["address"]["socket_address"]["port_value"] == 1002

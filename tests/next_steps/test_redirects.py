@@ -153,6 +153,17 @@ def test_redirects_over_http(tmp_path: Path) -> None:
         assert located(server, "away") == f"http://other-cache-server.com/v3/{TYPES['ClusterLoadAssignment']}/foo/M"
 
 
+def test_a_redirect_to_another_authority_alone_is_an_edit(tmp_path: Path) -> None:
+    """It is served though no resource changes."""
+    other = structured("ClusterLoadAssignment", "foo/M", "other.example")
+    settings = f"authority: {AUTHORITY}\nauthorities:\n  other.example: {{url: 'http://other-cache-server.com/v3'}}\n"
+    path = f"/{TYPES['ClusterLoadAssignment']}/away"
+    with served({"eds.yaml": endpoints(BAR, 1001)}, tmp_path, settings) as server:
+        assert get(server, path).status == 404
+        server.write("more/eds.yaml", redirect(structured("ClusterLoadAssignment", "away", AUTHORITY), other))
+        assert get(server, f"{path}?wait=20s").status == 302
+
+
 def located(server: Server, path: str) -> str:
     """Return where a redirect leads."""
     answer = get(server, f"/{TYPES['ClusterLoadAssignment']}/{path}")

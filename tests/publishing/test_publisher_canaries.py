@@ -132,7 +132,7 @@ async def test_a_wait_for_canaries_is_reported_once() -> None:
 
 @virtually
 async def test_patience_with_canaries_may_end() -> None:
-    """With `--canary-patience`, the others follow in the end."""
+    """With `canary_patience`, the others follow in the end."""
     rules = replace(RULES, canary=Canary(view="none"), bake_s=30.0, canary_patience_s=600.0)
     async with publishing(rules) as run:
         run.load(("a",))

@@ -177,6 +177,17 @@ def test_a_version_of_an_author_alone_is_a_step() -> None:
     assert whole_step(target, target) is None
 
 
+def test_a_redirect_without_a_target_alone_is_a_step() -> None:
+    """It is served, and nobody has to take it."""
+    served = tree_snapshot(OLD)
+    redirect = replace(next(iter(served.resources(type_url("CDS")).values())), name="away", redirect="xdstp://b/c/new")
+    target = replace(tree_snapshot(OLD, served), unresolved={(type_url("CDS"), "away"): redirect})
+
+    (step,) = steps_to(served, target)
+
+    assert (True, {}) == (step.snapshot is target, step.changed)
+
+
 @pytest.mark.parametrize("mark", ["incomplete", "withheld", "undeclared"])
 def test_no_step_says_of_a_type_what_its_rows_do_not_bear_out(mark: str) -> None:
     """Users that are served as they were are as certain as they were; types that have resources lack none for certain."""

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from fsxds.model.errors import UsageError
 from fsxds.settings.forms import DURATION_TEXT, OFF, SIZE_TEXT
+from fsxds.settings.option import COMMON, IN_FILE_ONLY
 from fsxds.settings.options import BY_NAME, OPTIONS, Settings
 from fsxds.settings.reading import read_settings, settings_schema
 from tests.support.settings_files import complaints_of, read_file
@@ -31,11 +32,11 @@ def test_defaults() -> None:
 def test_precedence(tmp_path: Path) -> None:
     """A flag goes before a variable, a variable before the file, the file before the default."""
     path = tmp_path / "fsxds.yaml"
-    path.write_text("settle: 1s\nrescan: 1m\npoll: 5")
+    path.write_text("settle: 1s\nlinger: 1m\npoll: 5")
 
-    settings = read_settings({"settle": 3.0, "settings": path}, {"FSXDS_SETTLE": "2s", "FSXDS_RESCAN": "2m"})
+    settings = read_settings({"settle": 3.0, "settings": path}, {"FSXDS_SETTLE": "2s", "FSXDS_LINGER": "2m"})
 
-    assert (3.0, 120.0, 5.0, 10.0) == (settings.settle_s, settings.rescan_s, settings.poll_s, settings.settle_cap_s)
+    assert (3.0, 120.0, 5.0, 10.0) == (settings.settle_s, settings.linger_s, settings.poll_s, settings.settle_cap_s)
 
 
 def test_settings_file_named_by_variable(tmp_path: Path) -> None:
@@ -59,9 +60,9 @@ def test_durations(written: str, seconds: float) -> None:
     ("written", "size_bytes"),
     [("64MiB", 64 * 2**20), ("500kB", 500_000), ("1 GiB", 2**30), ("1.5KiB", 1536), ("12b", 12), ("12", 12)],
 )
-def test_sizes(written: str, size_bytes: int) -> None:
+def test_sizes(written: str, size_bytes: int, tmp_path: Path) -> None:
     """Sizes have a decimal or a binary unit, or are plain bytes."""
-    assert size_bytes == read_settings({}, {"FSXDS_MAX_FILE_SIZE": written}).max_file_size_bytes
+    assert size_bytes == read_file(tmp_path, f"max_file_size: {written}").max_file_size_bytes
 
 
 @pytest.mark.parametrize(
@@ -71,10 +72,9 @@ def test_sizes(written: str, size_bytes: int) -> None:
         ("FSXDS_SETTLE", "-1s"),
         ("FSXDS_SETTLE", "nan"),
         ("FSXDS_SETTLE", "1 parsec"),
-        ("FSXDS_RESCAN", "0"),
-        ("FSXDS_RESCAN", "9ms"),
-        ("FSXDS_MAX_FILE_SIZE", "64M"),
-        ("FSXDS_MIRROR_DURABLE", "perhaps"),
+        ("FSXDS_STEP_TIMEOUT", "0"),
+        ("FSXDS_STEP_TIMEOUT", "9ms"),
+        ("FSXDS_MIRROR_CONFIG_SOURCES", "perhaps"),
         ("FSXDS_WATCH", "inotfy"),
         ("FSXDS_SHOW_TYPE", "xds"),
         ("FSXDS_MIRROR", "a\0b"),
@@ -166,6 +166,14 @@ def test_names_of_options() -> None:
     assert names["dev_transport"] == ("dev_transport", "--transport", "FSXDS_DEV_TRANSPORT")
     assert names["mirror_format"] == ("mirror_format", "--mirror-format", "FSXDS_MIRROR_FORMAT")
     assert len(fields(Settings)) == len({row.name for row in OPTIONS}) == len(OPTIONS)
+
+
+def test_options_without_a_flag() -> None:
+    """The names of `IN_FILE_ONLY` and `COMMON` are options, the common ones with a flag; `serve` has at most 52 flags."""
+    assert BY_NAME.keys() >= IN_FILE_ONLY
+    for command, names in COMMON.items():
+        assert names <= {row.name for row in OPTIONS if command in row.commands and row.has_flag}
+    assert len([row for row in OPTIONS if "serve" in row.commands and row.has_flag]) <= 52
 
 
 @pytest.mark.parametrize("written", ["grpc: off", "grpc: 'off'", "grpc: OFF"])

@@ -7,6 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fsxds.model.errors import UsageError
+from fsxds.settings.option import IN_FILE_ONLY
 from fsxds.settings.options import BY_NAME, Settings
 from fsxds.settings.reading import GONE, SettingsChange, read_settings, settings_schema, user_state_dir
 from tests.support.settings_files import complaints_of, read_file
@@ -46,6 +47,15 @@ def test_options_that_are_gone_say_what_to_use_instead(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"^FSXDS_ON_NACK is gone: {remedy}$"):
         read_settings({}, {"FSXDS_ON_NACK": "continue"})
     read_settings({}, {"FSXDS_ON_NACK": ""})
+
+
+@pytest.mark.parametrize("name", sorted(IN_FILE_ONLY))
+def test_variables_that_are_settings_of_the_file(name: str) -> None:
+    """A variable of an option that stands in the file alone is rejected, and named with the setting that replaces it."""
+    with pytest.raises(
+        UsageError, match=f"^FSXDS_{name.upper()} is gone: write `{name}: .*` into the file that --settings"
+    ):
+        read_settings({}, {f"FSXDS_{name.upper()}": "1"})
 
 
 @pytest.mark.parametrize("name", GONE)

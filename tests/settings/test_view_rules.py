@@ -203,7 +203,7 @@ def test_values_of_variables_are_not_shown() -> None:
 
 def test_lists_and_mappings_have_no_flag_and_no_variable() -> None:
     """A setting that is a list or a mapping stands in a settings file alone: the environment does not set it."""
-    structured = [row for row in OPTIONS if not row.has_flag]
+    structured = [row for row in OPTIONS if row.form.in_file_only]
 
     assert {"views", "variables"} <= {row.name for row in structured}
     assert Settings() == read_settings({}, {row.variable: "x" for row in structured})

@@ -268,7 +268,7 @@ def test_missing_version_is_a_problem() -> None:
     found = AuthoredVersions({})(of(proposal("a", "CDS a=1"), proposal("b", "CDS@1 b=1")))
 
     expected = {
-        "a": ["a.yaml:1:1: error: there is no version_info for its clusters; add one, or serve `--versions content`"]
+        "a": ["a.yaml:1:1: error: there is no version_info for its clusters; add one, or set `versions: content`"]
     }
     assert expected == told(dict(found))
 

@@ -16,7 +16,7 @@ def test_the_file_with_too_many_is_held_back() -> None:
 
     assert sorted(loaded.snapshot.resources(CDS)) == ["a", "b", "c"]
     assert tell(loaded) == ["c.yaml: too-many-resources"]
-    assert "--max-resources" in loaded.problems[0].remedy
+    assert "max_resources" in loaded.problems[0].remedy
 
 
 def test_what_is_served_stays() -> None:

@@ -321,7 +321,7 @@ def test_members_of_different_collections_may_have_one_address(tree: Served) -> 
 
 
 def test_clients_that_follow_by_themselves_may_go_elsewhere(parser: FileParser, catalogue: Catalogue) -> None:
-    """With `--redirects client` it is no more than a note that another authority has the target."""
+    """With `redirects: client` it is no more than a note that another authority has the target."""
     tree = Served(parser, catalogue, passes_redirects=True)
     tree.step({"cds.yaml": WEB + redirect("far", f"xdstp://far/{CDS}/a") + redirect("gone", "nothing")})
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 import pytest
 
 from fsxds.model.resource_types import RESOURCE_TYPES
-from fsxds.model.resources import Origin
+from fsxds.model.resources import Origin, Resource
+from fsxds.model.values import Version
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import (
     DIGEST_BYTES,
@@ -14,6 +16,7 @@ from fsxds.snapshots.snapshot_objects import (
     Content,
     Digest,
     KeptObject,
+    facts_of,
     object_of,
     snapshot_near,
 )
@@ -76,6 +79,31 @@ def test_an_edit_makes_few_objects(is_packed, count) -> None:
 
     assert memory.keep(object_of(after, is_packed=is_packed)) == count
     assert memory.keep(object_of(after, is_packed=is_packed)) == 0
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_redirects_without_a_target_come_back(is_packed) -> None:
+    """Servers of a fleet pass them on; a snapshot without one is kept as by earlier releases."""
+    before = snapshot_of([cluster("web")])
+    redirect = Resource(
+        CDS,
+        "xdstp://a/envoy.config.cluster.v3.Cluster/old",
+        b"",
+        Version("1"),
+        Origin(PurePosixPath("a.yaml"), 3, 1),
+        aliases=("alias",),
+        ttl_s=1.5,
+        redirect="xdstp://b/envoy.config.cluster.v3.Cluster/new",
+    )
+    after = replace(before, unresolved={(CDS, redirect.name): redirect})
+    memory = Memory()
+    memory.keep(object_of(after, is_packed=is_packed))
+
+    found = snapshot_near(object_of(after, is_packed=is_packed).digest, memory.read)
+    assert found.unresolved == after.unresolved
+    assert found.unresolved[CDS, redirect.name].origin.document == 1
+    assert b"unresolved" not in facts_of(before)
+    assert facts_of(found) == facts_of(after)
 
 
 def test_an_edit_of_packed_objects_makes_little() -> None:

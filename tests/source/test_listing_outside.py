@@ -112,7 +112,7 @@ def test_too_many_files_keep_the_tree_as_it_was(tmp_path: Path) -> None:
 
     assert contents_of(over) == contents_of(again) == {"a.yaml": "1", "b.yaml": "1"}
     assert edited is None
-    assert [(problem.rule, "--max-files" in problem.remedy) for problem in over.problems] == [("too-many-files", True)]
+    assert [(problem.rule, "max_files" in problem.remedy) for problem in over.problems] == [("too-many-files", True)]
     assert contents_of(after) == {"a.yaml": "2", "c.yaml": "1"}
     assert after.problems == ()
 

@@ -177,7 +177,7 @@ def test_what_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
         ("socket.yaml", "not-a-file"),
     ]
     assert [str(problem) for problem in tree.problems if problem.rule != "broken-link"] == [
-        "large.yaml:1:1: error: the file has 1001 bytes, more than the 1000 that are read; split it, or raise --max-file-size",
+        "large.yaml:1:1: error: the file has 1001 bytes, more than the 1000 that are read; split it, or raise the setting max_file_size",
         "null.yaml:1:1: error: this is a device, not a file; put a regular file in its place",
         "pipe.yaml:1:1: error: this is a named pipe, not a file; put a regular file in its place",
         "socket.yaml:1:1: error: this is a socket, not a file; put a regular file in its place",

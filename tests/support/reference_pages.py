@@ -24,7 +24,7 @@ REFERENCE = Path(__file__).parents[2] / "config" / "reference"
 
 _TREE_GROUPS = {VIEWING, NAMING, RELAYING, WATCHING, READING, CHECKS, API, OUTPUT}
 _OPTION_HEAD = """\
-Every option has a flag, a key in the settings file and an environment variable; lists and mappings have the key only.
+Every option has a key in the settings file. Most have a flag and an environment variable too; lists, mappings, and options that are chosen once have none.
 An option with a yes under SIGHUP takes effect when you [reload the settings](README.md#settings).
 """
 _SERVING_HEAD = f"""\

@@ -12,7 +12,7 @@ from fsxds.lint.rules import Chapter, chapters
 _HEAD = """\
 # The rules of the linter
 
-`fsxds explain RULE` prints the page of a rule: what it demands, what Envoy does where it is broken, how to fix it, and
+`fsxds explain RULE` prints the page of a rule: its demand, Envoy's reaction to a breach, the remedy, and
 an example of both. All pages are in [pages](pages).
 
 To add a rule, write the function that finds it in the module of its subject, and its section in one of the pages;

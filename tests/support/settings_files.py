@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
 
@@ -24,3 +25,13 @@ def complaints_of(tmp_path: Path, text: str) -> list[str]:
     with pytest.raises(UsageError) as caught:
         read_file(tmp_path, text)
     return str(caught.value).replace(f"{tmp_path}/", "").splitlines()
+
+
+_KEPT = TemporaryDirectory(prefix="fsxds-settings-")
+
+
+def file_flags(**values: str) -> tuple[str, str]:
+    """Return `--settings` and the path of a new file with these settings, which is kept until the tests end."""
+    path = Path(mkdtemp(dir=_KEPT.name)) / "fsxds.yaml"
+    path.write_text("".join(f"{name}: {value}\n" for name, value in values.items()))
+    return "--settings", str(path)

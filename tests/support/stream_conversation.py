@@ -9,7 +9,7 @@ bears all types that are asked for on it, as ADS does. What else is put in:
              agent=envoy             what it is
              refused=a,b             which of the names were refused when the request was read
     single                           the next stream bears one type: it is not an aggregated one
-    spec                             the next stream is served with `--ttl spec`
+    spec                             the next stream is served with `ttl: spec`
     nothing                          no tree was loaded yet
     clock    1.5                     so many seconds pass; the server looks at its stream when it asked for it
     late     1.5                     so many seconds pass, and the server has not looked yet

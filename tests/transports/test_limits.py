@@ -13,7 +13,7 @@ from fsxds.transports.limits import BURST_S, MOST_PEERS, Limiter, network_of
 
 def limit_of(error: pytest.ExceptionInfo[LimitError]) -> tuple[str, bool]:
     """Return the option, and whether the message names it."""
-    return error.value.limit, f"--{error.value.limit}" in str(error.value)
+    return error.value.limit, error.value.limit.replace("-", "_") in str(error.value)
 
 
 def test_streams_are_counted_in_all_and_by_peer() -> None:

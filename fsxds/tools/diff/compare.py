@@ -1,4 +1,4 @@
-"""Compares two snapshots: resources by type and name, and their changed fields."""
+"""Compares two snapshots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fsxds.tools.diff.lists import Matching, canonical, match_items
 
 
 class ChangeAction(Enum):
-    """The kind of change of a field."""
+    """How a field changed."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -35,13 +35,12 @@ class ChangeAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One changed field; secrets in its values are hidden.
+    """One changed field, secrets hidden.
 
     Attributes:
         path: from the top of the resource: `virtual_hosts["web"].routes[2].route.cluster`.
-        before: None if the field was added or is hidden.
-        after: None if the field was removed or is hidden.
-        is_hidden: the field is a secret.
+        before: None if added or hidden.
+        after: None if removed or hidden.
     """
 
     path: str
@@ -53,7 +52,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """A resource with different content on both sides; without `fields`, only the bytes differ."""
+    """A resource with changed content; without `fields`, only the bytes differ."""
 
     before: Resource
     after: Resource
@@ -62,7 +61,7 @@ class ResourceChange:
 
 @dataclass(frozen=True, slots=True)
 class TypeDifference:
-    """The differences in one type, each part sorted by name.
+    """The differences in one type, sorted by name.
 
     `maybe_added` and `maybe_removed` may be in an unreadable part of the opposite side.
     """
@@ -76,17 +75,16 @@ class TypeDifference:
 
     @property
     def unknown(self) -> int:
-        """The number of resources not known to be added or removed."""
+        """The number of resources that are only maybe added or removed."""
         return len(self.maybe_added) + len(self.maybe_removed)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """An unreadable part of one side, which may hold resources.
+    """An unreadable part of one side.
 
     Attributes:
-        type_urls: the types that it may hold.
-        path: of the file within its tree; None if it is not a file.
+        path: within its tree; None if it is no file.
         content: searched for names; None if unknown.
     """
 
@@ -95,7 +93,7 @@ class Gap:
     content: bytes | None = None
 
     def may_hold(self, resource: Resource) -> bool:
-        """Whether a resource of the opposite side may be here too."""
+        """Whether the opposite side's resource may be here."""
         if self.path is not None and resource.origin.path == self.path:
             return True
         if resource.type_url not in self.type_urls:
@@ -105,7 +103,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The types that differ between two snapshots, in push order."""
+    """The differing types, in push order."""
 
     types: tuple[TypeDifference, ...]
 
@@ -118,7 +116,7 @@ _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A value's path from the top of its resource, and the type of the message, its items or its map values."""
+    """`message` is the type of the value, its items or its map values."""
 
     path: str = ""
     message: Descriptor | None = None
@@ -126,9 +124,9 @@ class _Site:
 
 
 class FieldComparer:
-    """Compares messages in plain values, as `Printer` writes them.
+    """Compares messages as `Printer` writes them.
 
-    Equal secrets are first replaced by equal marks, so that a change is found, and then shown as `<hidden>`.
+    Equal secrets become equal marks, so that a change is found, and are shown as `<hidden>`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -199,7 +197,6 @@ class FieldComparer:
         return FieldChange(site.path, act, shown_before, shown_after)
 
     def _inside(self, value: dict[str, PlainValue], site: _Site) -> _Site:
-        """Return the site of an object with the type from its `@type`, if any."""
         type_url = value.get("@type")
         if isinstance(type_url, str) and (site.message is None or site.message.full_name == ANY):
             message_type = type_of_url(type_url)
@@ -223,7 +220,6 @@ def _is_mark(value: PlainValue) -> bool:
 
 
 def _shown(value: PlainValue) -> PlainValue:
-    """Replace every mark by `<hidden>`."""
     if isinstance(value, dict):
         return {str(_shown(name)): _shown(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -252,7 +248,7 @@ def _reordered(matching: Matching, site: _Site) -> FieldChange:
 
 
 def _default(field: FieldDescriptor | None) -> PlainValue:
-    """Return the default of a field in written form; None if the field has presence or is repeated."""
+    """Return the written default; None if the field has presence or is repeated."""
     if field is None or field.has_presence or field.is_repeated:
         return None
     if field.enum_type is not None:
@@ -271,16 +267,15 @@ _VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
 
 
 class Comparer:
-    """Compares snapshots with resources of one catalogue."""
+    """Compares snapshots."""
 
     def __init__(self, catalogue: Catalogue, *, over_rest: bool = False, of_views: bool = False) -> None:
         """Prepare comparisons.
 
         Args:
-            catalogue: the messages of the resources.
-            over_rest: compare only the parts that REST transports: no types without a REST form, no TTL, no aliases.
-            of_views: the snapshots are views that share most rows; later comparisons cost their difference from the
-                first.
+            catalogue: the messages.
+            over_rest: compare only what REST transports: no types without a REST form, no TTL, no aliases.
+            of_views: snapshots share most rows; later comparisons cost their difference from the first.
         """
         self._catalogue = catalogue
         self._printer = Printer(catalogue)
@@ -294,7 +289,7 @@ class Comparer:
         self._rows = tuple(row for row in RESOURCE_TYPES if row.rest_path or not over_rest)
 
     def compare(self, before: Snapshot, after: Snapshot, gaps: tuple[Gaps, Gaps] = ((), ())) -> Difference:
-        """Return the difference from `before` to `after`; `gaps` are the unreadable parts of each."""
+        """Compare two snapshots; `gaps` are the unreadable parts of each side."""
         found = (_without_gaps(self._compare_type(row.type_url, before, after), gaps) for row in self._rows)
         return Difference(tuple(row for row in found if row.added or row.removed or row.changed or row.unknown))
 
@@ -309,7 +304,7 @@ class Comparer:
         )
 
     def _may_differ(self, before: Rows, after: Rows) -> AbstractSet[str]:
-        """Return a superset of the names that differ."""
+        """Return a superset of the differing names."""
         if (first := self._first.get(before.type_url)) is not None:
             earlier, later, names = first
             return names | before.changes_since(earlier).names | after.changes_since(later).names
@@ -343,7 +338,7 @@ class Comparer:
         return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
 
     def _aliases(self, resource: Resource) -> PlainValue:
-        """Return the aliases except those derived from a virtual host's domains, which are compared as domains."""
+        """A virtual host's aliases for its domains are left out: the domains are compared."""
         if resource.type_url != _VIRTUAL_HOST:
             return [*resource.aliases] or None
         message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(
@@ -359,7 +354,6 @@ class Comparer:
 
 
 def _without_gaps(found: TypeDifference, gaps: tuple[Gaps, Gaps]) -> TypeDifference:
-    """Move resources that may be in a gap to unknown."""
     added, maybe_added = _parted(found.added, gaps[0])
     removed, maybe_removed = _parted(found.removed, gaps[1])
     return replace(found, added=added, removed=removed, maybe_added=maybe_added, maybe_removed=maybe_removed)

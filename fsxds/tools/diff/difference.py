@@ -1,4 +1,4 @@
-"""Formats a difference as text for a terminal, as JSON, and as GitHub Markdown for a pull request."""
+"""Formats differences as text, JSON, and GitHub Markdown."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Side:
 
     Attributes:
         label: the user's name of it.
-        prefix: prepended to the paths of its files; None without files.
+        prefix: prepended to its files' paths; None without files.
     """
 
     label: str
     prefix: str | None = ""
 
     def place(self, resource: Resource) -> str:
-        """Return the origin of a resource of this side; empty if it has no file."""
+        """Return a resource's origin; empty without a file."""
         return "" if self.prefix is None else escape(f"{self.prefix}{resource.origin}")
 
 
@@ -58,7 +58,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class HeldInViews:
-    """A change that a server of the earlier side would hold; without `views`, in all of them."""
+    """A change that a server would hold; without `views`, in all of them."""
 
     change: HeldChange
     place: str
@@ -73,10 +73,9 @@ class HeldInViews:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A difference, its two sides, and their unreadable parts.
+    """Two compared sides; with views, `groups` has the difference by views.
 
-    `held` are the changes that a server of the earlier side would hold. With views, `groups` has the difference by
-    views.
+    `held` are the changes that a server of the earlier side would hold.
     """
 
     before: Side
@@ -97,12 +96,12 @@ class Compared:
 
     @property
     def parts(self) -> tuple[tuple[str, Difference], ...]:
-        """The difference in parts with headings; a single view has no heading."""
+        """The parts with headings; a single view has no heading."""
         return tuple((group.heading, group.difference) for group in self.groups) or (("", self.difference),)
 
     @property
     def extent(self) -> str:
-        """The number of views with differences, in words; empty without views."""
+        """The number of differing views; empty without views."""
         if not self.groups:
             return f" in any of {self.view_count} views" if self.view_count else ""
         differing = {view for group in self.groups for view in group.views}
@@ -110,18 +109,17 @@ class Compared:
 
     @property
     def are_same(self) -> bool:
-        """Whether the readable parts of both sides are equal."""
+        """Whether the readable parts are equal."""
         return not worded_counts(*self.difference.types)
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """One resource of a difference, for display.
+    """One resource of a difference.
 
     Attributes:
         sign: `+` added, `-` removed, `~` changed, `?` unknown.
-        resource: the later one of a change.
-        fields: None if the resource was not compared.
+        fields: None if not compared.
     """
 
     sign: str
@@ -131,7 +129,7 @@ class DifferenceRow:
 
 
 def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[DifferenceRow]:
-    """Yield the different resources of a type, in the order of display."""
+    """Yield a type's differing resources, in the order of display."""
     yield from (DifferenceRow("+", resource, compared.after) for resource in difference.added)
     yield from (DifferenceRow("-", resource, compared.before) for resource in difference.removed)
     yield from (DifferenceRow("~", change.after, compared.after, change.fields) for change in difference.changed)
@@ -139,7 +137,7 @@ def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[Differen
 
 
 def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple[Resource, Side]]:
-    """Yield the resources that are not known to be added or removed, with their sides."""
+    """Yield resources not known to be added or removed."""
     for resource in difference.maybe_added:
         yield resource, compared.after
     for resource in difference.maybe_removed:
@@ -147,12 +145,12 @@ def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple
 
 
 def noun_of(difference: TypeDifference) -> str:
-    """Return the noun for resources of a type: `clusters`."""
+    """Return a type's noun, such as `clusters`."""
     return BY_TYPE_URL[difference.type_url].noun
 
 
 def worded_counts(*rows: TypeDifference) -> str:
-    """Return the counts without zeros: `1 added, 2 changed`; empty for none."""
+    """Return `1 added, 2 changed`; empty for none."""
     counts = {
         "added": sum(len(row.added) for row in rows),
         "changed": sum(len(row.changed) for row in rows),
@@ -176,14 +174,14 @@ def summary(compared: Compared) -> str:
 
 
 def value_of(change: FieldChange, value: PlainValue) -> str:
-    """Return a value of a change in users' notation, possibly cut."""
+    """Return a value for users, possibly cut."""
     if change.is_hidden:
         return "<hidden>"
     return escape(_written(value))
 
 
 def note_of(change: FieldChange) -> str:
-    """Return a remark on a change, beside or instead of its values; empty for none."""
+    """Return a remark on the values, or empty."""
     if change.is_hidden:
         return f"a secret, {change.act.value}"
     if change.act is ChangeAction.REORDERED:
@@ -214,7 +212,7 @@ def _cut(text: str) -> str:
 
 
 def json_text(compared: Compared) -> str:
-    """Return a difference as one JSON object; equal differences give equal text."""
+    """Return JSON; equal differences give equal text."""
     groups: list[PlainValue] = [
         {"views": [_view(view) for view in group.views], "types": _types(group.difference, compared)}
         for group in compared.groups
@@ -273,7 +271,7 @@ def _change(change: ResourceChange, compared: Compared) -> PlainValue:
 
 
 def field_content(field: FieldChange) -> PlainValue:
-    """Return the change of one field as JSON, secrets hidden."""
+    """Return a change as JSON, secrets hidden."""
     if field.is_hidden:
         return {"path": field.path, "act": field.act.value, "hidden": True}
     return {
@@ -288,7 +286,7 @@ STYLES = {"+": "green", "-": "red", "~": "yellow", "?": "magenta"}
 
 
 def text_lines(compared: Compared) -> Iterator[Text]:
-    """Yield unreadable parts, resources and changed fields by type, and held changes."""
+    """Yield unreadable parts, changes by type, then held changes."""
     for unread in compared.unread:
         yield Text.assemble(("could not be read: ", "bold red"), str(unread))
     for heading, part in compared.parts:
@@ -349,7 +347,7 @@ _WORDS = {"+": "added", "-": "removed", "~": "changed", "?": "unknown whether ad
 
 
 def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
-    """Return a difference in at most `longest` characters: a table of counts, and folded details by type.
+    """Return at most `longest` characters: counts, and folded details by type.
 
     Each group of views has its own, while half of the characters are left for details.
     """
@@ -376,7 +374,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 def code(text: str, *, in_table: bool = False) -> str:
-    """Return any text as code, on one line."""
+    """Return code on one line."""
     text = escape(text)
     if in_table:
         text = text.replace("|", "\\|")
@@ -430,7 +428,7 @@ class _Part:
 
     @property
     def least(self) -> int:
-        """The number of characters without details."""
+        """The size without details."""
         return len(self.head) + len(self.sections) * _ROOM_FOR_NOTE
 
 
@@ -465,7 +463,7 @@ class _Section:
 
 
 def _shares(sizes: list[int], room: int) -> list[int]:
-    """Divide characters: small sections get their size, large ones equal parts of the rest."""
+    """Small sections get their size, large ones equal parts of the rest."""
     shares = [0] * len(sizes)
     waiting = sorted(range(len(sizes)), key=sizes.__getitem__)
     while waiting:

@@ -1,4 +1,4 @@
-"""Matches the items of two lists: by a unique key such as a name or address, else equal items, then similar ones."""
+"""Matches list items by a unique key, else equal, then similar ones."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ class Matching:
 
     Attributes:
         pairs: indexes of items in both, sorted by the later one; content may differ.
-        removed: indexes before.
-        added: indexes after.
-        labels_before: names of items, or empty.
-        labels_after: names of items, or empty.
+        labels_before: names of items, or empty; likewise `labels_after`.
         is_reordered: the order of `pairs` has changed.
     """
 
@@ -51,7 +48,7 @@ def match_items(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Ma
 
 
 def canonical(value: PlainValue) -> str:
-    """Return a text that is equal for equal values only."""
+    """Return equal texts for equal values only."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -67,7 +64,7 @@ def _key(member: Mapping[str, PlainValue]) -> str | None:
 
 
 def _address(member: Mapping[str, PlainValue]) -> str | None:
-    """Return the address of an endpoint, or of its holder: `10.0.0.1:80`, or a path."""
+    """Return `10.0.0.1:80`, or a path."""
     holder: PlainValue = {**member}
     for step in ("endpoint", "address"):
         if isinstance(holder, dict):
@@ -109,7 +106,7 @@ _KEYS: tuple[tuple[_ReadKey, bool], ...] = (
 
 
 def _unique_keys(members: Sequence[PlainValue], read_key: _ReadKey) -> dict[str, int] | None:
-    """Return the items' indexes by key; None if a key is missing or repeated."""
+    """Return None if a key is missing or repeated."""
     keys: dict[str, int] = {}
     for place, member in enumerate(members):
         key = read_key(member) if isinstance(member, dict) else None
@@ -136,7 +133,6 @@ def _without_labels(matching: Matching) -> Matching:
 
 
 def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Matching:
-    """Match equal items, then similar ones between the same neighbours."""
     equals = _by_key(_numbered(before), _numbered(after))
     in_order = _longest_rise(equals.pairs)
     gaps_before, gaps_after = (
@@ -154,7 +150,7 @@ def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Ma
 
 
 def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
-    """Return the items' indexes by content; equal items are numbered."""
+    """Equal items are numbered."""
     seen: Counter[str] = Counter()
     places: dict[str, int] = {}
     for place, member in enumerate(members):
@@ -165,7 +161,7 @@ def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
 
 
 def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the most pairs that are in one order in both lists, given pairs sorted by their second index.
+    """Return the most pairs in one order in both lists, given pairs in order of their second index.
 
     difflib finds long runs, not the most pairs, in quadratic time.
     """
@@ -186,7 +182,7 @@ def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _gaps(places: Iterable[int], fixed: list[int]) -> defaultdict[int, list[int]]:
-    """Group indexes by the number of fixed ones before them."""
+    """Group by the number of fixed indexes before."""
     gaps: defaultdict[int, list[int]] = defaultdict(list)
     for place in places:
         gaps[bisect_left(fixed, place)].append(place)
@@ -196,7 +192,6 @@ def _gaps(places: Iterable[int], fixed: list[int]) -> defaultdict[int, list[int]
 def _alike(
     places_before: list[int], places_after: list[int], before: Sequence[PlainValue], after: Sequence[PlainValue]
 ) -> Iterable[Pair]:
-    """Pair the items of one gap in order, each with the next similar one."""
     if max(len(places_before), len(places_after)) > _LARGEST_GAP:
         return [
             pair
@@ -214,9 +209,9 @@ def _alike(
 
 
 def are_alike(before: PlainValue, after: PlainValue) -> bool:
-    """Return whether one value may be a change of its counterpart.
+    """Return whether a value may be a change of the other.
 
-    So may scalars of one type, and objects with an equal field, or with one field each, of the same name.
+    So may scalars of one type, and objects with an equal field, or with one field of the same name.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         shared = before.keys() & after.keys()

@@ -1,4 +1,4 @@
-"""Sides of a comparison other than directories: running servers, revisions of git, and kept snapshots."""
+"""Running servers, git revisions, and kept snapshots as sides."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _OK, _NOTHING_NEW, _NO_VIEW, _UNAVAILABLE = 200, 304, 404, 503
 
 
 def is_running_address(text: str) -> bool:
-    """Return whether a text names a running fsxds rather than a directory."""
+    """Return whether a text names a running fsxds, not a directory."""
     return text.startswith(("unix:", "http://", "https://"))
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The resources of a running fsxds, one file per type; `unavailable` types have no good version yet."""
+    """A running fsxds, one file per type; `unavailable` types have no good version yet."""
 
     tree: SourceTree
     unavailable: tuple[ResourceType, ...]
 
 
 async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | None = None) -> Served:
-    """Fetch the resources of a running fsxds, of the types with a REST form.
+    """Fetch the resources of types with a REST form.
 
     Args:
-        address: `http://host:port`, possibly with a path before `/v3/`, or `unix:` and the path of a socket.
+        address: `http://host:port`, possibly with a path before `/v3/`, or `unix:PATH`.
         node: None gets everything if there are no views.
-        tls: None for the system's CAs if the URL is https.
+        tls: None for the system's CAs.
 
     Raises:
         UsageError: no fsxds answers at the address.
@@ -75,11 +75,11 @@ async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | 
 
 
 class _WrongResponseError(Exception):
-    """The response is not from fsxds."""
+    """Not a response of fsxds."""
 
 
 async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, PlainValue]) -> tuple[int, bytes]:
-    """Return the status, and the DiscoveryResponse with all resources of a type, or an empty body."""
+    """Return the status, and the response or an empty body."""
     async with session.post(url, params=_AT_ONCE, json=asked) as response:
         if response.status in (_NOTHING_NEW, _UNAVAILABLE):
             return response.status, b""
@@ -93,7 +93,7 @@ async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, Pl
 
 
 def _message_of(body: bytes) -> str:
-    """Return the reason of fsxds for having nothing for a node; empty from other servers."""
+    """Return why fsxds has nothing for a node; empty from other servers."""
     try:
         error = json.loads(body)
     except ValueError:
@@ -109,7 +109,7 @@ _LINK_MODE = b"120000"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Two revisions to compare; `after` is None for the work tree."""
+    """Two revisions; `after` is None for the work tree."""
 
     before: str
     after: str | None
@@ -119,7 +119,7 @@ class Repository:
     """The repository around a directory.
 
     Raises:
-        UsageError: from every method: there is no git, the directory is in no repository, a revision is unknown.
+        UsageError: from every method: there is no git, no repository, or no such revision.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -128,7 +128,7 @@ class Repository:
         self.prefix = self._answer("rev-parse", "--show-prefix")
 
     def range_of(self, text: str) -> Range:
-        """Parse `main..HEAD`, `main...HEAD` (from their merge base), or `main` (compared with the work tree)."""
+        """Parse `main..HEAD`, `main...HEAD` (from their merge base), or `main` (with the work tree)."""
         first, dots, second = text.partition("..")
         if not dots:
             self._commit(first)
@@ -143,7 +143,7 @@ class Repository:
         """Return the files below the directory at a revision; `scan` reads a directory, and follows links.
 
         They are checked out into a temporary directory, to be read like the work tree: names, links, line endings and
-        filters. The work tree and the index of the repository are not touched.
+        filters. The repository is not touched.
         """
         commit = self._commit(revision)
         with TemporaryDirectory(prefix="fsxds-diff-") as temporary:
@@ -155,7 +155,7 @@ class Repository:
             return scan(directory) if directory.is_dir() else SourceTree(())
 
     def _check_out(self, commit: str, top: Path) -> None:
-        """Write the files below the directory; if one is a link, all files of the repository."""
+        """If one of the files is a link, write the whole repository."""
         apart = {
             "GIT_DIR": self._answer("rev-parse", "--absolute-git-dir"),
             "GIT_WORK_TREE": str(top),
@@ -181,7 +181,7 @@ class Repository:
 def _run_git(
     directory: Path, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None, what: str = ""
 ) -> bytes:
-    """Return git's output; raises UsageError if git fails, about the revision `what` if git prints no reason."""
+    """Return git's output. Raises UsageError; `what` is the revision for an error without a reason."""
     # A split index would write a part of itself into the repository.
     command = ["git", "-C", str(directory), "-c", "core.splitIndex=false", "-c", "core.fsmonitor=false", *arguments]
     try:
@@ -203,7 +203,7 @@ def _complaint(stderr: bytes, directory: Path, what: str) -> str:
 
 
 def _break_links_out_of(top: Path) -> None:
-    """Break links that lead out of a checkout, so that their author cannot have other files read."""
+    """Otherwise a link's author could have other files read."""
     for folder, folders, files in os.walk(top):
         for path in (Path(folder, name) for name in (*folders, *files)):
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(top):
@@ -216,18 +216,15 @@ _NUMBER = re.compile("@([1-9][0-9]{0,8})", re.ASCII)
 
 
 def is_kept(text: str) -> bool:
-    """Return whether a text names a snapshot of the history, `@3` or `@now`, rather than a directory."""
+    """Return whether a text names a kept snapshot, `@3` or `@now`."""
     return text == NOW or _NUMBER.fullmatch(text) is not None
 
 
 def read_kept(directory: Path, names: Collection[str]) -> dict[str, Snapshot]:
-    """Return snapshots of the history by name, read at one moment. Blocking.
+    """Return snapshots by name, read at one moment. Blocking.
 
-    `@now` is the newest one, of the same nodes as the second snapshot if there is one.
-
-    Args:
-        directory: the `--state` of the running fsxds.
-        names: texts that `is_kept` accepts.
+    `@now` is the newest, of the same nodes as the other snapshot if there is one. `directory` is the `--state` of
+    fsxds.
 
     Raises:
         UsageError: there is no history, no such snapshot, or `@now` is ambiguous.

@@ -22,7 +22,7 @@ _ORDER = {row.type_url: place for place, row in enumerate(RESOURCE_TYPES)}
 
 _Change = Resource | ResourceChange
 _Identity = tuple[TypeUrl, str, str, object]
-"""The common part of equal changes: type, part of the difference, name, and content."""
+"""The common part of equal changes: type, part, name, and content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ViewGroup:
 
     @property
     def heading(self) -> str:
-        """The views in one line; the text after the colon comes from the settings and the tree."""
+        """The views in one line; the text after the colon is the author's."""
         number = len(self.views)
         if number == self.count > 1:
             return f"in all {number} views"
@@ -64,7 +64,7 @@ class ViewGroup:
 
 
 def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, ...]:
-    """Group differences, the changes of most views first."""
+    """Group changes by views, those of most views first."""
     views = tuple(differences)
     first: dict[_Identity, _Change] = {}
     shown: defaultdict[_Identity, list[int]] = defaultdict(list)
@@ -92,7 +92,7 @@ def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, 
 
 
 def _content(change: _Change, fields: dict[int, object]) -> tuple[str, object]:
-    """Return the name of a resource, and the content that identifies a change; `fields` is a cache."""
+    """Return the identity of a change; `fields` is a cache."""
     if isinstance(change, Resource):
         return change.name, (change.version, change.ttl_s, change.aliases)
     if not change.fields:
@@ -109,7 +109,7 @@ def _field(change: FieldChange) -> object:
 
 
 def _views_by_layer(views: Iterable[ComparedView]) -> Mapping[tuple[int, ...], str]:
-    """Return the layer for each set of views, by their numbers, that is the set of a layer; of several, the last."""
+    """Return the last layer of exactly these views, by their numbers."""
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for number, view in enumerate(views):
         for layer in folders_of(view.layers):

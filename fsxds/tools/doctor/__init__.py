@@ -1,1 +1,1 @@
-"""Examines an Envoy's bootstrap together with a tree, for problems when the Envoy starts."""
+"""Finds problems of a bootstrap with a tree."""

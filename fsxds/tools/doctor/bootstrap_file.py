@@ -1,4 +1,4 @@
-"""Reads a bootstrap, and positions faults in the files of a bootstrap and of a tree."""
+"""Reads a bootstrap, and positions faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fsxds.snapshots.parse import problems_of
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One document of a file in its author's spelling; `value` is None if the document is no plain value."""
+    """One document as authored; `value` is None if it is no plain value."""
 
     catalogue: Catalogue
     file: SourceFile
@@ -33,11 +33,11 @@ class Written:
     value: PlainValue = None
 
     def authored(self, fault: Fault) -> Fault:
-        """Return the fault with its path in the author's spelling."""
+        """Return the fault with the author's path."""
         return replace(fault, field_path=authored_path(self.value, fault.field_path))
 
     def problems(self, faults: Iterable[Fault]) -> Iterator[Problem]:
-        """Yield the faults, with authored paths, as problems with positions."""
+        """Yield faults with authored paths as problems."""
         return problems_of(self.file, self.locate, [(self.document, fault) for fault in faults], self.catalogue)
 
 
@@ -56,7 +56,7 @@ def resource_problems(
 
 
 def one_of_each(faults: Iterable[Fault]) -> Iterator[Fault]:
-    """Yield the first of equal faults and their number: generated files repeat faults."""
+    """Yield the first of equal faults, with their number: generated files repeat faults."""
     alike: defaultdict[tuple[str, str], list[Fault]] = defaultdict(list)
     for fault in faults:
         alike[fault.rule, fault.message].append(fault)
@@ -98,19 +98,19 @@ BOOTSTRAP = "envoy.config.bootstrap.v3.Bootstrap"
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFile:
-    """A bootstrap read from a file; `message` is None if a mistake leaves none."""
+    """A read bootstrap; `message` is None if a mistake leaves none."""
 
     message: Message | None
     problems: tuple[Problem, ...]
     written: Written
 
     def problems_of(self, faults: Iterable[Fault]) -> Iterator[Problem]:
-        """Yield the faults of the message, with the API's paths, as problems with positions."""
+        """Yield problems of faults with the API's paths."""
         return self.written.problems(one_of_each(self.written.authored(fault) for fault in faults))
 
 
 def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, rules: FieldRules) -> BootstrapFile:
-    """Read a bootstrap as Envoy does, rejecting unknown fields; a file with an unknown suffix is read as YAML."""
+    """Read a bootstrap as Envoy does, rejecting unknown fields; an unknown suffix means YAML."""
     file_format = format_of(path) or FORMATS[0]
     written = Written(catalogue, SourceFile.of(path, content), file_format.locate)
     faults: list[Fault]

@@ -1,4 +1,4 @@
-"""Checks bootstraps, the static clusters of config sources, and messages that Envoy rejects at start."""
+"""Checks bootstraps, their static clusters, and messages that Envoy rejects at start."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TreeFacts:
 
 
 def bootstrap_faults(bootstrap: DynamicMessage, envoy: EnvoyFacts, tree: TreeFacts) -> Iterator[Fault]:
-    """Check node, admin page, subscriptions and runtime layers, but not config sources."""
+    """Check a bootstrap except for its config sources."""
     yield from _check_node(bootstrap)
     yield from _check_admin(bootstrap)
     yield from _check_streams(bootstrap.dynamic_resources)
@@ -150,9 +150,9 @@ _AUTO, _V6_ONLY = 0, 2
 def xds_cluster_faults(
     envoy: EnvoyFacts, subscriptions: Collection[ConfigSourceUse], grpc: Collection[str]
 ) -> Iterator[Fault]:
-    """Check the static clusters of config sources; `subscriptions` have a private poll or stream.
+    """Check the static clusters of config sources.
 
-    `grpc` are the clusters of ADS streams.
+    `subscriptions` have a private poll or stream; `grpc` are the clusters of ADS streams.
     """
     by_cluster: defaultdict[str, set[ConfigSourceUse]] = defaultdict(set)
     for subscription in subscriptions:
@@ -191,7 +191,7 @@ def _hosts(message: DynamicMessage) -> set[str]:
 
 
 def _check_limits(cluster: StaticCluster, subscriptions: Collection[ConfigSourceUse]) -> Iterator[Fault]:
-    """Check the circuit breakers: each subscription holds a request, over HTTP/1.1 a connection (ENVOY.md E5)."""
+    """Each subscription holds a request, over HTTP/1.1 a connection (ENVOY.md E5)."""
     breakers = cluster.message.circuit_breakers
     index, thresholds = next(
         ((index, one) for index, one in enumerate(breakers.thresholds) if one.priority == 0), (None, None)
@@ -248,7 +248,6 @@ def _check_protocol(cluster: StaticCluster, catalogue: Catalogue, *, is_grpc: bo
 
 
 def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldPath, DynamicMessage]:
-    """Return the path of a cluster's HTTP/2 options and the options, or None in their place."""
     message = cluster.message
     if message.HasField("http2_protocol_options"):
         return (*cluster.field_path, "http2_protocol_options"), message.http2_protocol_options
@@ -266,7 +265,7 @@ def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> DynamicMe
 
 
 def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
-    """Return whether the protocol is negotiated, HTTP/3, or the downstream's, and so may be HTTP/2."""
+    """Whether the protocol is negotiated, HTTP/3, or the downstream's, and so may be HTTP/2."""
     options = _protocol_options(cluster, catalogue)
     if options is None:
         return False
@@ -275,7 +274,7 @@ def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
 
 
 def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check that the file of a DataSource exists: Envoy reads it when it creates the resource."""
+    """Check a DataSource's file, which Envoy reads when it creates the resource."""
     if source.WhichOneof("specifier") == "filename" and not envoy.look_at(source.filename).exists:
         yield Fault(
             "missing-data-file",
@@ -288,13 +287,13 @@ def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: Envo
 
 
 class ScopedRoutes:
-    """Checks scoped routes with route tables from one file: Envoy takes one table per file (ENVOY.md E28)."""
+    """Checks scoped routes: Envoy takes one route table per file (ENVOY.md E28)."""
 
     def __init__(self, names_of_tree: frozenset[str]) -> None:
         self._names_of_tree = names_of_tree
 
     def check(self, routes: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
-        """Check a ScopedRoutes message; inline scopes contain their route tables."""
+        """Check a ScopedRoutes."""
         if routes.rds_config_source.WhichOneof("config_source_specifier") not in {"path", "path_config_source"}:
             return
         names = self._names_of_tree if routes.HasField("scoped_rds") else ()
@@ -308,7 +307,7 @@ class ScopedRoutes:
 
 
 def check_route_table(table: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
-    """Check for a RouteConfiguration that Envoy rejects while one of its clusters is missing (ENVOY.md E55)."""
+    """Find a route table that Envoy rejects while one of its clusters is missing (ENVOY.md E55)."""
     is_inline = field_path[-1:] == ("route_config",)
     is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
     if is_eager and _names_clusters(table):
@@ -339,7 +338,7 @@ _CONFIG_SOURCE = "envoy.config.core.v3.ConfigSource"
 
 
 def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str) -> tuple[Resource, Fault] | None:
-    """Return the first resource that an Envoy cannot get by REST from `xds_cluster`, with the reason; else None."""
+    """Return the first resource that Envoy cannot get by REST from `xds_cluster`, and why."""
     for row in _STREAMS_ALONE:
         for resource in snapshot.resources(row.type_url).values():
             return resource, Fault(_RULE, f"is one of the {row.noun}, which have no REST form", "")
@@ -354,7 +353,7 @@ def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str)
 
 
 def _need_of(source: DynamicMessage, xds_cluster: str) -> tuple[str, FieldPath] | None:
-    """Return why a config source needs a stream, and the path of the field; None if REST suffices."""
+    """Return None if REST suffices."""
     chosen = source.WhichOneof("config_source_specifier")
     if chosen == "ads":
         return "asks for ADS", ("ads",)

@@ -1,6 +1,4 @@
-"""Examines every message of a bootstrap and of a tree, then the two together.
-
-This includes a resource's time to live, and the members of collections requested by `xdstp://` locators.
+"""Examines the messages of a bootstrap and of a tree, then both together.
 
 Source: ENVOY.md E72, E73, E77.
 """
@@ -39,10 +37,10 @@ _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _A
 
 
 def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fault]:
-    """Report a time to live without effect, if there is a bootstrap. Source: ENVOY.md E19.
+    """Report a TTL without effect. Source: ENVOY.md E19.
 
-    Envoy ignores it by REST and from files. On streams the server sends it only to a client that announces the feature,
-    as Envoy does only if its bootstrap lists it.
+    Envoy ignores it by REST and from files. On streams only a client that announces the feature gets it, as Envoy does
+    if its bootstrap lists it.
     """
     if resource.ttl_s is None or bootstrap is None:
         return
@@ -74,11 +72,10 @@ _SCOPED_ROUTES = "envoy.extensions.filters.network.http_connection_manager.v3.Sc
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The input of an examination.
+    """The input; `bootstrap` is None if only the tree is examined.
 
     Attributes:
-        bootstrap: None if only the tree is examined.
-        is_rewritten: the tree is mirrored, with sources replaced by paths into the mirror.
+        is_rewritten: the tree is mirrored, with sources replaced by paths.
     """
 
     bootstrap: DynamicMessage
@@ -88,7 +85,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFindings:
-    """Faults of the bootstrap and of resources; paths start at the top of each message."""
+    """Faults; paths start at the top of each message."""
 
     bootstrap: tuple[Fault, ...]
     resources: tuple[tuple[Resource, Fault], ...]
@@ -160,7 +157,7 @@ READ_PATIENCE_S = 10.0
 
 
 async def drain_remark(address: Address, linger_s: float) -> str | None:
-    """Return a warning if `--linger` is shorter than the drain time of the Envoy with this admin page, else None.
+    """Return a warning if `--linger` is shorter than this Envoy's drain time.
 
     Source: ENVOY.md E66, E68.
 
@@ -189,13 +186,13 @@ _OF_ENVOY = frozenset({"user_agent_name", "user_agent_version"})
 
 @dataclass(frozen=True, slots=True)
 class AskedCollection:
-    """A collection in Envoy's request: the glob, and its parameters apart; None for an unknown value."""
+    """A requested glob, and its parameters apart; None for an unknown value."""
 
     glob: ResourceName
     params: dict[str, str | None]
 
     def holds(self, member: ResourceName) -> bool:
-        """Whether Envoy takes a resource of this name as a member."""
+        """Whether Envoy takes this resource."""
         context = dict(member.context)
         return (
             self.is_beside(member)
@@ -204,12 +201,12 @@ class AskedCollection:
         )
 
     def is_beside(self, member: ResourceName) -> bool:
-        """Whether a name is in the directory, with any parameters."""
+        """Whether it is in the directory, with any parameters."""
         return replace(member.glob, context=()) == self.glob
 
 
 def glob_faults(bootstrap: DynamicMessage, snapshot: Snapshot, catalogue: Catalogue) -> Iterator[Fault]:
-    """Check the locators of clusters and listeners."""
+    """Check the locators."""
     node = _node_params(bootstrap, Printer(catalogue))
     for row in (BY_SHORT_NAME["cds"], BY_SHORT_NAME["lds"]):
         text = getattr(bootstrap.dynamic_resources, f"{row.short_name}_resources_locator")
@@ -259,7 +256,7 @@ def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str |
 
 
 def _value_of(node: DynamicMessage, field: str) -> str | None:
-    """Return the bootstrap's value of a field of the node; None if only a flag of Envoy may set it."""
+    """Return None for a field that only a flag of Envoy may set."""
     owner, _, part = field.rpartition(".")
     found = getattr(node.locality, part, "") if owner == "locality" else getattr(node, field, "")
     return found if isinstance(found, str) and found else None

@@ -1,4 +1,4 @@
-"""Facts for the checks: the Envoy to start, subscriptions of messages, and files on disk."""
+"""Facts for the checks: an Envoy, its subscriptions, and files."""
 
 # ruff: noqa: PTH110, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120
 from __future__ import annotations
@@ -15,12 +15,12 @@ from fsxds.model.values import FieldPath
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """The state of a path on disk.
+    """The state of a path.
 
     Attributes:
-        swapped_in: the directory with the link that is replaced when the content changes; None without such a link.
+        swapped_in: the directory whose link is replaced when the content changes, or None.
         is_config_map: the link is the `..data` of a Kubernetes volume.
-        head: the first bytes of a file, enough to distinguish formats; else empty.
+        head: the first bytes, to distinguish formats.
     """
 
     exists: bool
@@ -40,25 +40,25 @@ REST, GRPC, DELTA_GRPC = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class StaticCluster:
-    """A cluster of the bootstrap and its path there."""
+    """A bootstrap's cluster and its path."""
 
     message: DynamicMessage
     field_path: FieldPath
 
     @property
     def is_eds(self) -> bool:
-        """Whether its endpoints are discovered; then Envoy gets no configuration from it."""
+        """Whether its endpoints are discovered; Envoy gets no configuration from such a cluster."""
         return bool(self.message.WhichOneof("cluster_discovery_type") == "type" and self.message.type == EDS)
 
 
 @dataclass(frozen=True, slots=True)
 class EnvoyFacts:
-    """The known facts about the Envoy to start.
+    """The known facts about an Envoy.
 
     Attributes:
-        clusters: the static clusters by name; None without a bootstrap.
-        has_ads: there is an `ads_config`; true without a bootstrap.
-        is_rewritten: Envoy gets paths into the mirror in place of the examined config sources.
+        clusters: static ones; None without a bootstrap.
+        has_ads: true without a bootstrap.
+        is_rewritten: Envoy gets paths into the mirror in place of config sources.
     """
 
     catalogue: Catalogue
@@ -70,7 +70,7 @@ class EnvoyFacts:
 
     @classmethod
     def of(cls, bootstrap: DynamicMessage, catalogue: Catalogue, look_at: LookAt) -> EnvoyFacts:
-        """Read the facts from a bootstrap, which may be None."""
+        """Read a bootstrap, or None."""
         if bootstrap is None:
             return cls(catalogue, look_at)
         clusters = {
@@ -86,9 +86,9 @@ _CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.
 
 @dataclass(frozen=True, slots=True)
 class ConfigSourceUse:
-    """One use of a config source by a private poll or stream; equal uses are one subscription.
+    """A config source of a private poll or stream; equal uses are one subscription.
 
-    `asked` is the type's short name and the subscribed name.
+    `asked` has the type's short name and the subscribed name.
     """
 
     cluster: str
@@ -97,7 +97,7 @@ class ConfigSourceUse:
 
 
 def subscriptions_of(message: DynamicMessage, field_path: FieldPath) -> Iterator[ConfigSourceUse]:
-    """Yield the subscriptions of a message, without nested messages."""
+    """Yield a message's subscriptions, without nested messages."""
     find = _FINDERS.get(message.DESCRIPTOR.full_name)
     for source, asked in find(message, field_path) if find else ():
         if source.WhichOneof("config_source_specifier") != "api_config_source":
@@ -166,7 +166,7 @@ _CONFIG_MAP_LINK = "..data"
 
 
 def look_at(path: str) -> FileFacts:
-    """Examine a path, relative to the current directory as for an Envoy started here."""
+    """Examine a path, relative to the current directory."""
     if "\0" in path:
         return FileFacts(exists=False)
     swapped_in, is_config_map = _swapping(path)
@@ -174,7 +174,7 @@ def look_at(path: str) -> FileFacts:
 
 
 def _swapping(path: str) -> tuple[str | None, bool]:
-    """Return the ancestor directory with a swapped link, in the path's spelling, and whether it is a ConfigMap."""
+    """Return the ancestor with a swapped link, as spelled in the path, and whether it is a ConfigMap."""
     folder = os.path.dirname(path)
     while True:
         if os.path.islink(os.path.join(folder, _CONFIG_MAP_LINK)):
@@ -188,9 +188,9 @@ def _swapping(path: str) -> tuple[str | None, bool]:
 
 
 def _is_generation_link(folder: str) -> bool:
-    """Return whether a directory is a link to its neighbour: `current -> generation-7`.
+    """Whether a directory links to its neighbour, as in `current -> generation-7`.
 
-    Other links (`/var/run -> /run`) are part of the system and are not swapped.
+    Other links (`/var/run -> /run`) are not swapped.
     """
     try:
         target = os.readlink(folder)

@@ -1,4 +1,4 @@
-"""Checks a config source in a bootstrap or resource, and the file that it names."""
+"""Checks config sources and their files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ _TEXT_HEADS = (b"{", b"#", b"---", b"resources", b"version_info", b"versionInfo"
 
 
 def path_faults(path: str, watched: str | None, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check a path that Envoy subscribes to, and its `watched_directory`, if any.
-
-    `field_path` is that of the path, or of its holder.
-    """
+    """Check a subscribed path and its `watched_directory`; `field_path` is the path's or its holder's."""
     facts = envoy.look_at(path)
     if not facts.exists:
         yield _missing_file(path, field_path)
@@ -80,7 +77,7 @@ _NO_TIMEOUT_S = 0.0005
 
 
 def check_config_source(source: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check a ConfigSource and its target."""
+    """Check a ConfigSource."""
     chosen = source.WhichOneof("config_source_specifier")
     if envoy.is_rewritten and chosen in {"ads", "api_config_source"}:
         return

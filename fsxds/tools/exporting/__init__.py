@@ -1,1 +1,1 @@
-"""Exports a view of a tree as files, for any web server to serve under the paths of HTTP GET."""
+"""Exports a view as files for any web server."""

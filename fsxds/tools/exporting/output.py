@@ -1,4 +1,4 @@
-"""Tracks, replaces and removes the files of an export in their directory."""
+"""Writes and removes the files of an export."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ OBJECTS = "objects"
 _FORMAT = 1
 
 Digests = dict[PurePosixPath, str | None]
-"""SHA-256 by path; None for a file about to be written, which is ours whatever its content."""
+"""SHA-256; None for a file about to be written, which is ours whatever its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The record of the files that fsxds wrote into a directory.
+    """The files that fsxds wrote into a directory.
 
     Attributes:
-        exported_at_s: the newest modification time of the files.
+        exported_at_s: their newest modification time.
         unused: objects that the last change left unused.
     """
 
@@ -38,7 +38,7 @@ class Manifest:
     unused: frozenset[PurePosixPath] = frozenset()
 
     def encode(self) -> bytes:
-        """Encode the manifest; equal manifests make equal bytes."""
+        """Encode it; equal manifests make equal bytes."""
         document = {
             "format": _FORMAT,
             "exported_at_s": self.exported_at_s,
@@ -49,7 +49,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, content: bytes | None) -> Manifest:
-        """Decode a manifest; an unreadable one is empty, so that equal files are adopted and others reported."""
+        """Decode a manifest; an unreadable one is empty: equal files are adopted, others reported."""
         try:
             document = json.loads(content or b"")
             if document["format"] != _FORMAT:
@@ -63,7 +63,7 @@ class Manifest:
 
 
 def _inside(text: str) -> PurePosixPath:
-    """Reject a path outside of the directory: files named by a manifest may be overwritten and removed."""
+    """Reject a path outside: a manifest's files may be overwritten and removed."""
     path = PurePosixPath(text)
     if path.is_absolute() or not path.parts or ".." in path.parts or path.parts[0] == OURS or "\0" in text:
         raise ValueError(f"fsxds exports no file {text!r}")
@@ -75,9 +75,9 @@ class FilesExported:
     """The result of an export.
 
     Attributes:
-        written: in order of writing.
-        blocked: foreign files in the place of an exported one.
-        kept: files that are gone from the export but stay, because they were changed since.
+        written: in order.
+        blocked: foreign files in an exported one's place.
+        kept: gone from the export, but changed since, so that they stay.
     """
 
     written: tuple[PurePosixPath, ...]
@@ -88,14 +88,14 @@ class FilesExported:
 
 
 def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExported:
-    """Update a directory with the exported files; files that fsxds did not export are not touched.
+    """Update a directory; files that fsxds did not export are not touched.
 
-    Files are replaced atomically, in the order of the mapping; then files that are gone are removed. So a file comes
-    before the files and the index that name it. An object is removed with the second change after its last use: a
-    client with the previous index can still read its objects.
+    Files are replaced atomically, in the order of the mapping, so that a file comes before the index that names it.
+    Then files that are gone are removed; an object with the second change after its last use, for clients with the
+    previous index.
 
-    Changed files get a modification time later, in whole seconds, than all files before: web servers make ETags of it
-    (nginx of it and the size).
+    Changed files get a modification time later, in whole seconds, than all before: web servers make ETags of it (nginx
+    of it and the size).
 
     Raises:
         ValueError: a path leads out of the directory.
@@ -144,7 +144,7 @@ class _Export:
         return self._now_s if self._written else self._before.exported_at_s
 
     def _blocked(self) -> Iterator[Remark]:
-        """Yield the paths that foreign files occupy; an equal file is adopted."""
+        """A foreign file with equal content is adopted."""
         for path, content in self._files.items():
             if (obstacle := self._directory.obstacle(path)) is not None:
                 yield Remark(
@@ -187,6 +187,6 @@ class _Export:
 
 
 def _in_the_way(files: Mapping[PurePosixPath, bytes], gone: Iterable[PurePosixPath]) -> frozenset[PurePosixPath]:
-    """Return the files that are gone and in the place of a new folder, or below a new file."""
+    """Files may be in the place of a new folder, or below a new file."""
     folders = {folder for path in files for folder in path.parents}
     return frozenset(path for path in gone if path in folders or any(folder in files for folder in path.parents))

@@ -1,4 +1,4 @@
-"""The files of an export and their content, computed from a snapshot without I/O.
+"""The files of an export, computed from a snapshot without I/O.
 
 | rule | why |
 | --- | --- |
@@ -43,9 +43,8 @@ class ExportRules:
     """The rules of an export.
 
     Attributes:
-        urls: the URL of the directory, and URLs of other authorities.
         host: the host of its URL; names with this authority are at its paths too.
-        allowed: resources that may have credentials: `<type>/<name>`, such as `lds/edge`; `*` matches any text.
+        allowed: resources that may have credentials, such as `lds/edge`; `*` matches any text.
     """
 
     urls: Urls = field(default_factory=lambda: Urls(""))
@@ -58,10 +57,10 @@ class Pages:
     """The files of an export.
 
     Attributes:
-        files: content by path, in the order of writing.
-        secret_count: the number of secrets left out.
+        files: in the order of writing.
+        secret_count: of secrets left out.
         withheld: resources with possible credentials.
-        unnamed: resources that have no file of their name.
+        unnamed: resources without a file of their name.
     """
 
     files: Mapping[PurePosixPath, bytes]
@@ -73,7 +72,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """One resource; `path` is None if it has no file."""
+    """`path` is None without a file."""
 
     resource: Resource
     content: bytes
@@ -90,7 +89,7 @@ class _Page:
 
 
 def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pages:
-    """Return the files to export of a snapshot."""
+    """Return the files to export."""
     credentials, printer = CredentialFinder(catalogue), Printer(catalogue)
     pages: list[_Page] = []
     withheld: list[Remark] = []
@@ -158,7 +157,7 @@ def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unna
 
 
 def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple[str, str]:
-    """Return the URL path of a resource, and the reason that HTTP GET does not find it there, if any."""
+    """Return the URL path, and why HTTP GET does not find it there, if so."""
     structured, message_type = parse_or_none(resource.name), BY_TYPE_URL[resource.type_url].message_type
     own = rules.urls.authority
     fault = "HTTP GET does not find it"
@@ -179,7 +178,7 @@ def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple
 
 
 def file_of(url: str) -> tuple[PurePosixPath | None, str]:
-    """Return the file for a path of HTTP GET; or None and the reason."""
+    """Return the file of a URL path, or None and the reason."""
     path, mark, query = url.partition("?")
     parts = unquote(path).removeprefix("/").split("/")
     parts[-1] += mark + query
@@ -199,7 +198,7 @@ def file_of(url: str) -> tuple[PurePosixPath | None, str]:
 
 
 def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """Yield paths and contents: objects, then the resources' own files, then lists, and the index last."""
+    """Yield objects, resources' own files, lists, then the index."""
     yield from ((page.object_path, page.content) for page in pages)
     yield from ((page.path, page.content) for page in pages if page.path is not None)
     by_key = {key_of(page.resource): page for page in pages if page.path is not None}
@@ -217,7 +216,7 @@ def _listed(page: _Page, rules: ExportRules) -> PlainValue:
 
 
 def _lists(pages: Iterable[_Page]) -> dict[str, PurePosixPath]:
-    """Return the files of lists by URL: `<type>/index.json`, and `<folder>/*` for resources directly in a folder."""
+    """Return files by URL: `<type>/index.json`, and `<folder>/*` for resources directly in a folder."""
     lists: dict[str, PurePosixPath] = {}
     for page in pages:
         if page.path is not None:

@@ -1,1 +1,1 @@
-"""`fsxds import`: moves the static resources of a bootstrap into a tree, and rewrites the bootstrap to use fsxds."""
+"""`fsxds import`: moves the static resources of a bootstrap into a tree."""

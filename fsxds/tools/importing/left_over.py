@@ -1,4 +1,4 @@
-"""The bootstrap that is left after an import: it subscribes to its former resources at fsxds (pure)."""
+"""The remaining bootstrap, which subscribes to its former resources (pure)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ _REPLACED = {
 
 @dataclass(frozen=True, slots=True)
 class XdsConnection:
-    """The connection of the Envoy to fsxds, as `fsxds bootstrap` writes it.
+    """The connection, as `fsxds bootstrap` writes it.
 
     Attributes:
         transport: `rest`, `ads`, `delta` or `files`.
-        clusters: lead to fsxds; none if Envoy reads files.
-        dynamic: its `dynamic_resources`.
-        node: the id and cluster for a node without them.
+        clusters: none if Envoy reads files.
+        node: id and cluster, for a node without.
     """
 
     transport: str
@@ -40,7 +39,7 @@ class XdsConnection:
 
     @classmethod
     def of(cls, transport: str, bootstrap: Section, names: Collection[str]) -> XdsConnection:
-        """Extract the connection from a bootstrap of `fsxds bootstrap`; its cluster gets a name not in `names`."""
+        """Extract a bootstrap's connection; its cluster gets a name not in `names`."""
         name = next(one for one in _cluster_names() if one not in names)
         static, dynamic, node = (bootstrap.get(key, {}) for key in ("static_resources", "dynamic_resources", "node"))
         clusters = static.get("clusters", []) if isinstance(static, dict) else []
@@ -54,7 +53,7 @@ class XdsConnection:
 
     @property
     def source(self) -> PlainValue:
-        """The config source of a resource; with files, `--mirror-config-sources` turns it into a path."""
+        """The resources' config source; with files, `--mirror-config-sources` makes it a path."""
         if self.transport == "files":
             return {"resource_api_version": "V3", "ads": {}}
         return self.dynamic["cds_config"]
@@ -69,7 +68,7 @@ def _cluster_names() -> Iterator[str]:
 
 
 def _renamed(value: PlainValue, name: str) -> PlainValue:
-    """Rename the cluster of fsxds in a section; shared parts stay one object."""
+    """Shared parts stay one object."""
     seen: dict[int, PlainValue] = {}
 
     def renamed(part: PlainValue) -> PlainValue:
@@ -92,13 +91,12 @@ def _name(key: str, value: PlainValue, name: str, renamed: Callable[[PlainValue]
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """The bootstrap that is left.
+    """The remaining bootstrap.
 
     Attributes:
-        kept: indexes of the members that stay, by field of `static_resources`.
-        replaced: the sections that are written anew, by name.
-        clusters: lead to fsxds.
-        comments: the reasons of new values, by the keys below them.
+        kept: indexes by field of `static_resources`.
+        replaced: sections that are written anew.
+        comments: reasons of new values, by the keys below them.
     """
 
     value: dict[str, PlainValue]
@@ -112,7 +110,7 @@ class LeftOver:
 def left_over(
     value: Mapping[str, PlainValue], kept: Mapping[str, tuple[int, ...]], connection: XdsConnection
 ) -> LeftOver:
-    """Return the bootstrap that is left; `kept` are indexes as in `LeftOver`."""
+    """Return the remaining bootstrap."""
     static = _section(value, "static_resources")
     own = {name: _members(static, name) for name in FIELDS}
     left: Section = {name: [own[name][index] for index in kept[name]] for name in FIELDS}
@@ -167,7 +165,7 @@ def _section(value: Mapping[str, PlainValue], name: str) -> Mapping[str, PlainVa
 
 
 def members_of(value: Mapping[str, PlainValue], name: str) -> list[PlainValue]:
-    """Return the members of a field of `static_resources`; Envoy takes one for a list of one."""
+    """Return a field of `static_resources`; Envoy takes one for a list of one."""
     return _members(_section(value, "static_resources"), name)
 
 

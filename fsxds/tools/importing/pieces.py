@@ -1,6 +1,6 @@
-"""The resources of a bootstrap as files, each proved to be read as in the bootstrap (pure).
+"""Resources as files, each proved to be read as in the bootstrap (pure).
 
-A file has its author's text if that can be proved; otherwise it is written from values, and comments are lost.
+A file has its author's text if that can be proved, else it is written from values, without comments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ImportLossError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A field added to a resource; `field_path` leads to its owner, in the author's spelling."""
+    """An added field; `field_path` leads to its owner, in the author's spelling."""
 
     field_path: FieldPath
     key: str
@@ -46,13 +46,13 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class StaticResource:
-    """One resource of `static_resources`.
+    """One static resource.
 
     Attributes:
         field: `listeners`, `clusters` or `secrets`.
-        name: the name under which it is served, made up if it has none.
-        value: as its author wrote it.
-        additions: fields needed to serve it.
+        name: made up if it has none.
+        value: as authored.
+        additions: needed to serve it.
     """
 
     field: str
@@ -64,13 +64,13 @@ class StaticResource:
 
     @property
     def row(self) -> ResourceType:
-        """The type of the resource."""
+        """The resource's type."""
         return FIELDS[self.field]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """A file to write, relative to the tree; `note` is about losses."""
+    """A file, relative to the tree; `note` is about losses."""
 
     path: PurePosixPath
     content: bytes
@@ -80,17 +80,17 @@ class ImportedFile:
 
 
 class WrittenText(Protocol):
-    """The text of a bootstrap, from which parts can be taken verbatim."""
+    """The bootstrap's text."""
 
     def piece(self, resource: StaticResource) -> bytes | None:
-        """Return the text of a resource with its additions; None if it cannot be taken out."""
+        """Return a resource's text, or None if it cannot be taken out."""
 
 
 class PieceWriter:
     """Writes files of resources."""
 
     def __init__(self, catalogue: Catalogue, text: WrittenText, suffix: str) -> None:
-        """Use the text of the bootstrap; `suffix` is for files with that text."""
+        """`suffix` is for files with the bootstrap's text."""
         self._text = text
         self._suffix = suffix
         self._converter = Converter(catalogue)
@@ -99,7 +99,7 @@ class PieceWriter:
         self._parser = ParseRules(catalogue).make_parser()
 
     def write(self, resource: StaticResource, path: PurePosixPath) -> ImportedFile:
-        """Return the file of a resource; `path` is without suffix.
+        """Return a resource's file; `path` has no suffix.
 
         Raises:
             ImportLossError: no form of it is read back the same.
@@ -125,7 +125,7 @@ class PieceWriter:
         return after
 
     def has_secret(self, message: Message) -> bool:
-        """Return whether a message has values that fsxds always hides; commands of format strings do not count."""
+        """Return whether a message has values that fsxds always hides, format commands aside."""
         plain = self._printer.to_plain(message)
         hidden = self._masker.secrets_in({"@type": f"{PREFIX}{message.DESCRIPTOR.full_name}", **plain})
         return any(_COMMANDS.sub("", text).strip() for text in hidden)
@@ -143,13 +143,13 @@ class PieceWriter:
 
 
 def printed(plain: PlainValue) -> Iterator[tuple[str, bytes, str]]:
-    """Yield suffix, text and a note on losses: YAML, then JSON for numbers that YAML cannot express."""
+    """Yield suffix, text and losses: YAML, then JSON for numbers that YAML cannot express."""
     yield ".yaml", encode_yaml([plain]), _NOT_KEPT
     yield ".json", encode_json(plain), _NOT_KEPT
 
 
 def with_additions(resource: StaticResource) -> PlainValue:
-    """Return a copy of a resource's value with its additions."""
+    """Return a resource's value with its additions."""
     value = resource.value
     for addition in resource.additions:
         value = _with_field(value, addition.field_path, addition)
@@ -173,7 +173,7 @@ def are_equal(one: Message, other: Message) -> bool:
 
 
 def names_twice(resources: Iterable[StaticResource]) -> Iterator[StaticResource]:
-    """Yield the resources with the name of an earlier one of their type."""
+    """Yield resources with the name of an earlier one of their type."""
     seen: set[tuple[str, str]] = set()
     for resource in resources:
         key = resource.field, resource.name

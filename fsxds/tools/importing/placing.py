@@ -22,7 +22,7 @@ _REPLACED = ".replaced-"
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The destination of an import: the tree, and the remaining bootstrap."""
+    """The tree, and the remaining bootstrap."""
 
     directory: Path
     bootstrap: Path
@@ -40,10 +40,10 @@ class Destination:
 
 
 def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
-    """Write all files of an import, and return the new paths of replaced ones.
+    """Write all files of an import, and return replaced ones' new paths.
 
     Files with secrets are readable by their owner only. Files are written beside their destination and moved there, the
-    bootstrap last; if a step fails, the steps before it are undone.
+    bootstrap last; a failure undoes all moves.
 
     Raises:
         UsageError: a file could not be written; the previous state is restored.
@@ -73,7 +73,7 @@ def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
 
 @contextmanager
 def _created(directory: Path) -> Iterator[None]:
-    """Create a directory, and remove it if the block fails."""
+    """Remove the directory again if the block fails."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -102,7 +102,6 @@ def _write(path: Path, content: bytes, *, is_secret: bool) -> None:
 
 
 def _move(path: Path, place: Path, moves: list[tuple[Path, Path]]) -> None:
-    """Move a file or directory to its destination, moving aside the present one."""
     if place.exists() or place.is_symlink():
         names = (place.with_name(f"{_REPLACED}{number}-{place.name}") for number in count(1))
         aside = next(name for name in names if not name.exists() and not name.is_symlink())

@@ -1,4 +1,4 @@
-"""The plan of an import, proved to lose nothing before any file is written (pure)."""
+"""The plan of an import, proved to lose nothing before it is written (pure)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ resources: []
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A static resource that stays in the bootstrap, and the reason."""
+    """A static resource that stays in the bootstrap."""
 
     resource: StaticResource
     reason: str
@@ -55,7 +55,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class EmptyFile:
-    """States that a type has no resources, so that Envoy's start does not wait for one."""
+    """A type without resources: Envoy's start does not wait for one."""
 
     path: PurePosixPath
     content: bytes = _NONE_OF_A_TYPE.encode()
@@ -63,13 +63,7 @@ class EmptyFile:
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """The files to write.
-
-    Attributes:
-        bootstrap: the remaining bootstrap, in the format of `suffix`.
-        is_secret: the remaining bootstrap has secrets.
-        notes: remarks for the user.
-    """
+    """The files to write; `bootstrap` is the rest, in the format of `suffix`."""
 
     files: tuple[ImportedFile, ...]
     empty: tuple[EmptyFile, ...]
@@ -81,10 +75,10 @@ class ImportPlan:
 
 
 class Planner:
-    """Plans the import of one bootstrap."""
+    """Plans one import."""
 
     def __init__(self, read: BootstrapFile, rules: FieldRules, catalogue: Catalogue) -> None:
-        """Prepare the import of a bootstrap without errors."""
+        """Prepare a bootstrap without errors."""
         self._catalogue = catalogue
         self._converter = Converter(catalogue)
         self._rules = rules
@@ -99,7 +93,7 @@ class Planner:
         self._writer = PieceWriter(catalogue, self._text, self._text.suffix)
 
     def cluster_names(self) -> frozenset[str]:
-        """Return the names of the static clusters."""
+        """Return the names of static clusters."""
         return frozenset(cluster.name for cluster in self._message.static_resources.clusters)
 
     def plan(self, connection: XdsConnection) -> ImportPlan:
@@ -179,7 +173,7 @@ class Planner:
         yield from printed(Printer(self._catalogue).to_plain(expected))
 
     def _prove(self, files: tuple[ImportedFile, ...], kept: tuple[Kept, ...], left: Message) -> None:
-        """Check that each static resource is in a file, which is proved already, or remains in the bootstrap."""
+        """Each static resource must be in a file, proved already, or in the bootstrap."""
         left_message: DynamicMessage = left
         for name in FIELDS:
             before = list(getattr(self._message.static_resources, name))
@@ -209,7 +203,7 @@ def _notes_of(files: tuple[ImportedFile, ...]) -> Iterator[str]:
 
 
 def _empty_files(files: tuple[ImportedFile, ...]) -> Iterator[EmptyFile]:
-    """Yield empty files for missing clusters and listeners: Envoy waits for a response of both types."""
+    """Envoy waits for a response of both types."""
     for short_name in ("cds", "lds"):
         row = BY_SHORT_NAME[short_name]
         if not any(file.resource.row is row for file in files):
@@ -217,13 +211,11 @@ def _empty_files(files: tuple[ImportedFile, ...]) -> Iterator[EmptyFile]:
 
 
 def _has_as_many(value: Mapping[str, PlainValue], message: DynamicMessage) -> bool:
-    """Whether each member is written as one: lists within lists are read as one list."""
+    """Lists within lists are read as one list."""
     return all(len(members_of(value, name)) == len(getattr(message.static_resources, name)) for name in FIELDS)
 
 
 class _Text:
-    """The text of a bootstrap in its author's format, if YAML or JSON."""
-
     def __init__(self, content: bytes, format_name: str) -> None:
         self.suffix = ".json" if format_name == "json" else ".yaml"
         self._is_json = format_name == "json"
@@ -244,7 +236,7 @@ class _Text:
 
 
 def plain_text(content: bytes) -> str:
-    """Return the text of a YAML file without byte order mark, with line feeds alone."""
+    """Return a file's text without byte order mark, with line feeds alone."""
     return re.sub("\r\n?", "\n", content.decode("utf-8-sig"))
 
 
@@ -255,7 +247,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class TreePaths:
-    """Gives each resource a private file: `clusters/backend.yaml`."""
+    """Gives each resource a file, such as `clusters/backend.yaml`."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -263,10 +255,10 @@ class TreePaths:
         self._exclusion = Exclusion(EXCLUDED)
 
     def path_of(self, row: ResourceType, name: str) -> PurePosixPath:
-        """Return the path of a resource's file, without suffix.
+        """Return a path without suffix.
 
-        Characters other than letters, digits, `_`, `-` and dots become `_`. Names that would be equal on a
-        case-insensitive file system get a number.
+        Characters other than letters, digits, `_`, `-` and dots become `_`. Names equal on a case-insensitive file
+        system get a number.
         """
         stem = _UNSAFE.sub("_", name)[:LONGEST_NAME].strip("-.") or "unnamed"
         if not self._is_ours(PurePosixPath(row.noun, f"{stem}.yaml"), row):
@@ -280,5 +272,5 @@ class TreePaths:
         return path
 
     def _is_ours(self, file: PurePosixPath, row: ResourceType) -> bool:
-        """Whether a file of this name is read, with the type of its folder: a type word in its name would win."""
+        """A type word in the file's name would win over the folder's."""
         return exact_type_from_path(file) is row and not self._exclusion.covers(str(file))

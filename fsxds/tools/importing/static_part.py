@@ -1,4 +1,4 @@
-"""Decides which static resources of a bootstrap stay in it, and why (pure).
+"""Decides which static resources stay in a bootstrap, and why (pure).
 
 Resources that Envoy needs before it can reach a server, or never requests, cannot be served:
 
@@ -31,7 +31,7 @@ _NODE = "envoy.config.core.v3.Node"
 
 @dataclass(frozen=True, slots=True)
 class StaticPart:
-    """The reasons why resources stay: by name for clusters and secrets, by index for listeners."""
+    """Reasons to stay: by name for clusters and secrets, by index for listeners."""
 
     clusters: Mapping[str, str]
     secrets: Mapping[str, str]
@@ -39,7 +39,7 @@ class StaticPart:
 
 
 def find_static_part(bootstrap: DynamicMessage, rules: FieldRules, catalogue: Catalogue) -> StaticPart:
-    """Return the resources that stay in a bootstrap."""
+    """Return the resources that stay."""
     return _StaticSearch(bootstrap, rules, catalogue).run()
 
 
@@ -80,7 +80,7 @@ class _StaticSearch:
                 self._keep_cluster(reference.name, f"the {noun} {name} needs it in the bootstrap")
 
     def _keep_all_of(self, message: Message, reason: str) -> None:
-        """Keep all clusters and secrets that a message may name; a superfluous one is harmless."""
+        """A superfluous cluster or secret is harmless."""
         for _, part in messages_in(message, self._catalogue):
             descriptor = part.DESCRIPTOR
             if descriptor.full_name == _NODE:

@@ -1,7 +1,7 @@
-"""Rewrites the spellings of API v2 in the text of a YAML bootstrap (pure).
+"""Rewrites API v2 in a YAML bootstrap (pure).
 
-Each round rewrites v2 fields by the API's messages, the outermost first: the content of a `config` is accessible only
-as a `typed_config`. Changes that need a decision are left for the parser to report.
+Each round rewrites the outermost v2 fields: the content of a `config` is accessible only as a `typed_config`. Changes
+that need a decision are left for the parser to report.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _RENAMED: Mapping[str, str] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A rewritten spelling; `line` is that of the original text."""
+    """A rewritten spelling; `line` is the original one."""
 
     line: int
     before: str
@@ -66,7 +66,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class UpgradedText:
-    """A text in the spellings of v3, as far as possible; `lines` are the original numbers of its lines, from 1."""
+    """A rewritten text; `lines` are the original numbers of its lines, from 1."""
 
     text: str
     changes: tuple[Change, ...]
@@ -82,7 +82,7 @@ class _Edit:
 
 
 def upgraded(text: str, catalogue: Catalogue) -> UpgradedText:
-    """Return a YAML or JSON bootstrap in the spellings of v3; comments stay."""
+    """Rewrite a bootstrap to v3 as far as possible; comments stay."""
     changes: list[Change] = []
     lines = list(range(1, text.count("\n") + 2))
     for _ in range(_MOST_ROUNDS):
@@ -102,7 +102,7 @@ def _start(edit: _Edit) -> int:
 
 
 def _lines_after(text: str, edits: list[_Edit], lines: list[int]) -> list[int]:
-    """Return the original lines of an edited text; inserted lines get the line of the edit."""
+    """Inserted lines get the edit's original line."""
     after, line, position = [lines[0]], 0, 0
     for edit in edits:
         kept = text.count("\n", position, edit.start)
@@ -132,7 +132,6 @@ class _Round:
         self._seen: set[int] = set()
 
     def edits(self, root: YamlNode) -> list[_Edit]:
-        """Return edits that do not overlap."""
         descriptor = self._catalogue.descriptor(BOOTSTRAP)
         if descriptor is not None:
             self._walk(root, descriptor)
@@ -182,7 +181,7 @@ class _Round:
                     self._walk(each, found.message_type)
 
     def _add_type(self, owner: _Owner) -> None:
-        """Give an extension without configuration the type that v3 needs."""
+        """V3 needs a type even without configuration."""
         name = owner.values.get("name")
         if not isinstance(name, TextNode) or owner.values.keys() & {"typed_config", CONFIG, "config_discovery"}:
             return
@@ -232,7 +231,7 @@ class _Round:
         return f"{head}{type_field}\n{body}"
 
     def _type_config(self, owner: _Owner, key: YamlNode, value: YamlNode) -> None:
-        """Give a `config` its type and its v3 name; its content keeps its lines."""
+        """The content keeps its lines."""
         name = owner.values.get("name")
         found = self._type_of(owner.descriptor.full_name, name.text) if isinstance(name, TextNode) else None
         if found is None or value.anchor is not None:
@@ -264,7 +263,7 @@ class _Round:
 
 
 def _typed(text: str, value: YamlNode, message_type: str) -> str | None:
-    """Add the type to a mapping in flow style or an empty value; None for other values."""
+    """Return None unless it is a flow mapping or empty."""
     type_field = f'"@type": {PREFIX}{message_type}'
     if isinstance(value, TextNode):
         return f"{{{type_field}}}" if value.is_plain and value.text in {"", "~", "null"} else None
@@ -274,7 +273,7 @@ def _typed(text: str, value: YamlNode, message_type: str) -> str | None:
 
 
 def _members(node: YamlNode) -> Iterator[YamlNode]:
-    """Yield the members of a list; Envoy takes one for a list of one."""
+    """Envoy takes one for a list of one."""
     node = resolved(node)
     yield from node.members if isinstance(node, SequenceNode) else (node,)
 

@@ -1,4 +1,4 @@
-"""Takes the resources out of a YAML bootstrap, and writes the rest, verbatim (pure)."""
+"""Takes resources out of a YAML bootstrap, verbatim (pure)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class YamlBootstrap:
     """The text of a bootstrap."""
 
     def __init__(self, text: str) -> None:
-        """Read a text without byte order mark, with line feeds alone."""
+        """Read text without byte order mark, with line feeds alone."""
         self._text = text
         self._cutter = Cutter(text)
         document = read_nodes(text)
@@ -51,7 +51,7 @@ class YamlBootstrap:
             self._lists = dict(self._find_lists(self._root))
 
     def piece(self, resource: StaticResource) -> bytes | None:
-        """Return the text of a resource with its additions; None if it cannot be taken out."""
+        """Return a resource's text, or None if it cannot be taken out."""
         found = self._lists.get(resource.field)
         if found is None or resource.index >= len(found.parts):
             return None
@@ -60,7 +60,7 @@ class YamlBootstrap:
         return Cutter(self._text, insertions).cut(_target_of(part), {}).encode()
 
     def left_over(self, left: LeftOver) -> bytes | None:
-        """Return the text of the remaining bootstrap; None if the author's text cannot be kept."""
+        """Return the remaining bootstrap; None if the author's text cannot be kept."""
         if self._root is None or not self._parts:
             return None
         known: Known = {}
@@ -118,7 +118,7 @@ class YamlBootstrap:
                 yield self._generated(name, section, left)
 
     def _extended(self, part: TextPart, section: PlainValue, known: Known) -> str | None:
-        """Return a part with its new keys appended; None if the section differs otherwise."""
+        """Append new keys; None if the section differs otherwise."""
         node = part.node
         if not isinstance(node, MappingNode) or not node.is_block or not node.pairs or not isinstance(section, dict):
             return None
@@ -152,7 +152,7 @@ class YamlBootstrap:
                 yield self._member(part, known)
 
     def _member(self, part: TextPart, known: Known) -> str:
-        """Return a part as a member of a list, with its comments before the dash."""
+        """Comments come before the dash."""
         if has_merge_key(part.node):
             raise MergeKeyError
         lines = self._cutter.cut(_target_of(part), known).rstrip("\n").split("\n")
@@ -174,7 +174,7 @@ def _target_of(part: TextPart) -> TextPart:
 
 
 def _insertions(node: YamlNode, resource: StaticResource) -> Iterator[tuple[int, str]]:
-    """Yield the additions with their positions: before the first key of a mapping."""
+    """Additions come before the first key of a mapping."""
     for addition in resource.additions:
         owner = node_at(node, addition.field_path)
         owner = None if owner is None else resolved(owner)

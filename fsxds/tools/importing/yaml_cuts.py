@@ -1,7 +1,7 @@
-"""Cuts parts out of a YAML text verbatim, with comments, quotes and order (pure).
+"""Cuts parts out of a YAML text verbatim (pure).
 
-If the target of an alias stays behind, its content replaces the alias, with the anchor for later aliases in the part.
-The caller proves that the meaning of a part is unchanged.
+If the target of an alias stays behind, its content replaces the alias, with the anchor for later aliases. The caller
+proves that the meaning is unchanged.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Known = dict[str, YamlNode]
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A member of a list, or a key with its value, in the text.
+    """A member of a list, or a key with its value.
 
     Attributes:
-        lead: the start of the comments above it.
-        start: the position of its dash or key.
-        stop: the start of the next part, or of the text after the last part.
+        lead: the start of the comments above.
+        start: of its dash or key.
+        stop: the start of the following text.
         is_member: there is a dash at `start`.
     """
 
@@ -49,15 +49,14 @@ class Cutter:
     """Cuts parts out of one text."""
 
     def __init__(self, text: str, insertions: Mapping[int, str] | None = None) -> None:
-        """Use a text; `insertions` by index apply to parts that are cut out."""
+        """`insertions`, by index, apply to cut parts."""
         self._text = text
         self._insertions = dict(insertions or {})
 
     def parts(self, node: Inner, begin: int, stop: int) -> Iterator[TextPart]:
-        """Yield the parts of a block list or mapping, which together are all of its text.
+        """Yield the parts of a block, which together are all of its text.
 
-        `begin` is the end of the preceding text, from which on comments may belong to the first part; `stop` is the
-        start of the following text.
+        From `begin` on, comments may belong to the first part; `stop` is the start of the following text.
         """
         is_list = isinstance(node, SequenceNode)
         members = node.members if isinstance(node, SequenceNode) else [value for _, value in node.pairs]
@@ -75,7 +74,7 @@ class Cutter:
         return TextPart(node, node.start, node.start, node.end, is_member=False)
 
     def cut(self, part: TextPart, known: Known) -> str:
-        """Return the text of a part without its dash, from the first column on."""
+        """Return a part without its dash, from the first column."""
         text = self._text_between(part.lead, part.stop, WrittenNode(part.node), known)
         if part.is_member:
             dash = part.start - part.lead
@@ -87,10 +86,7 @@ class Cutter:
         return reindented(text if ends_open else f"{text.rstrip()}\n", 0)
 
     def _lead(self, end: int, start: int) -> int:
-        """Return the start of the comments for a part at `start`; the previous part ends at `end`.
-
-        Comments that are indented more than this part belong to the previous one.
-        """
+        """Comments indented more than this part belong to the previous one, which ends at `end`."""
         line = self._line_of(start)
         if line <= end and self._text[line:start].strip():
             return start
@@ -105,7 +101,6 @@ class Cutter:
         return line
 
     def _dash_of(self, member: YamlNode, column: int) -> int:
-        """Return the position of the dash before a member."""
         line = self._line_of(member.start)
         while line > 0 and not (self._text.startswith("-", line + column) and line + column < member.start):
             line = self._line_of(line - 1)
@@ -118,7 +113,7 @@ class Cutter:
         return index - self._line_of(index)
 
     def _text_between(self, start: int, stop: int, written: WrittenNode, known: Known) -> str:
-        """Return a range of the text around a node, with the content of aliases that lose their target."""
+        """Aliases that lose their target get its content."""
         edits = [(at, at, text) for at, text in self._insertions.items() if start <= at < stop]
         for inner in nodes_in(written.node, is_in_flow=written.is_in_flow, indent=written.indent):
             node = inner.node
@@ -150,12 +145,12 @@ def _edited(text: str, start: int, stop: int, edits: Iterable[tuple[int, int, st
 
 
 def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Return a text with ranges replaced; the ranges do not overlap."""
+    """Replace ranges of a text, which must not overlap."""
     return _edited(text, 0, len(text), edits)
 
 
 def reindented(text: str, indent: int) -> str:
-    """Return lines with their least indentation replaced; comments further left are moved to it."""
+    """Replace the least indentation of lines; comments further left move to it."""
     lines = text.split("\n")
     written = [line for line in lines if line.strip()]
     contents = [line for line in written if not line.lstrip().startswith("#")]

@@ -1,6 +1,6 @@
-"""The nodes of a YAML text with libyaml's positions, so that parts of it can be moved verbatim (pure).
+"""The nodes of a YAML text with positions, to move parts verbatim (pure).
 
-An alias is a node with a target, because a part moved away from an anchor needs the content.
+An alias is a node with a target: a part moved away from an anchor needs the content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BLOCK_SCALARS = frozenset({"|", ">"})
 
 @dataclass(slots=True, eq=False)
 class YamlNode:
-    """A value of a text: `text[start:end]`, with its anchor and tag, without the rest of its last line.
+    """A value: `text[start:end]`, with anchor and tag, without the rest of its last line.
 
     `column` counts from 0. `is_block`: the end depends on indentation.
     """
@@ -44,7 +44,7 @@ class YamlNode:
 
 @dataclass(slots=True, eq=False)
 class TextNode(YamlNode):
-    """A scalar. `is_plain`: without quotes; `keeps_breaks`: blank lines at its end belong to it."""
+    """A scalar; `is_plain`: without quotes; `keeps_breaks`: blank lines at its end belong to it."""
 
     text: str = ""
     is_plain: bool = False
@@ -53,7 +53,7 @@ class TextNode(YamlNode):
 
 @dataclass(slots=True, eq=False)
 class MappingNode(YamlNode):
-    """Keys with their values, in the order of the text."""
+    """Keys and values."""
 
     pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
 
@@ -64,14 +64,14 @@ class MappingNode(YamlNode):
 
 @dataclass(slots=True, eq=False)
 class SequenceNode(YamlNode):
-    """Members, in the order of the text."""
+    """The members of a list."""
 
     members: list[YamlNode] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
 class AliasNode(YamlNode):
-    """`*name`, and its target."""
+    """An alias `*name`."""
 
     name: str = ""
     target: YamlNode = field(default_factory=lambda: YamlNode(0, 0, 0))
@@ -81,17 +81,17 @@ Inner: TypeAlias = MappingNode | SequenceNode
 
 
 def key_text(key: YamlNode) -> str | None:
-    """Return the text of a key; None if it is not text, or Envoy ignores it."""
+    """Return a key's text, or None if Envoy ignores it or it is not text."""
     return key.text if isinstance(key, TextNode) and key.tag != "!ignore" else None
 
 
 def resolved(node: YamlNode) -> YamlNode:
-    """Return the node itself, or the target of an alias."""
+    """Return an alias's target, else the node."""
     return node.target if isinstance(node, AliasNode) else node
 
 
 def node_at(root: YamlNode, field_path: FieldPath) -> YamlNode | None:
-    """Return the node at a path of keys and indexes, through aliases; None if there is none."""
+    """Return the node at a path, through aliases, or None."""
     node: YamlNode | None = root
     for step in field_path:
         node = None if node is None else resolved(node)
@@ -106,14 +106,14 @@ def node_at(root: YamlNode, field_path: FieldPath) -> YamlNode | None:
 
 @dataclass(frozen=True, slots=True)
 class DocumentNode:
-    """The first document of a text: its root and its end."""
+    """The first document: its root and its end."""
 
     root: YamlNode
     end: int
 
 
 def read_nodes(text: str) -> DocumentNode | None:
-    """Return the first document of a text; None if there is none, or it is not YAML."""
+    """Return the first document; None if there is none, or no YAML."""
     try:
         return _Reader(text).read()
     except (YAMLError, _TooDeepError, KeyError):
@@ -178,7 +178,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class WrittenNode:
-    """A node, whether it is within brackets, and the indentation of block lines in its place."""
+    """A node; `is_in_flow`: within brackets; `indent` is that of block lines in its place."""
 
     node: YamlNode
     is_in_flow: bool = False
@@ -186,7 +186,7 @@ class WrittenNode:
 
 
 def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> Iterator[WrittenNode]:
-    """Yield a node and all nodes written within it, in the order of the text, without targets of aliases."""
+    """Yield a node and all nodes written within it, in order, without targets of aliases."""
     yield WrittenNode(node, is_in_flow, indent)
     inside = is_in_flow or not node.is_block
     if isinstance(node, MappingNode):
@@ -199,7 +199,7 @@ def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> It
 
 
 def last_leaf(node: YamlNode) -> YamlNode:
-    """Return the last scalar, alias or empty collection of a node."""
+    """Return a node's last scalar, alias or empty collection."""
     while isinstance(node, MappingNode | SequenceNode):
         if isinstance(node, MappingNode) and node.pairs:
             node = node.pairs[-1][1]
@@ -211,7 +211,7 @@ def last_leaf(node: YamlNode) -> YamlNode:
 
 
 def has_merge_key(node: YamlNode) -> bool:
-    """Return whether a node, or the target of an alias in it, has a merge key (`<<`)."""
+    """Return whether a node, or its aliases' targets, have a merge key (`<<`)."""
     waiting, seen = [node], set[int]()
     while waiting:
         current = waiting.pop()
@@ -234,7 +234,7 @@ _MOST_REPORTED = 20
 
 
 def placeholder_faults(text: str, file: str) -> list[Fault]:
-    """Return a fault for each template placeholder in a YAML or JSON text; `file` is its name for the user.
+    """Return the template placeholders; `file` is the text's name.
 
     A value with words around a placeholder, such as a format string or code, may be intended and is not reported.
     """
@@ -247,7 +247,7 @@ def placeholder_faults(text: str, file: str) -> list[Fault]:
 
 
 def _in_lines(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the first placeholder of each line, for text that placeholders keep from being YAML."""
+    """Yield one per line, for text that placeholders keep from being YAML."""
     for number, line in enumerate(text.split("\n"), 1):
         found = _PLACEHOLDER.search(_COMMENT.sub("", line))
         if found is not None:

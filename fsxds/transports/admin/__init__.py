@@ -1,1 +1,1 @@
-"""The admin address: a JSON API with the status of rollouts and the decisions of operators about them."""
+"""The admin address: JSON about rollouts, and operators' decisions."""

@@ -1,4 +1,4 @@
-"""The admin address: routes requests, checks access, and reads parameters. Pages of other origins cannot use it."""
+"""The admin address: routing, access, parameters. Other origins' pages cannot use it."""
 
 from __future__ import annotations
 
@@ -23,28 +23,25 @@ from fsxds.transports.web_pages import check_host, check_page
 
 NO_JSON = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 
-# The layers of a view are the longest value.
+# The longest value is a view's layers.
 MOST_CHARACTERS = 4096
 API = "/api"
-# Stands for the last path segment, which is a parameter.
+# Stands for a path's last segment, as a parameter.
 WORD = "N"
 
 Words = Mapping[str, str]
-"""The parameters of a GET, or the members of a POST's JSON object, all as text.
+"""The parameters of a GET, or the members of a POST's JSON object, as text.
 
-The last segment of a path that ends with `N` is under the key `N`.
+Under `N` is the last segment of paths that end in `N`.
 """
 
 Answer = Callable[[web.Request, Words], Awaitable[object]]
-"""Answers a request: a `web.StreamResponse` is sent as is, other values as JSON. May raise ProtocolError."""
+"""Returns a `web.StreamResponse`, or values to send as JSON. May raise ProtocolError."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminPath:
-    """The handler of a path, and its allowed `parameters`.
-
-    `is_open`: no authentication is needed; the answer says nothing about the configuration.
-    """
+    """The handler of a path. `is_open`: without authentication; the answer reveals no configuration."""
 
     answer: Answer
     parameters: frozenset[str] = frozenset()
@@ -52,13 +49,13 @@ class AdminPath:
 
 
 AdminPaths = Mapping[tuple[str, str], AdminPath]
-"""The handler of each method (`GET` or `POST`) and path: `("GET", "/api/history/N")`. A GET answers HEAD too."""
+"""Handlers by method (`GET` or `POST`) and path: `("GET", "/api/history/N")`. GET answers HEAD too."""
 
 
 class AdminApi:
     """Answers requests at the admin address. An error of fsxds ends only its request.
 
-    `address` is the configured one; `access` decides which clients are allowed (None: all).
+    `address` is the configured one; without `access` all clients are allowed.
     """
 
     def __init__(
@@ -68,7 +65,7 @@ class AdminApi:
         self._address = address
         self._observer = observer
         self._access = access or AccessInUse()
-        # Requests in progress; some last as long as the client stays connected.
+        # Some last as long as the client stays.
         self._open: list[tuple[web.Request, Peer]] = []
         self._edge = HttpEdge("admin", self._answer, observer)
 
@@ -111,7 +108,7 @@ class AdminApi:
         try:
             return await self._answer_at(found, request, word)
         finally:
-            # Requests with equal content are equal, so compare by identity.
+            # Equal requests compare equal.
             self._open = [each for each in self._open if each is not held]
 
     async def _answer_at(self, found: AdminPath, request: web.Request, word: str) -> web.StreamResponse:
@@ -128,7 +125,6 @@ class AdminApi:
         return web.Response(body=_written(content), headers=JSON)
 
     def _path_and_word(self, request: web.Request) -> tuple[str, str]:
-        """Return the path, with `N` in place of a parameter segment, and the decoded segment; empty if none."""
         folder, _, last = request.rel_url.raw_path.rpartition("/")
         pattern = f"{folder}/{WORD}"
         if last and ("GET", pattern) in self._paths and ("GET", request.path) not in self._paths:
@@ -145,12 +141,11 @@ class AdminApi:
 
 
 def is_exposed(address: Address) -> bool:
-    """Whether other machines can reach a bound address."""
+    """Whether other machines can reach an address."""
     return isinstance(address, TcpAddress) and not ip_address(address.host.partition("%")[0]).is_loopback
 
 
 def _members(body: bytes) -> Words:
-    """Return the members of a JSON object; numbers as text."""
     try:
         content = strict_loads(body) if body else {}
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,4 @@
-"""Notifies pages of changes by server-sent events; the pages then request the facts.
-
-Nothing is queued for a page. A slow reader gets the next event when it has read the one before.
-"""
+"""Server-sent events: pages then request the facts. Slow readers skip events."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ from fsxds.events.event import Event
 from fsxds.model.errors import ProtocolError
 from fsxds.runtime.store import Latest
 
-# At most five events a second.
+# In seconds.
 PAUSE_S: Final = 0.2
-# Proxies end idle connections, most of them after a minute.
+# Proxies end idle connections, mostly after a minute.
 HEARTBEAT_S: Final = 15.0
 # Each holds a connection.
 MOST_READERS: Final = 64
@@ -28,17 +25,17 @@ _HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X
 
 
 class ChangeFeed:
-    """Counts events of fsxds, and notifies all readers."""
+    """Counts events, and notifies readers."""
 
     def __init__(self, generation: Callable[[], int]) -> None:
         self._generation = generation
         self._count = Latest(0)
         self._readers = 0
-        # Changes when the server stops, so that the answers to its readers end.
+        # Changes when the server stops, which ends the answers.
         self._round = 0
 
     def receive(self, happened: Event) -> None:
-        """Record an event: an `Observer`. Rejected requests change nothing that pages show."""
+        """Record an event, except rejected requests, which pages do not show."""
         if not isinstance(happened, RequestRejected):
             self._count.replace(self._count.current + 1)
 
@@ -51,7 +48,7 @@ class ChangeFeed:
         """Send events until the page disconnects.
 
         Raises:
-            ProtocolError: there are too many readers; with the code `UNAVAILABLE`.
+            ProtocolError: `UNAVAILABLE`: there are too many readers.
         """
         if self._readers >= MOST_READERS:
             raise ProtocolError(f"{MOST_READERS} pages listen to events already; close some", "UNAVAILABLE")

@@ -1,7 +1,6 @@
-"""The graph of references between resources: a displayable part of it, for a snapshot of any size.
+"""The graph of references between resources, for snapshots of any size.
 
-The references of a chunk of resources are computed once and kept with the chunk, which later snapshots share if it is
-unchanged; missing names are computed once per snapshot. The graph has only names and places.
+References are computed once per chunk, which snapshots share; missing names once per snapshot. Only names and places.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Key, Reference, Resource, Snapshot
 from fsxds.model.values import Severity, TypeUrl
 
-# A number that a browser draws at once, and that a person can follow.
+# A browser draws so many at once, and a person can follow them.
 MOST_NODES = 400
 
-# The uses of so many resources are cached: they are requested several times for two routes of a thousand clusters each.
+# Two routes of a thousand clusters each request their uses several times.
 MOST_KEPT = 1000
 
 SERVED, MISSING, OUTSIDE = "served", "missing", "outside"
 
-# In a reference it stands for all resources of the type, or behind a prefix for all names that begin with it.
+# Stands for all resources of a type, or behind a prefix for all names with it.
 ANY = "*"
 
-# The order in which walks begin: users come before the resources that they use.
+# Users come before the resources that they use.
 _FROM_THE_TOP = ("lcds", "lds", "srds", "rds", "vhds", "ecds", "cds", "eds", "leds", "sds", "rtds")
 _TOP_DOWN = tuple(BY_SHORT_NAME[name].type_url for name in _FROM_THE_TOP)
 
@@ -38,13 +37,12 @@ IsStatic = Callable[[Key], bool]
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A resource, or a name that resources reference.
+    """A resource, or a referenced name.
 
     Attributes:
-        id: the type and the name: `cds/web`.
-        place: its position, such as `cds.yaml:3`, and the target of a redirect; empty if it is not served.
-        state: `served`; `missing`, so that its users do not work; or `outside`: of the bootstrap, or of an undeclared
-            type.
+        id: type and name: `cds/web`.
+        place: such as `cds.yaml:3`, and a redirect's target; empty if not served.
+        state: `served`; `missing`: users do not work; or `outside`: of the bootstrap, or of an undeclared type.
     """
 
     id: str
@@ -56,12 +54,9 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A part of the graph of a view.
+    """A part of a view's graph; the first of an edge uses the second.
 
-    Attributes:
-        edges: ids of two nodes: the first uses the second.
-        total: the number of nodes in the view, or of matches.
-        missing: the number of missing names in the view.
+    `total` counts nodes of the view, or matches; `missing` names of the view.
     """
 
     nodes: tuple[GraphNode, ...]
@@ -73,7 +68,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class GraphRequest:
-    """The requested part of the graph: the nodes connected to `around`, else those with `search` in their names."""
+    """Requests nodes connected to `around`, else with `search` in their names."""
 
     search: str = ""
     around: Key | None = None
@@ -82,7 +77,7 @@ class GraphRequest:
 
 @dataclass(slots=True)
 class _ChunkUses:
-    """The references of a chunk: the users of each key, names that must exist, patterns with users, and aliases."""
+    """A chunk's references: users by key, names that must exist, patterns, aliases."""
 
     users: dict[Key, list[str]] = field(default_factory=dict)
     needed: dict[TypeUrl, set[str]] = field(default_factory=dict)
@@ -109,14 +104,13 @@ def _uses_of(chunk: Chunk[Resource]) -> _ChunkUses:
 
 
 def _is_drawn(reference: Reference) -> bool:
-    """Whether a reference is to a resource that clients get. "Any cluster" is not an edge to each cluster."""
     if reference.is_static or reference.type_url not in BY_TYPE_URL:
         return False
     return reference.name != ANY or reference.severity is not Severity.NOTE
 
 
 class SnapshotUses:
-    """Answers which resources of a snapshot use which. For one thread at a time."""
+    """Knows which resources use which. For one thread at a time."""
 
     def __init__(self, snapshot: Snapshot, is_static: IsStatic) -> None:
         self.snapshot = snapshot
@@ -127,7 +121,7 @@ class SnapshotUses:
         }
         self._aliases: dict[TypeUrl, dict[str, str]] = {}
         for type_url, chunks in self._by_type.items():
-            # If several resources have an alias, the first one wins.
+            # The first resource with an alias wins.
             found = [uses.aliases for uses in reversed(chunks) if uses.aliases]
             self._aliases[type_url] = {alias: name for aliases in found for alias, name in aliases.items()}
         self._patterns = [
@@ -138,7 +132,7 @@ class SnapshotUses:
         ]
 
     def resource(self, key: Key) -> Resource | None:
-        """Return the resource with a name or an alias; None if none is served."""
+        """Return a served resource by name or alias."""
         rows = self.snapshot.resources(key[0])
         found: Resource | None = rows.get(key[1])
         if found is None and (name := self._aliases.get(key[0], {}).get(key[1])) is not None:
@@ -153,7 +147,7 @@ class SnapshotUses:
 
     @cached_property
     def missing(self) -> list[Key]:
-        """The names that must exist and do not."""
+        """Names that must exist and do not."""
         needed: dict[TypeUrl, set[str]] = {}
         for uses in chain.from_iterable(self._by_type.values()):
             for type_url, names in uses.needed.items():
@@ -169,7 +163,7 @@ class SnapshotUses:
         return sorted(lacking)
 
     def used_by(self, key: Key) -> Iterator[Key]:
-        """Yield the users of a resource."""
+        """Yield a resource's users."""
         for type_url, chunks in self._by_type.items():
             for uses in chunks:
                 for name in uses.users.get(key, ()):
@@ -179,7 +173,7 @@ class SnapshotUses:
                 yield user
 
     def used(self, key: Key) -> tuple[Key, ...]:
-        """Return the names that a resource uses, once each: served ones, and missing ones that must exist."""
+        """Return the used names, once each, also missing ones."""
         found = self._used.get(key)
         if found is None:
             found = tuple(dict.fromkeys(self._find_used(key)))
@@ -204,7 +198,7 @@ class SnapshotUses:
             yield reference.type_url, name
 
     def names_with(self, text: str) -> Iterator[Key]:
-        """Yield the resources and missing names that contain a text."""
+        """Yield resources and missing names with a text."""
         wanted = text.casefold()
         for key in self.missing:
             if wanted in key[1].casefold():
@@ -216,9 +210,9 @@ class SnapshotUses:
 
 
 def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
-    """Return the requested part of the graph of a snapshot.
+    """Return a part of a snapshot's graph.
 
-    By default that is the missing names with their users, then connected resources from the first listener on.
+    By default: missing names with users, then connected resources from the first listener on.
     """
     missing = uses.missing
     total = len(missing) + sum(map(len, uses.snapshot.by_type.values()))
@@ -227,7 +221,7 @@ def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
     elif request.search:
         matching = list(uses.names_with(request.search))
         total = len(matching)
-        # Half of the limit is for resources connected to the matches.
+        # The other half is for connected resources.
         seeds = matching[: max(request.limit // 2, 1)]
         hanging = (key for seed in seeds for key in _around(uses, seed))
         chosen = _chosen(chain(seeds, hanging, matching), request.limit)
@@ -239,7 +233,7 @@ def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
 
 
 def key_of_id(node_id: str) -> Key | None:
-    """Return the type and the name in an id; None if there is no such type."""
+    """Return the type and name in an id, or None."""
     short_name, _, name = node_id.partition("/")
     row = BY_SHORT_NAME.get(short_name)
     return None if row is None or not name else (row.type_url, name)
@@ -259,7 +253,6 @@ def _chosen(keys: Iterable[Key], limit: int) -> dict[Key, None]:
 
 
 def _walk(start: Key, following: Callable[[Key], Iterable[Key]], seen: set[Key]) -> Iterator[Key]:
-    """Yield the reachable new keys, the nearest first."""
     ends = [start]
     while ends:
         found = []
@@ -273,7 +266,6 @@ def _walk(start: Key, following: Callable[[Key], Iterable[Key]], seen: set[Key])
 
 
 def _around(uses: SnapshotUses, key: Key) -> Iterator[Key]:
-    """Yield a resource, its direct and indirect users, and all that it uses; nothing for an unknown name."""
     if uses.resource(key) is None and next(uses.used_by(key), None) is None:
         return
     yield key
@@ -284,7 +276,6 @@ def _around(uses: SnapshotUses, key: Key) -> Iterator[Key]:
 def _all_from_the_top(uses: SnapshotUses, limit: int) -> Iterator[Key]:
     seen: set[Key] = set()
     for type_url in _TOP_DOWN:
-        # More than the limit is not shown, so it is not visited.
         for name in islice(uses.snapshot.resources(type_url), limit):
             yield type_url, name
             seen.add((type_url, name))

@@ -1,4 +1,4 @@
-"""The interface that the admin address needs of the rollouts of a server, or of its fleet."""
+"""The interface of rollouts, of a server or a fleet, for the admin address."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fsxds.transports.admin.status_paths import Outlined
 
 
 class AdminControl(RolloutControl, ShownSnapshots, Outlined, Protocol):
-    """Shows rollouts and snapshots, present and past, and carries out operators' decisions."""
+    """Shows and controls rollouts, and shows snapshots."""
 
 
 class OperatorControl(AdminControl, Protocol):
     """The control of one publisher."""
 
     def roll_back(self, snapshots: Mapping[Layers, Snapshot]) -> int:
-        """Serve these snapshots instead of the tree; return the number of affected channels."""
+        """Serve these snapshots; return the number of affected channels."""

@@ -1,7 +1,6 @@
-"""The status page at the admin address: its files, and the events, graph and differences that only the page requests.
+"""The status page: its files, events, graph and differences.
 
-The page loads scripts, styles and pictures from these files alone, connects only to its own origin, and cannot be
-embedded into another page. Its data comes as JSON and is inserted as text.
+The page loads only these files, connects only to its origin, cannot be embedded, and inserts data as text.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from fsxds.transports.admin.rollout_control import snapshot_number
 from fsxds.transports.admin.rollout_paths import is_called
 
 DEFAULT_NODES = 200
-# The number of views with cached uses of resources.
+# Views with cached uses of resources.
 MOST_VIEWS = 8
 _NOTHING = Snapshot(0, {})
 
@@ -49,7 +48,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Cached but revalidated each time, which is answered with 304.
+    # Revalidated each time, mostly with 304.
     "Cache-Control": "no-cache",
 }
 _TYPES = {
@@ -62,19 +61,19 @@ _PAGE = "index.html"
 
 
 class ShownSnapshots(Protocol):
-    """The snapshots that the page shows. Its methods are called on the event loop."""
+    """The page's snapshots; for the event loop."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return each name of a view with its layers."""
+        """Return names and layers of views."""
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return the snapshot that most nodes with these layers are served; None before the first."""
+        """Return the snapshot of most nodes with these layers, or None."""
 
     def wanted(self, layers: Layers) -> Snapshot | None:
         """Return the snapshot that the tree asks for; None before the first."""
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot of the history and its layers; ProtocolError if there is none with this number."""
+        """Return a snapshot of the history. Raises ProtocolError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class PageFile:
         return cls(content, _TYPES[name.rpartition(".")[2]], digest)
 
     async def answer(self, request: web.Request, _: Words) -> web.StreamResponse:
-        """Send the file, or 304 if the browser has it."""
+        """Send the file, or 304."""
         known = request.if_none_match or ()
         is_known = any(each.value == self.etag for each in known)
         headers = _HEADERS | {"ETag": f'"{self.etag}"', "Content-Type": self.content_type}
@@ -103,18 +102,18 @@ class PageFile:
 
 
 class PageApi:
-    """Answers the requests that only the page makes."""
+    """Answers requests of the page alone."""
 
     def __init__(self, shown: ShownSnapshots, catalogue: Catalogue, is_static: IsStatic) -> None:
         self._shown = shown
         self._catalogue = catalogue
         self._is_static = is_static
-        # A client that sends many requests keeps one thread busy, not all of them.
+        # Many requests of a client keep only one thread busy.
         self._uses: Lru[Layers, SnapshotUses] = Lru(MOST_VIEWS)
         self._turn = asyncio.Lock()
 
     async def graph(self, _: web.Request, words: Words) -> Graph:
-        """Return a part of the graph of a view; of the first one if none is named."""
+        """Return a part of a view's graph; default: the first view."""
         name, layers = self._view(words.get("view"))
         request = GraphRequest(words.get("search", ""), limit=_limit(words.get("limit")))
         if (around := words.get("around")) is not None:
@@ -134,7 +133,7 @@ class PageApi:
         return graph_of(uses, request)
 
     async def difference(self, _: web.Request, words: Words) -> object:
-        """Return the changes from a snapshot of the history to another one, or to the present one of its nodes."""
+        """Return the changes between two snapshots of the history, or to the present one."""
         first = snapshot_number(words.get("from", ""))
         layers, before = await self._shown.kept(first)
         if (last := words.get("to")) is not None:
@@ -172,7 +171,7 @@ class PageApi:
 
 
 def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
-    """Return the handlers of the page's paths. Reads each file once."""
+    """Return the handlers of the page's paths."""
 
     async def listen(request: web.Request, _: Words) -> web.StreamResponse:
         return await changes.answer(request)
@@ -201,7 +200,7 @@ def _limit(written: str | None) -> int:
     raise ProtocolError(f"limit: {written[:80]!r} is no number from 1 to {MOST_NODES}")
 
 
-# More than a person reads. Comparing a resource of 400 lines with itself takes some 50 ms.
+# More than a person reads. Comparing a resource of 400 lines takes some 50 ms.
 MOST_RESOURCES = 100
 MOST_LINES = 400
 LONGEST_TEXT = 4000
@@ -210,12 +209,9 @@ LONGEST_BODY_BYTES = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ResourceDiff:
-    """One resource's difference between two snapshots.
+    """One resource's difference between snapshots.
 
-    Attributes:
-        action: `added`, `removed` or `changed`.
-        lines: of a unified diff, without the head; each begins with `+`, `-`, `@` or a space.
-        omitted: why lines are missing; empty if none are.
+    `action` is `added`, `removed` or `changed`; `lines` are of a unified diff; `omitted`: why lines are missing.
     """
 
     type: str
@@ -228,7 +224,7 @@ class ResourceDiff:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDiff:
-    """The first changes between two snapshots, and the number of all."""
+    """The first changes between snapshots, and their number."""
 
     resources: tuple[ResourceDiff, ...]
     total: int
@@ -259,7 +255,7 @@ def content_of(row: ResourceType, served: Resource | None, wanted: Resource | No
 
 
 def diff_of(before: Snapshot, after: Snapshot, catalogue: Catalogue) -> SnapshotDiff:
-    """Return the changes from one snapshot to another, in push order and by name."""
+    """Return the changes, in push order and by name."""
     masker = Masker(catalogue)
     changes = list(_changes(before, after))
     return SnapshotDiff(
@@ -271,7 +267,7 @@ def _changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[ResourceType, 
     for row in RESOURCE_TYPES:
         was, now = before.resources(row.type_url), after.resources(row.type_url)
         change = now.changes_since(was)
-        # Compared with empty rows, a change lists all names and nothing else.
+        # A change relative to empty rows lists all names and nothing else.
         for name in sorted(change.fresh | change.renewed | change.removed | (was.keys() - now.keys())):
             yield row, was.get(name), now.get(name)
 
@@ -292,7 +288,7 @@ def _lines(before: Resource | None, after: Resource | None, masker: Masker) -> t
         old, new = (_text(one, masker) for one in (before, after))
     except ApiError:
         return (), "it is of a message that this fsxds does not know"
-    # The head names files, which do not exist here.
+    # The head names files.
     found = [line[:LONGEST_TEXT] for line in islice(unified_diff(old, new, lineterm=""), 2, MOST_LINES + 3)]
     if not found:
         return (), "only what is hidden, its aliases or its time to live differ"

@@ -1,4 +1,4 @@
-"""The values of `rollout_control` and `status_reports` as JSON."""
+"""The reports of the admin address as JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Report = TypeVar("Report")
 
 
 def report_of(form: type[Report], plain: object) -> Report:
-    """Decode JSON to a report.
+    """Decode a report.
 
     Raises:
-        UsageError: the JSON has another form, as another version of fsxds writes it.
+        UsageError: another version of fsxds wrote it.
     """
     try:
         return cast("Report", _read(form, plain))
@@ -36,7 +36,6 @@ def _read(form: Any, plain: Any) -> object:
     if get_origin(form) is Mapping:
         return {name: _read(parts[1], each) for name, each in plain.items()}
     if parts:
-        # The value may be null.
         return None if plain is None else _read(parts[0], plain)
     if not isinstance(plain, (int, float) if form is float else form):
         raise TypeError(form)
@@ -44,7 +43,7 @@ def _read(form: Any, plain: Any) -> object:
 
 
 def written(content: object) -> bytes:
-    """Encode values as JSON, each as an object of its fields."""
+    """Encode values as JSON objects of their fields."""
     return json.dumps(content, default=_plain).encode()
 
 

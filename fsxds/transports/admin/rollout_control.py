@@ -1,6 +1,6 @@
-"""The interface that the admin address needs of rollouts, and its values: names and ids, never content.
+"""The interface to rollouts for the admin address, and its values: names, no content.
 
-The fields of the values are the fields of the JSON. Ages are in seconds, since clocks of two processes differ.
+The values' fields are those of the JSON. Ages are in seconds: processes' clocks differ.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ _NUMBER = re.compile("@?([1-9][0-9]{0,8})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class WaitingReport:
-    """A client that a step waits for: a node id, or the directory of a mirror.
+    """A node id or a mirror's directory that a step waits for.
 
-    Attributes:
-        transport: `REST`, `gRPC` or `mirror`.
-        since_s: how long the step has waited.
+    `transport` is `REST`, `gRPC` or `mirror`.
     """
 
     client: str
@@ -37,12 +35,9 @@ class WaitingReport:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """The step of a channel.
+    """A channel's step: `whole`, `grow`, `switch` or `shrink`.
 
-    Attributes:
-        name: `whole`, `grow`, `switch` or `shrink`.
-        since_s: the time since its publication.
-        ends_within_s: the time until it times out.
+    `since_s` is the time since its publication, `ends_within_s` until it times out.
     """
 
     name: str
@@ -53,10 +48,9 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class LingeringReport:
-    """A resource that the tree no longer has, but that connections of draining listeners may use.
+    """A removed resource that draining listeners may use.
 
-    Attributes:
-        left_s: the time until it is removed; None while clients have not taken its replacement.
+    `left_s` until it is dropped; None while clients have no replacement.
     """
 
     type: str
@@ -67,15 +61,15 @@ class LingeringReport:
 
 @dataclass(frozen=True, slots=True)
 class HeldReport:
-    """A resource with a held version, or with a version that nodes reject.
+    """A resource with a held or rejected version.
 
     Attributes:
         reason: `rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource`, `names a held
             resource` or `claims what another one has`.
-        place: its file and line, or its last ones.
-        message: the fact, with the message of a node that rejects it.
-        nodes: the first nodes that reject it.
-        since_s: the time since then; None if unknown.
+        place: its present or last file and line.
+        message: the fact, with a node's message.
+        nodes: the first that reject it.
+        since_s: None if unknown.
     """
 
     type: str
@@ -90,11 +84,9 @@ class HeldReport:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalReport:
-    """A removal that waits until an operator approves it.
+    """A removal that waits for approval by `id`.
 
-    Attributes:
-        id: approves it.
-        removal: completes the sentence "the tree removes ...": `6 of 10 clusters`.
+    `removal` completes "the tree removes ...": `6 of 10 clusters`.
     """
 
     id: str
@@ -103,24 +95,24 @@ class ApprovalReport:
 
 @dataclass(frozen=True, slots=True)
 class ChannelReport:
-    """One channel: the nodes with the same layers, of one cohort.
+    """One channel: nodes with the same layers, of one cohort.
 
     Attributes:
-        views: the names of the views with these layers; `("",)` without views.
+        views: `("",)` without views.
         layers: empty for the whole tree.
-        cohort: `main`, `canary`, `rejecting` for nodes that reject a version, or `catching up` for nodes that are
-            slower, or on their way to another view.
-        served: the id of the served snapshot; None before the first, as the next two.
-        target: the id of the snapshot to reach.
-        asked: the id of the tree's snapshot.
-        is_done: the awaited clients have the tree's snapshot, except for held versions.
+        cohort: `main`, `canary`, `rejecting` for nodes that reject a version, or `catching up` for slower nodes and
+            those on their way to another view.
+        served: the snapshot's id; None before the first, as the next two.
+        target: the snapshot to reach.
+        asked: the tree's snapshot.
+        is_done: awaited clients have the tree's snapshot, except for held versions.
         step: None while no client is awaited.
         waits_for_canary: canaries have not taken the tree's snapshot, or do not exist.
-        baking_s: the time until this channel follows the canaries; None if nothing bakes.
-        lingering: the resources kept for draining listeners.
+        baking_s: until it follows the canaries; None if nothing bakes.
+        lingering: for draining listeners.
         held: the first hundred.
-        pinned: the number of resources that are rolled back.
-        pinned_for_s: the time since the rollback; None for none.
+        pinned: the number of rolled back resources.
+        pinned_for_s: None without a rollback.
     """
 
     views: tuple[str, ...]
@@ -145,9 +137,7 @@ class ChannelReport:
 class FleetServerReport:
     """A server of a fleet.
 
-    Attributes:
-        publication: the publisher's number and the number of its last publication that the server serves: `3.17`.
-        is_behind: there is a newer publication.
+    `publication`: the publisher's number and its last publication here: `3.17`.
     """
 
     name: str
@@ -159,7 +149,7 @@ class FleetServerReport:
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """The answer of `GET /rollout`; `state` is the directory of the history, None without `--state`."""
+    """The answer of `GET /rollout`; `state` is None without `--state`."""
 
     channels: tuple[ChannelReport, ...]
     state: str | None
@@ -167,14 +157,14 @@ class StatusReport:
 
 @dataclass(frozen=True, slots=True)
 class DecisionReport:
-    """The answer to a decision: the number of changed channels."""
+    """The number of channels that a decision changed."""
 
     channels: int
 
 
 @dataclass(frozen=True, slots=True)
 class RetryReport:
-    """The answer to a retry: the number of versions that are offered again."""
+    """The number of versions offered again."""
 
     versions: int
 
@@ -191,7 +181,7 @@ def snapshot_number(written: str) -> int:
 
 
 def unix_time(written: str) -> float:
-    """Parse a number of seconds since 1970, or an ISO 8601 date and time, UTC by default.
+    """Parse seconds since 1970, or an ISO 8601 time, UTC by default.
 
     Raises:
         ProtocolError: it is neither.
@@ -208,24 +198,24 @@ def unix_time(written: str) -> float:
 
 
 def no_snapshot(number: int) -> ProtocolError:
-    """Return the error for a missing snapshot of the history."""
+    """Return the error for an unknown snapshot."""
     return ProtocolError(f"@{number}: the history has no such snapshot; fsxds history lists them", "NOT_FOUND")
 
 
 class KeptSnapshot(Protocol):
-    """A snapshot of the history: a dataclass with fields to show. Only these are read."""
+    """A snapshot of the history, a dataclass."""
 
     @property
     def number(self) -> int:
-        """Its number, 3 for `@3`, unique over all layers."""
+        """3 for `@3`, unique over all layers."""
 
     @property
     def layers(self) -> Layers:
-        """The layers of the nodes that it is for."""
+        """Of its nodes."""
 
     @property
     def time_s(self) -> float:
-        """When it was kept, in seconds since 1970."""
+        """When kept, in seconds since 1970."""
 
 
 class Action(StrEnum):
@@ -241,13 +231,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorDecision:
-    """A decision of an operator.
+    """An operator's decision.
 
-    Attributes:
-        name: the id of an approval, or the name of resources to retry; None for all.
-        layers: of the views to abort or resume; None for all.
-        number: of the snapshot to roll back to.
-        time_s: roll back to this time, in seconds since 1970.
+    `name`: an approval's id, or resources to retry, None for all; `layers` of views to abort or resume, None for all;
+    `number` or `time_s` (since 1970) to roll back to.
     """
 
     action: Action
@@ -258,7 +245,7 @@ class OperatorDecision:
 
 
 class RolloutControl(Protocol):
-    """Drives the rollouts. Its methods are called on the event loop.
+    """Drives the rollouts; for the event loop.
 
     Raises:
         ProtocolError: with the remedy: `NOT_FOUND` for an unknown number, `FAILED_PRECONDITION` without `--state`.
@@ -266,53 +253,53 @@ class RolloutControl(Protocol):
 
     @property
     def state_directory(self) -> Path | None:
-        """The directory of the history; None without `--state`."""
+        """The history's directory; None without `--state`."""
 
     async def channels(self) -> Sequence[ChannelReport]:
         """Return the status of each channel."""
 
     async def decide(self, decision: OperatorDecision) -> int:
-        """Carry out a decision; return the number of changed channels, or of retried versions."""
+        """Carry out a decision; return the number of changed channels or retried versions."""
 
     async def history(self) -> Sequence[KeptSnapshot]:
-        """Return the snapshots of all layers, the newest first."""
+        """Return all layers' snapshots, the newest first."""
 
     async def servers(self) -> Sequence[FleetServerReport]:
-        """Return the servers of the fleet; none without a fleet, or while it cannot be reached."""
+        """Return the fleet's servers; none if unreachable."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return each name of a view with its layers; nodes of one name may have several.
+        """Return the views' names and layers, several layers for some names.
 
         Without views, the one name is empty.
         """
 
     def layers_of_node(self, node_id: str) -> Layers | None:
-        """Return the layers of the connected client with a node id; None for none."""
+        """Return a connected node's layers, or None."""
 
 
 class Deciding(Protocol):
-    """Carries out decisions, by a method per action that returns the number of changed channels."""
+    """A method per decision, which returns the number of changed channels."""
 
     def approve(self, approval_id: str) -> int:
-        """Allow the removal that waits for approval under an id."""
+        """Allow the removal with this id."""
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of a resource name (None: all) again; return their number."""
+        """Offer rejected versions of a name (None: all) again; return their number."""
 
     def promote(self) -> int:
-        """Let all nodes follow the canary now."""
+        """Let all nodes follow the canary."""
 
     def abort(self, layers: frozenset[Layers] | None) -> int:
         """Take back current rollouts; None for all."""
 
     async def rollback(self, number: int) -> int:
-        """Serve a snapshot of the history instead of the tree."""
+        """Serve a snapshot of the history."""
 
     async def rollback_all(self, time_s: float) -> int:
-        """Serve in each view its snapshot of a time, in seconds since 1970."""
+        """Serve each view's snapshot of a time, in seconds since 1970."""
 
     def resume(self, layers: frozenset[Layers] | None) -> int:
-        """Follow the tree again after `rollback`; None for all."""
+        """Follow the tree again; None for all."""
 
 
 async def carry_out(decision: OperatorDecision, deciding: Deciding) -> int:

@@ -1,4 +1,4 @@
-"""The paths of the admin address about rollouts and the history, and for operators' decisions about them."""
+"""The admin paths of rollouts, the history, and operators' decisions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fsxds.transports.admin.rollout_control import (
     unix_time,
 )
 
-# The scope of a request; without either it means all views.
+# A request without either means all views.
 _SCOPE = frozenset({"view", "node"})
 _MOST_NAMES = 20
 
 
 class RolloutPaths:
-    """Answers requests about rollouts, which `control` drives."""
+    """Answers requests about rollouts."""
 
     def __init__(self, control: RolloutControl) -> None:
         self._control = control
@@ -100,7 +100,6 @@ class RolloutPaths:
         )
 
     def _scope(self, words: Words) -> tuple[Layers, ...] | None:
-        """Return the layers that a request names by `view` or `node`; None for all."""
         if (node := words.get("node")) is not None:
             layers = self._control.layers_of_node(node)
             if layers is None:
@@ -118,7 +117,7 @@ class RolloutPaths:
 
 
 def is_called(name: str, view: str, layers: Layers) -> bool:
-    """Whether a request means a view, by its name or by its layers: `common+edge`."""
+    """Whether a name, or layers such as `common+edge`, mean a view."""
     return name in (view, "+".join(layers))
 
 
@@ -127,7 +126,7 @@ def _some_of(names: list[str]) -> str:
 
 
 def _done(count: int, otherwise: str) -> object:
-    """Return the number of changed channels; ProtocolError for 0."""
+    """Raises ProtocolError for 0."""
     if not count:
         raise ProtocolError(f"{otherwise}; fsxds rollout status shows what there is", "FAILED_PRECONDITION")
     return DecisionReport(count)

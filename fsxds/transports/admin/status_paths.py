@@ -1,4 +1,4 @@
-"""The paths of the admin address about the whole server: status, clients, files, metrics, health, and an outline."""
+"""The admin paths of the whole server: status, clients, files, metrics, health, outline."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StatusPaths:
 
 
 def query_of(words: Words, states: tuple[str, ...]) -> RowQuery:
-    """Return the query in a request; ProtocolError if it is invalid."""
+    """Parse a query. Raises ProtocolError."""
     state = words.get("state") or None
     if state is not None and state not in states:
         raise ProtocolError(f"state: {state[:80]!r} is none; there is {', '.join(states)}")
@@ -69,7 +69,7 @@ def _number(words: Words, name: str, default: int) -> int:
 
 
 def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
-    """Return the handler of `/metrics`: text or OpenMetrics, compressed or not, as the request accepts."""
+    """Return the handler of `/metrics`: text or OpenMetrics."""
     scrape = make_aiohttp_handler(registry)
 
     async def answer(request: web.Request, _: Words) -> object:
@@ -79,10 +79,9 @@ def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
 
 
 def health_paths(unready: Callable[[], str]) -> AdminPaths:
-    """Return the handlers of `/healthz` and `/readyz`; `unready` returns why clients are not served, or ""."""
+    """Return the health handlers; `unready` returns "" if clients are served."""
 
     async def live(_: web.Request, __: Words) -> object:
-        # The answer itself shows that the event loop runs.
         return web.Response(text="ok\n")
 
     async def ready(_: web.Request, __: Words) -> object:
@@ -99,7 +98,7 @@ class Outlined(Protocol):
     """Has outlines of the served snapshots."""
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return the outline of each view's snapshot, and the rules by which changes of it are held."""
+        """Return the views' outlines, and the rules for holding changes."""
 
 
 def outline_paths(outlined: Outlined) -> AdminPaths:

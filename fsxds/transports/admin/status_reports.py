@@ -1,6 +1,6 @@
-"""The status of the whole server at the admin address: clients, versions and problems. Names and versions, no content.
+"""The server's status at the admin address: names and versions, no content.
 
-The fields of the values are the fields of the JSON. Ages are in seconds, since clocks of two processes differ.
+The values' fields are the JSON's. Ages are in seconds: processes' clocks differ.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 from fsxds.model.values import Layers
 from fsxds.transports.admin.rollout_control import ChannelReport, FleetServerReport
 
-# The maximum length of each list in an answer; its count is beside it.
+# Of each list in an answer; its count is beside it.
 MOST_PROBLEMS = 200
 MOST_VIEWS = 500
 MOST_ROLLOUTS = 100
@@ -22,7 +22,7 @@ DEFAULT_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class ListenerReport:
-    """A listening address; `name` is `REST`, `gRPC` or `admin`."""
+    """A listening address of `REST`, `gRPC` or `admin`."""
 
     name: str
     address: str
@@ -31,7 +31,7 @@ class ListenerReport:
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """The number of files that are served as they are, as they were (`held`), or not at all (`broken`)."""
+    """Files served as they are, as they were (`held`), or not (`broken`)."""
 
     good: int
     held: int
@@ -40,7 +40,7 @@ class FileCounts:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of a file, without secrets and without names that are not of the API."""
+    """A line without secrets and names beyond the API."""
 
     line: int
     text: str
@@ -51,14 +51,11 @@ class ProblemReport:
     """A problem.
 
     Attributes:
-        path: from the top of the tree; `upstream NAME` for a resource of an upstream.
+        path: in the tree; `upstream NAME` for an upstream's resource.
         severity: `error`, `warning` or `note`.
-        message: the fact.
-        remedy: may be empty.
-        state: of the file: `good`, `held`, `broken`, or `ignored` if it is not read; `upstream` without a file;
-            `rejected` if nodes reject a resource in it; `kept` if an older version of one is served for another reason.
-        since_s: how long it has been there.
-        source: lines around the place; none of files with secrets.
+        state: of the file: `good`, `held`, `broken`, or `ignored`; `upstream` without a file; `rejected` if nodes
+            reject a resource in it; `kept` if an older version of one is served for another reason.
+        source: lines around the place, not of files with secrets.
     """
 
     path: str
@@ -84,7 +81,7 @@ class ProblemCounts:
 
 @dataclass(frozen=True, slots=True)
 class ServedType:
-    """The served resources of a type: their version and number."""
+    """A type's version and number of resources."""
 
     type: str
     version: str
@@ -93,7 +90,7 @@ class ServedType:
 
 @dataclass(frozen=True, slots=True)
 class ViewReport:
-    """A view: its layers, the number of clients with these, and the served types; empty until requested.
+    """A view; empty until requested.
 
     `name` is empty for the whole tree. `types` do not describe a canary.
     """
@@ -106,7 +103,7 @@ class ViewReport:
 
 @dataclass(frozen=True, slots=True)
 class ClientCount:
-    """The number of clients of a transport (`REST`, `gRPC`, `mirror`) in a state."""
+    """Clients of a transport (`REST`, `gRPC`, `mirror`) in a state."""
 
     transport: str
     state: str
@@ -115,7 +112,7 @@ class ClientCount:
 
 @dataclass(frozen=True, slots=True)
 class HeldType:
-    """The number of resources of a type that an upstream has."""
+    """An upstream's number of resources."""
 
     type: str
     resources: int
@@ -123,18 +120,17 @@ class HeldType:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamReport:
-    """The state of an upstream. Its resources are served whether it is connected or not.
+    """The state of an upstream; its resources are served even without connection.
 
     Attributes:
-        servers: the addresses, in order.
+        servers: in order.
         server: the connected one; empty for none.
         wire: the protocol; empty for none.
-        state: `connected`, `connecting`, `away`, or `refused` if another attempt would end in the same way.
-        since_s: the age of the state.
-        trouble: why it is not connected; may be empty.
-        pending: the types with an awaited answer.
-        age_s: the time since its last message, also to an earlier process; None for none.
-        rejected: a text for each rejected resource of its last message, bounded.
+        state: `connected`, `connecting`, `away`, or `refused` if another attempt would end the same way.
+        trouble: why it is not connected.
+        pending: types with an awaited answer.
+        age_s: since its last message, also to an earlier process.
+        rejected: texts for resources of its last message, bounded.
     """
 
     name: str
@@ -155,16 +151,15 @@ class ServerReport:
     """The answer of `GET /api/status`.
 
     Attributes:
-        version: of fsxds.
-        directory: the tree; empty if there are only upstreams.
-        state: the directory of the history; None without `--state`.
+        directory: the tree; empty for upstreams alone.
+        state: the history's directory; None without `--state`.
         generation: rises with each publication.
-        waits_for: the condition that the start waits for; empty when it is over.
-        degraded: the components that failed, and have not run well since.
-        problems: the first ones, errors first.
-        rollouts: the first ones, beginning with active rollouts and awaited decisions.
+        waits_for: what the start waits for; empty afterwards.
+        degraded: failed components that have not run well since.
+        problems: the first, errors first.
+        rollouts: the first, active ones and awaited decisions first.
         upstreams: in order of precedence.
-        fleet: its servers; none if the server is alone, or the fleet cannot be reached.
+        fleet: empty without one, or if unreachable.
     """
 
     version: str
@@ -196,13 +191,10 @@ class TypeReport:
 
     Attributes:
         state: `SYNCED`, `STALE`, `NACK` or `NOT SENT`.
-        subscriptions: a node that polls has one per list of names; the other fields are of the worst of them.
+        subscriptions: one per list of names of a polling node; other fields are of the worst.
         sent: the last version.
-        acked: the last accepted version.
-        nacked: the rejected version; None for none.
         current: the version that it should have.
-        reason: the client's message for the rejection.
-        since_s: the age of the state.
+        reason: for the rejection.
     """
 
     type: str
@@ -219,15 +211,15 @@ class TypeReport:
 
 @dataclass(frozen=True, slots=True)
 class ClientReport:
-    """A client: a stream, a node that polls, or a directory of mirrored files.
+    """A client: a stream, a polling node, or a mirror's directory.
 
     Attributes:
-        node: the node id; the address of a stream without one; the directory of a mirror.
+        node: the node id; a stream's address without one; a directory.
         transport: `REST`, `gRPC` or `mirror`.
-        service: the method of the stream, such as `StreamAggregatedResources`, or the transport.
+        service: a stream's method, such as `StreamAggregatedResources`, or the transport.
         peer: the IP address; empty on a unix socket.
         view: empty for the whole tree.
-        since_s: the age of the connection.
+        since_s: of the connection.
         state: the worst of its types.
         types: in push order.
     """
@@ -245,7 +237,7 @@ class ClientReport:
 
 @dataclass(frozen=True, slots=True)
 class ClientList:
-    """Some clients, the worst first, of `total` matches."""
+    """The worst of `total` matching clients."""
 
     total: int
     clients: tuple[ClientReport, ...]
@@ -261,13 +253,13 @@ class ListedNames:
 
 @dataclass(frozen=True, slots=True)
 class TypeDetail(TypeReport):
-    """A client's state for one type, with the differences from the current resources.
+    """A client's differences from a type's current resources.
 
     Attributes:
-        lacks: names that it should have but never confirmed.
-        outdated: names that it may have in an older version.
-        surplus: names that it may have although they are gone.
-        missing: subscribed names that no file has.
+        lacks: names never confirmed.
+        outdated: names that may be old.
+        surplus: gone names that it may have.
+        missing: subscribed names without a file.
     """
 
     lacks: ListedNames
@@ -278,7 +270,7 @@ class TypeDetail(TypeReport):
 
 @dataclass(frozen=True, slots=True)
 class ClientDetail(ClientReport):
-    """A client, with the details of its types."""
+    """A client with details."""
 
     types: tuple[TypeDetail, ...]
 
@@ -294,11 +286,8 @@ class NodeReport:
 class FileReport:
     """A file of the tree.
 
-    Attributes:
-        path: from the top of the tree.
-        state: `good`; `held`: an older content is served; `broken`: it was never good.
-        since_s: the age of this state and content.
-        resources: the number that is served.
+    `state` is `good`; `held`: an older content is served; `broken`: it was never good. `since_s` is of state and
+    content.
     """
 
     path: str
@@ -310,7 +299,7 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True)
 class FileList:
-    """Some files, the worst first, of `total` matches."""
+    """The worst of `total` matching files."""
 
     total: int
     files: tuple[FileReport, ...]
@@ -318,7 +307,7 @@ class FileList:
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
-    """A query for rows with a state and a text, from `offset` on."""
+    """Selects rows by state and text."""
 
     state: str | None = None
     search: str = ""
@@ -328,7 +317,7 @@ class RowQuery:
 
 
 class StatusFacts(Protocol):
-    """Has these facts. Its methods are called on the event loop and never block it for long."""
+    """Has these facts. For the event loop, never blocking it long."""
 
     async def report(self) -> ServerReport:
         """Return the answer of `GET /api/status`."""
@@ -337,7 +326,7 @@ class StatusFacts(Protocol):
         """Return some clients."""
 
     async def node(self, name: str) -> NodeReport:
-        """Return all clients with this name or node id; ProtocolError if there are none."""
+        """Return a node's clients. Raises ProtocolError for none."""
 
     async def files(self, query: RowQuery) -> FileList:
         """Return some files."""

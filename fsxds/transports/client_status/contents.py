@@ -1,7 +1,6 @@
-"""The content of a client status: states of resources, and their content without secrets, as wire format or JSON.
+"""The content of a client status: states of resources, and content without secrets.
 
-Rows are written one by one, and joined, because an answer may be large.
-Source: envoy/service/status/v3/csds.proto.
+Large answers are written row by row, and joined. Source: envoy/service/status/v3/csds.proto.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ REJECTED = ConfigStatus.ERROR, ClientResourceStatus.NACKED
 
 
 def resource_statuses(status: ClientStatus) -> Iterator[ResourceStatus]:
-    """Yield all resources that a client was sent or asked for, watch by watch.
+    """Yield a client's sent and requested resources, by watch.
 
-    A wildcard client that was sent nothing is shown to have asked for `*`.
+    A wildcard client that was sent nothing has asked for `*`.
     """
     is_delta = status.service.startswith("Delta")
     for watch in status.watches:
@@ -60,13 +59,12 @@ def _held(watch: WatchStatus, *, is_delta: bool) -> Iterator[ResourceStatus]:
             version = resource.version if is_delta else _accepted_version(watch)
             yield ResourceStatus(type_url, name, *state, version, resource)
             continue
-        # The older version that a Delta client kept is unknown.
+        # The version that a Delta client kept is unknown.
         kept, nacked = (None, resource.version) if is_delta else (watch.acked, watch.nacked)
         yield ResourceStatus(type_url, name, *REJECTED, version=kept, resource=resource, nacked=nacked, reason=reason)
 
 
 def _not_held(watch: WatchStatus) -> Iterator[ResourceStatus]:
-    """Yield rejected resources that were removed, names that do not exist, and names without an answer yet."""
     removed = sorted(watch.rejected - {resource.name for resource in watch.resources}) if watch.rejected else ()
     reason = _reason(watch) if removed else None
     for name in removed:
@@ -85,7 +83,7 @@ def _state_of_accepted(watch: WatchStatus) -> tuple[ConfigStatus, ClientResource
         return ConfigStatus.STALE, ClientResourceStatus.REQUESTED
     if watch.sent in (watch.acked, watch.nacked):
         return ConfigStatus.SYNCED, ClientResourceStatus.ACKED
-    # It is unknown which resources are as in the version before, so the client's view is unknown.
+    # Which resources are unchanged is unknown.
     return ConfigStatus.STALE, ClientResourceStatus.UNKNOWN
 
 
@@ -108,8 +106,7 @@ _HIDDEN_BYTES = base64.b64encode(HIDDEN.encode()).decode()
 class Contents:
     """Shows resources with `<hidden>` in place of secrets.
 
-    A Secret is not shown at all, nor is a type that the catalogue lacks, because its secret fields are unknown. Shown
-    content is cached by its version; see `turn`.
+    Secrets and types beyond the catalogue are not shown. Content is cached; see `turn`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -122,27 +119,27 @@ class Contents:
         self._nodes: _Recent[bytes, bytes] = _Recent()
 
     def turn(self, *, with_contents: bool = True) -> None:
-        """Begin another report: content that was used neither in this report nor in the one before will be dropped."""
+        """Begin a report; drop content unused since the one before."""
         self._nodes.turn()
         if with_contents:
             self._bodies.turn()
             self._jsons.turn()
 
     def body_of(self, resource: Resource) -> bytes | None:
-        """Return the serialized resource without its secrets, or None if it is not shown."""
+        """Return a resource without secrets, serialized; None if not shown."""
         key = resource.type_url, resource.version
         return self._bodies.get(key, lambda: self._body(resource.type_url, resource.body))
 
     def json_of(self, resource: Resource) -> bytes | None:
-        """Return the resource without its secrets as proto JSON with its `@type`, or None if it is not shown."""
+        """Return a resource without secrets as proto JSON with its `@type`; None if not shown."""
         return self._jsons.get((resource.type_url, resource.version), lambda: self._json(resource))
 
     def node_json(self, node: Message) -> bytes:
-        """Return a Node without its secrets as proto JSON."""
+        """Return a Node without secrets as JSON."""
         return self._nodes.get(node.SerializeToString(), lambda: dump(self.plain_node(node)))
 
     def plain_node(self, node: Message) -> dict[str, PlainValue]:
-        """Return a Node without its secrets as the plain values of its JSON."""
+        """Return a Node without secrets as plain values."""
         if not self._catalogue.knows(_NODE):
             return {}
         plain = self._printer.to_plain(self._catalogue.message_class(_NODE).FromString(node.SerializeToString()))
@@ -150,7 +147,7 @@ class Contents:
 
     def _json(self, resource: Resource) -> bytes | None:
         body = self.body_of(resource)
-        # Resources that cannot be written as JSON, such as a time out of bounds, have no body here.
+        # Resources that JSON cannot express have no body here.
         return None if body is None else self._printer.any_json(resource.type_url, body)
 
     def _body(self, type_url: TypeUrl, body: bytes) -> bytes | None:
@@ -168,8 +165,6 @@ class Contents:
 
 
 class _Recent(Generic[_Key, _Value]):
-    """A cache of the values used in this turn and the one before."""
-
     def __init__(self) -> None:
         self._now: dict[_Key, _Value] = {}
         self._before: dict[_Key, _Value] = {}
@@ -187,17 +182,17 @@ class _Recent(Generic[_Key, _Value]):
 
 
 class WireForm:
-    """Protobuf's wire format, in which concatenated fields are a message."""
+    """Protobuf's wire format: concatenated fields are a message."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
 
     def content(self, resource: Resource) -> bytes | None:
-        """Write the shown content of a resource, or return None if it is not shown."""
+        """Return the shown content, or None."""
         return self._contents.body_of(resource)
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
-        """Write the state of a resource, as a GenericXdsConfig in its field."""
+        """Write a resource's state, as a GenericXdsConfig field."""
         client = csds_pb2.ClientConfig()
         row = client.generic_xds_configs.add(
             type_url=status.type_url,
@@ -217,28 +212,28 @@ class WireForm:
         return bytes(client.SerializeToString())
 
     def client(self, status: ClientStatus | OwnStatus, rows: list[bytes], *, is_first: bool) -> bytes:
-        """Write a client, as a ClientConfig in its field."""
+        """Write a client, as a ClientConfig field."""
         head = csds_pb2.ClientConfig(node=node_message(status.node), client_scope=status.service).SerializeToString()
-        # In a ClientStatusResponse this is bytes, in field 1.
+        # In a ClientStatusResponse, bytes in field 1.
         return BytesValue(value=b"".join((head, *rows))).SerializeToString()
 
     async def payload(self, clients: list[bytes]) -> Payload:
-        """Return the whole answer in one piece, as gRPC needs it."""
+        """Return the answer in one piece."""
         return Payload(await asyncio.to_thread(b"".join, clients) if len(clients) > 1 else b"".join(clients))
 
 
 class JsonForm:
-    """Proto JSON with snake_case names; omits empty fields, except messages."""
+    """Proto JSON with snake_case names, without empty fields except messages."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
 
     def content(self, resource: Resource) -> bytes | None:
-        """Write the shown content of a resource, or return None if it is not shown."""
+        """Return the shown content, or None."""
         return self._contents.json_of(resource)
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
-        """Write the state of a resource, as a GenericXdsConfig."""
+        """Write a resource's state, as a GenericXdsConfig."""
         plain: dict[str, PlainValue] = {"type_url": status.type_url, "name": status.name}
         if status.version:
             plain["version_info"] = status.version
@@ -256,7 +251,7 @@ class JsonForm:
         return row if content is None else b'%b,"xds_config":%b}' % (row[:-1], content)
 
     def client(self, status: ClientStatus | OwnStatus, rows: list[bytes], *, is_first: bool) -> bytes:
-        """Write a ClientConfig from its node and `rows` (GenericXdsConfig), after a comma unless `is_first`."""
+        """Write a ClientConfig with its `rows`, after a comma unless `is_first`."""
         begin = b'%b{"node":%b' % (b"" if is_first else b",", self._contents.node_json(node_message(status.node)))
         end = b',"client_scope":%b}' % dump(status.service)
         if not rows:

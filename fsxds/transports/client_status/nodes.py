@@ -1,4 +1,4 @@
-"""Nodes of clients as messages, and the node matchers of a ClientStatusRequest.
+"""Nodes as messages, and the node matchers of a ClientStatusRequest.
 
 Source: envoy/type/matcher/v3/{node,struct,value,string,number}.proto.
 """
@@ -18,24 +18,24 @@ from google.protobuf.struct_pb2 import Struct, Value
 from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import Node
 
-# RE2 compiles an expression of a megabyte for seconds; identifiers of nodes need no long ones.
+# RE2 compiles a megabyte for seconds; node ids need less.
 LONGEST_REGEX = 4096
 
 
 def node_message(node: Node) -> base_pb2.Node:
-    """Return a node as the client sent it, or, if that was not kept, with its known fields."""
+    """Return a node as sent, or its known fields."""
     if node.serialized:
-        # A message can be nested too deeply to be parsed, although it can be serialized.
+        # Serializable messages may be nested too deeply to be parsed.
         with suppress(DecodeError):
             return base_pb2.Node.FromString(node.serialized)
     return base_pb2.Node(id=node.id, cluster=node.cluster, client_features=sorted(node.features))
 
 
 def node_filter(matchers: Iterable[node_pb2.NodeMatcher]) -> Callable[[Node], bool]:
-    """Return a predicate: a node passes if any of the matchers matches, or if there are none.
+    """Return a predicate: any matcher matches, or there are none.
 
     Raises:
-        ProtocolError: one is malformed; the message names the field and the remedy.
+        ProtocolError: one is malformed; with field and remedy.
     """
     alternatives = [_node(matcher, f"node_matchers[{index}]") for index, matcher in enumerate(matchers)]
     if not alternatives:
@@ -44,7 +44,6 @@ def node_filter(matchers: Iterable[node_pb2.NodeMatcher]) -> Callable[[Node], bo
 
 
 def _node(matcher: node_pb2.NodeMatcher, place: str) -> Callable[[Node], bool]:
-    """Compile a matcher: all of its parts must match."""
     matches_id = _text(matcher.node_id, f"{place}.node_id") if matcher.HasField("node_id") else None
     metadatas = [_struct(each, f"{place}.node_metadatas[{index}]") for index, each in enumerate(matcher.node_metadatas)]
 
@@ -61,12 +60,12 @@ def _node(matcher: node_pb2.NodeMatcher, place: str) -> Callable[[Node], bool]:
 
 @dataclass(frozen=True, slots=True)
 class _Absent:
-    """The value of a metadata key that is absent, or has an object."""
+    """The key is absent, or has an object."""
 
 
 _ABSENT = _Absent()
 _Matches = Callable[[object], bool]
-"""A predicate on a value of the metadata: text, number, boolean, None, a list of these, or `_ABSENT`."""
+"""A predicate on text, number, boolean, None, a list of these, or `_ABSENT`."""
 
 
 def _struct(matcher: struct_pb2.StructMatcher, place: str) -> Callable[[Struct], bool]:

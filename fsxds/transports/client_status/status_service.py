@@ -1,4 +1,4 @@
-"""Client status (CSDS): the resources that each client was sent, ACKed and NACKed, over REST and gRPC.
+"""Client status (CSDS): the resources that each client was sent, ACKed and NACKed.
 
 Source: envoy/service/status/v3/csds.proto.
 """
@@ -33,16 +33,16 @@ from fsxds.transports.services import Clients, ExtraServices, ServiceContext
 CLIENT_STATUS_PATH = "/v3/discovery:client_status"
 CLIENT_STATUS_SERVICE = "envoy.service.status.v3.ClientStatusDiscoveryService"
 
-# A thousand clients with ten thousand resources each make gigabytes, more than a reader can use.
+# A thousand clients with ten thousand resources each make gigabytes.
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
-# Resources of all clients together in an answer; counting takes far less time than writing.
+# Of all clients; counting is far faster than writing.
 MOST_ROWS = 400_000
-# Parsing a request of this size takes some 10 ms.
+# Takes some 10 ms to parse.
 MOST_REQUEST_BYTES = 64 * 1024
-# Time for which an answer may occupy the event loop. A thread would take longer: it releases Python's lock after 5 ms,
-# and the loop needs the lock again after each look at a socket.
+# A thread would take longer: it releases Python's lock after 5 ms, and the loop needs the lock again after each look at
+# a socket.
 SLICE_S = 0.002
-# Smaller pieces of an answer are joined here; larger ones in a thread, as joining them releases the lock.
+# Larger pieces are joined in a thread, as joining them releases the lock.
 PIECE_BYTES = 1024 * 1024
 
 _NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
@@ -52,10 +52,8 @@ _NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
 class _Request:
     """A request that one or more clients wait for.
 
-    Attributes:
-        waiting: the number of clients without an answer yet.
-        made_for: the number of requests received before the answer was begun; all of them may have it.
-        answer: None if it would be too large.
+    `made_for`: requests received before the answer was begun; all may have it. `answer` is None if it would be too
+    large.
     """
 
     waiting: int = 0
@@ -66,12 +64,12 @@ class _Request:
 class ClientReports:
     """Answers requests for the status of clients.
 
-    Answers may be large, so they are made one after another, in time slices, without delaying other clients. Equal
-    waiting requests share an answer; requests that went away get none. `made` counts begun answers.
+    One large answer at a time, in time slices. Equal waiting requests share an answer; abandoned ones get none. `made`
+    counts begun answers.
     """
 
     def __init__(self, clients: Clients, catalogue: Catalogue, own: Callable[[], Iterable[OwnStatus]] = tuple) -> None:
-        """Report `clients`, and the state of this process as an upstream client, which `own` returns."""
+        """Report `clients`, and by `own` this process as an upstream client."""
         self.made = 0
         self._own = own
         self._clients = clients
@@ -82,7 +80,7 @@ class ClientReports:
         self._requests: dict[tuple[Form, bytes], _Request] = {}
 
     async def answer(self, request: bytes) -> bytes:
-        """Answer a serialized ClientStatusRequest with a serialized ClientStatusResponse.
+        """Answer a serialized ClientStatusRequest.
 
         Raises:
             ProtocolError: the request is malformed, or it or the answer is too large: then with the code
@@ -96,7 +94,7 @@ class ClientReports:
         return (await self._answer(message, self._wire)).body
 
     async def answer_json(self, request: bytes) -> Payload:
-        """Answer a ClientStatusRequest in proto JSON, in proto JSON with snake_case names.
+        """Answer in proto JSON with snake_case names.
 
         Raises:
             ProtocolError: as in `answer`.
@@ -105,7 +103,7 @@ class ClientReports:
         return await self._answer(_parse_json(request), self._json)
 
     async def _answer(self, request: csds_pb2.ClientStatusRequest, form: Form) -> Payload:
-        """Return an answer that was begun after this call."""
+        """The answer was begun after this call."""
         wants = node_filter(request.node_matchers)
         key = form, request.SerializeToString(deterministic=True)
         shared = self._requests.setdefault(key, _Request())
@@ -128,11 +126,10 @@ class ClientReports:
         return answer
 
     async def _make(self, wants: Callable[[Node], bool], form: Form, *, with_contents: bool) -> Payload | None:
-        """Write the matching clients; None if the answer would be too large."""
         self.made += 1
         self._contents.turn(with_contents=with_contents)
         answer = _Answer(form, with_contents=with_contents)
-        # Counted first, to reject a too large request at once.
+        # To reject a too large request at once.
         for take in (answer.count, answer.add):
             found: Iterator[ClientStatus | OwnStatus] = chain(self._own(), self._clients.statuses())
             for status in found:
@@ -202,7 +199,7 @@ class _Answer:
         return rows
 
     async def _content(self, resource: Resource) -> bytes | None:
-        # Showing a large resource for the first time takes long.
+        # Takes long at first.
         if len(resource.body) > LARGE_RESOURCE_BYTES:
             return await asyncio.to_thread(self._form.content, resource)
         return self._form.content(resource)
@@ -223,7 +220,7 @@ def _parse_json(request: bytes) -> csds_pb2.ClientStatusRequest:
     try:
         plain = json.loads(request)
         if not isinstance(plain, dict):
-            # Protobuf would accept an empty list as an empty message.
+            # Protobuf would accept an empty list as a message.
             raise ProtocolError(_NO_REQUEST)
         return json_format.ParseDict(plain, csds_pb2.ClientStatusRequest(), ignore_unknown_fields=True)
     except (ValueError, RecursionError, json_format.ParseError) as error:
@@ -239,14 +236,14 @@ def _too_much() -> ProtocolError:
 
 
 def services(context: ServiceContext) -> ExtraServices:
-    """Return the handlers for REST and gRPC: a row of `app.SERVICES`."""
+    """Return the handlers: a row of `app.SERVICES`."""
     reports = ClientReports(context.clients, context.catalogue, context.own)
     posts = client_status_paths(reports, context.access)
     return ExtraServices(posts, calls=client_status_handlers(reports, context.access))
 
 
 def client_status_paths(reports: ClientReports, access: AccessInUse | None = None) -> Mapping[str, Handler]:
-    """Return the REST handler: a POST with a ClientStatusRequest in JSON as its body."""
+    """Return the REST handler."""
     in_use = access or AccessInUse()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -260,7 +257,7 @@ def client_status_paths(reports: ClientReports, access: AccessInUse | None = Non
 def client_status_handlers(
     reports: ClientReports, access: AccessInUse | None = None
 ) -> tuple[grpc.GenericRpcHandler, ...]:
-    """Return the gRPC handlers; each request on a stream is answered separately.
+    """Return the gRPC handlers; a stream's requests are answered separately.
 
     They raise ProtocolError for peers that may not ask for all nodes.
     """

@@ -1,4 +1,4 @@
-"""The edge of gRPC calls: an error of fsxds ends only its own call, and long-lived calls end when the server stops."""
+"""The edge of gRPC calls: an error of fsxds ends only its own call; long-lived calls end with the server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERNAL = "an internal error of fsxds; the server's log has its traceback"
 
 
 def where(method: str) -> str:
-    """Return the name of a call in error reports, such as `gRPC StreamClusters`."""
+    """Name a call in reports, such as `gRPC StreamClusters`."""
     return f"gRPC {method.rpartition('/')[2]}"
 
 
@@ -35,10 +35,10 @@ def guarded(
     observer: Observer,
     admit: Callable[[Context], object] = lambda _: None,
 ) -> Callable[..., Awaitable[object]]:
-    """Wrap a method: report its end, and answer an unexpected exception with INTERNAL.
+    """Wrap a method: report its end, and answer unexpected exceptions with INTERNAL.
 
-    A streaming method writes by its context, and yields nothing. `admit` is called first; a ProtocolError of either
-    ends the call with its code.
+    `admit` comes first; a ProtocolError of either ends the call with its code. A streaming method writes by its
+    context.
     """
 
     async def answer(request: object, context: Context) -> object:
@@ -52,7 +52,7 @@ def guarded(
             await context.abort(grpc.StatusCode[error.code], str(error))
             raise  # never reached: abort raises
         except grpc.aio.BaseError:
-            # The client is gone, or its request was rejected.
+            # The client is gone or rejected.
             raise
         # The edge of every call.
         except Exception as error:
@@ -69,11 +69,7 @@ def guarded(
 
 
 class LastingCalls:
-    """Knows the long-lived calls, and ends them. Used on the event loop only.
-
-    Args:
-        admit: is called first for each call, as in `guarded`; except for health.
-    """
+    """Knows and ends long-lived calls, admitted as in `guarded` except for health. For the event loop."""
 
     def __init__(
         self,
@@ -87,11 +83,11 @@ class LastingCalls:
         self._calls: dict[_TrackedContext, asyncio.Task[object] | None] = {}
 
     def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
-        """Return a handler with guarded methods; `end` can end its streaming calls."""
+        """Guard a handler's methods; `end` can end its streams."""
         return _AdaptedHandler(handler, self._adapted)
 
     async def end(self) -> None:
-        """End all calls with UNAVAILABLE, each after the response that is being written."""
+        """End all calls with UNAVAILABLE after present responses."""
         async with asyncio.TaskGroup() as ending:
             for context, task in tuple(self._calls.items()):
                 ending.create_task(_end(context, task))
@@ -101,7 +97,7 @@ class LastingCalls:
         if method.response_streaming:
             behavior = partial(self._last, behavior)
         make = _MAKERS[method.request_streaming, method.response_streaming]
-        # A health check must get its answer, even if other clients at its address ask too often.
+        # Health checks get answers even if their address asks too often.
         is_health = name.startswith(f"/{HEALTH}/")
         guard = guarded if is_health else partial(guarded, admit=self._admit)
         return make(guard(behavior, name, self._observer), method.request_deserializer, method.response_serializer)
@@ -139,7 +135,6 @@ class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has
 
     @property
     def _method_handlers(self) -> dict[str, grpc.RpcMethodHandler]:
-        """All methods by path, like the attribute of gRPC's handlers."""
         methods = self._handler._method_handlers  # noqa: SLF001 - nothing else tells
         return {name: self._adapt(method, name) for name, method in methods.items()}
 
@@ -153,12 +148,12 @@ async def _end(context: _TrackedContext, task: asyncio.Task[object] | None) -> N
     with suppress(grpc.aio.BaseError):
         await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
     if task is not None:
-        # It may wait for something other than its client.
+        # It may wait for more than its client.
         task.cancel()
 
 
 class _TrackedContext:
-    """A call's context that knows when no response is being written: only then can gRPC send a status."""
+    """Knows when no response is being written: only then can gRPC send a status."""
 
     def __init__(self, context: Context) -> None:
         self.idle = asyncio.Event()

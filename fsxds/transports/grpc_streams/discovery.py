@@ -1,6 +1,6 @@
-"""The services of a gRPC server: SotW, Delta and ADS streams, unary discovery, health, reflection, and extra ones.
+"""The services of a gRPC server: streams, unary discovery, health, reflection, and extra ones.
 
-Health is SERVING while clients are served. Reflection, for tools such as grpcurl, is loaded by its first call.
+Health is SERVING while clients are served. Reflection is loaded by its first call.
 """
 
 from __future__ import annotations
@@ -48,14 +48,13 @@ from fsxds.transports.peers import peer_of_call
 
 OVERALL = ""
 
-# A unary request waits this long for upstreams to answer; it is answered with at least `LEAST_LEFT_S` of its own time
-# left.
+# A unary request waits this long for upstreams, or until `LEAST_LEFT_S` of its own time is left.
 ON_DEMAND_WAIT_S = 5.0
 LEAST_LEFT_S = 0.2
 
 
 class Health:
-    """Reports the health of the server and its services, which is the same for all."""
+    """Reports the server's health, equal for all services."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self._services = (OVERALL, *services)
@@ -74,7 +73,7 @@ class Health:
         )
 
     async def report(self, *, is_serving: bool) -> None:
-        """Report the status to all clients, including watching ones."""
+        """Report the status, also to watching clients."""
         statuses = health_pb2.HealthCheckResponse
         for service in self._services:
             await self._servicer.set(service, statuses.SERVING if is_serving else statuses.NOT_SERVING)
@@ -88,12 +87,12 @@ class Health:
         await self._servicer.Watch(request, context)
 
 
-# Older clients know only the first; the messages are the same.
+# Older clients know only the first; the messages are equal.
 SERVICES = ("grpc.reflection.v1alpha.ServerReflection", "grpc.reflection.v1.ServerReflection")
 
 
 class Reflection:
-    """Answers reflection for `services`, to peers that `access` lets ask."""
+    """Answers reflection for `services`, within `access`."""
 
     def __init__(self, services: Iterable[str], access: AccessInUse) -> None:
         self._services = (*services, *SERVICES)
@@ -110,7 +109,7 @@ class Reflection:
         from grpc_reflection.v1alpha import reflection, reflection_pb2  # noqa: PLC0415
 
         if self._servicer is None:
-            # In a thread, because the import takes long.
+            # The import takes long.
             await asyncio.to_thread(import_descriptors, self._services)
             self._servicer = reflection.aio.ReflectionServicer(self._services)
         request = reflection_pb2.ServerReflectionRequest
@@ -126,7 +125,7 @@ class Reflection:
 
 
 def import_descriptors(services: Iterable[str]) -> None:
-    """Import the generated modules of services and served types into protobuf's default pool."""
+    """Import the services' and types' modules into protobuf's default pool."""
     names = (*services, *(row.message_type for row in RESOURCE_TYPES))
     for package in sorted({name.rpartition(".")[0] for name in names if name.startswith("envoy.")}):
         paths = importlib.import_module(package).__path__
@@ -136,15 +135,9 @@ def import_descriptors(services: Iterable[str]) -> None:
 
 
 class GrpcServices:
-    """All services of a gRPC server. Run them with `grpc_server.listening_grpc`.
+    """All services of a gRPC server, for `listening_grpc`.
 
-    Args:
-        shared: the context of all streams.
-        extra: handlers of more services.
-        unready: the reason why clients are not served; empty while they are.
-
-    Attributes:
-        handlers: the handlers to register; bytes go in and out.
+    `handlers` take and return bytes; `unready` is empty while clients are served.
     """
 
     def __init__(
@@ -154,7 +147,7 @@ class GrpcServices:
         self._observer = shared.observer
         self._exchange = shared.exchange
         self._unready = unready
-        # In the order of their arrival.
+        # In order of arrival.
         self._streams: dict[StreamCall, None] = {}
         self._is_draining = False
         self._lasting = LastingCalls(shared.observer, shared.limiter, shared.admit)
@@ -168,12 +161,12 @@ class GrpcServices:
 
     @property
     def open_streams(self) -> int:
-        """Return the number of open discovery streams."""
+        """Return the number of discovery streams."""
         return len(self._streams)
 
     @asynccontextmanager
     async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
-        """Wake streams and report health while the context lasts."""
+        """Wake streams and report health within the context."""
         await self._health.report(is_serving=False)
         with self._access_checked(), self._exchange.woken():
             async with asyncio.TaskGroup() as tasks:
@@ -183,7 +176,7 @@ class GrpcServices:
                     tasks.create_task(supervisor.run("health", self._report_health)),
                     tasks.create_task(supervisor.run("resets", partial(watch_resets, self._observer))),
                 )
-                # Let each task take its first step before the first stream comes.
+                # Each task takes its first step before the first stream comes.
                 await asyncio.sleep(0)
                 yield
                 for task in lasting:
@@ -191,7 +184,6 @@ class GrpcServices:
 
     @contextmanager
     def _access_checked(self) -> Iterator[None]:
-        """End streams that access no longer allows, at each change of access while the context lasts."""
 
         def check() -> None:
             for stream in tuple(self._streams):
@@ -205,7 +197,7 @@ class GrpcServices:
             del listeners[self]
 
     async def drain(self) -> None:
-        """End every stream with UNAVAILABLE, after the response that is being written, and accept no more."""
+        """End all streams with UNAVAILABLE after present responses, and accept no more."""
         await self._health.report(is_serving=False)
         await self._lasting.end()
         self._is_draining = True
@@ -242,7 +234,7 @@ class GrpcServices:
 
     async def _fetch(self, method: DiscoveryMethod, content: bytes, context: Context) -> bytes:
         sender = peer_of_call(context)
-        # Before the request is parsed, as for streams.
+        # Before the request is parsed.
         self._shared.access.current.check_peer(sender)
         request = self._shared.reader.sotw(content, method.row, sender.address)
         reject_request(request.rejected_names)
@@ -267,7 +259,7 @@ class GrpcServices:
     async def _wait(
         self, asker: Asker, subscription: Subscription, reader: Reader, left_s: float | None
     ) -> Selection | Unavailable:
-        """Wait until upstreams answered, or time is up; return the answer to the unary request.
+        """Wait until upstreams answered, or time is up.
 
         Raises:
             ProtocolError: the sender may no longer ask for this.

@@ -1,9 +1,8 @@
 """Runs a gRPC server until its context ends, then stops it gracefully.
 
-No call of an unknown method can end this server. grpcio decodes the path of each call in the one task that accepts
-calls, and ends the whole server if the path is not UTF-8: one request of a stranger would end all streams, for good
-(seen in grpcio 1.85; `tests/fuzzing` found it). Here every method is registered, so that gRPC compares paths as bytes
-with known methods, and rejects all other calls without decoding their path.
+grpcio decodes all calls' paths in one task, and a path that is not UTF-8 ends the whole server for good (seen in grpcio
+1.85; `tests/fuzzing` found it). So every method is registered here: gRPC then compares paths as bytes, and rejects
+other calls undecoded.
 """
 
 from __future__ import annotations
@@ -41,25 +40,23 @@ from fsxds.transports.sockets import (
     make_way,
 )
 
-# Metadata of a call: a token takes some thousand bytes. gRPC's own limits are half of these; calls above the first are
-# rejected at random, and always above the second.
+# A token takes some thousand bytes. gRPC's own limits are half of these; above the first it rejects at random, above
+# the second always.
 MAX_METADATA_BYTES = 16 * 1024
 MOST_METADATA_BYTES = 32 * 1024
-# A client may have this many calls above its limit, so that it gets the reason from those that are rejected. More of
-# them wait in the client, by HTTP/2.
+# Calls above a client's limit, which are rejected with the reason; more wait in the client, by HTTP/2.
 SPARE_STREAMS = 100
-# A client whose machine is gone sends nothing; its connection is closed after this time.
+# For a client whose machine is gone.
 KEEPALIVE_MS = 300_000
 KEEPALIVE_TIMEOUT_MS = 20_000
-# A client that is silent, or stops during the handshake, is cut off.
+# A silent client is cut off.
 HANDSHAKE_MS = 10_000
 
 OPTIONS = (
     ("grpc.max_send_message_length", -1),
-    # gRPC's default is 120 s; this is the same as for HTTP.
+    # As for HTTP; gRPC's default is 120 s.
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
-    # Envoy pings as often as it is configured to, idle or not; by default gRPC then closes its connection (ENVOY.md
-    # E31).
+    # Envoy pings as configured, idle or not; gRPC would close its connection (ENVOY.md E31).
     ("grpc.http2.min_ping_interval_without_data_ms", 0),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -71,16 +68,16 @@ OPTIONS = (
 
 
 def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
-    """Return the channel arguments of a server with these limits.
+    """Return the server's channel arguments.
 
-    gRPC itself limits floods of pings and settings: it stops reading from a connection to which it cannot write
-    answers, and takes few new streams at each read. `tests/end_to_end/attacks.py` measures them.
+    gRPC itself limits floods of pings and settings: it stops reading from a connection that takes no answers, and takes
+    few new streams per read. `tests/end_to_end/attacks.py` measures them.
     """
     streams = min(settings.max_streams, settings.max_streams_per_peer or settings.max_streams)
     return (
         *OPTIONS,
         *resets.OPTIONS,
-        # By default a second process would get half of the clients of an occupied port.
+        # Or a second process would get half of an occupied port's clients.
         ("grpc.so_reuseport", int(settings.reuse_port)),
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         ("grpc.max_concurrent_streams", streams + SPARE_STREAMS),
@@ -88,7 +85,7 @@ def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
     )
 
 
-# glibc maps every larger buffer separately.
+# glibc maps larger buffers separately.
 _LARGEST_LEARNED_BYTES = 32 * 1024 * 1024 - 64 * 1024
 
 
@@ -100,19 +97,19 @@ class Services(Protocol):
         """The handlers to register."""
 
     def running(self, supervisor: Supervisor) -> AbstractAsyncContextManager[None]:
-        """Run the background work as components of `supervisor`."""
+        """Run background work as components of `supervisor`."""
 
     @property
     def open_streams(self) -> int:
         """Return the number of open long-lived calls."""
 
     async def drain(self) -> None:
-        """End all long-lived calls, and accept no more."""
+        """End all long-lived calls, and accept none."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcSecurity:
-    """TLS of a listener, None for plain text; the permissions of its unix socket; and gRPC's own limits."""
+    """TLS of a listener or None, its socket's permissions, and gRPC's limits."""
 
     credentials: grpc.ServerCredentials | None = None
     access: SocketAccess = OWN_ALONE
@@ -123,11 +120,10 @@ PLAIN = GrpcSecurity()
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep some freed memory: 64 MB, twice the largest freed buffer.
+    """Let the C library keep 64 MB of freed memory, twice the largest freed buffer.
 
-    A response with the whole state takes megabytes, and is copied once for each client. A copy to new pages of the
-    kernel takes up to ten times as long as to reused pages. Only glibc learns this, unless
-    `rest.http_server.keep_large_buffers_apart` was called; elsewhere nothing is lost, as these pages are not touched.
+    The whole state takes megabytes, copied per client; to new pages up to ten times as long as to reused ones. Only
+    glibc learns this, unless `rest.http_server.keep_large_buffers_apart` was called.
     """
     bytes(_LARGEST_LEARNED_BYTES)
 
@@ -141,10 +137,10 @@ async def listening_grpc(
     grace_s: float,
     security: GrpcSecurity = PLAIN,
 ) -> AsyncIterator[Address]:
-    """Serve `services` at `address` while the context lasts, and yield the bound address.
+    """Serve `services` at `address` within the context; yield the bound address.
 
-    At the end no new connection is accepted, streams are ended, and calls in progress end, within `grace_s` seconds and
-    while they make progress.
+    At the end no connection is accepted, streams are ended, and calls end, within `grace_s` seconds and while they make
+    progress.
 
     Raises:
         UsageError: the address cannot be bound.
@@ -157,7 +153,7 @@ async def listening_grpc(
     async with services.running(supervisor):
         await server.start()
         try:
-            # The file is removed before the server stops: afterwards another process may have replaced it.
+            # Before the server stops: afterwards another process may have replaced it.
             with listened_at(address):
                 yield bound
         finally:
@@ -165,7 +161,6 @@ async def listening_grpc(
 
 
 def _is_no_departure(record: logging.LogRecord) -> bool:
-    """Drop log records about clients that disconnect during a write."""
     return not (record.exc_info and isinstance(record.exc_info[1], grpc.aio.BaseError))
 
 
@@ -173,7 +168,7 @@ async def _stop(server: grpc.aio.Server, services: Services, grace_s: float) -> 
     loop = asyncio.get_running_loop()
     ends_at_s = loop.time() + grace_s
     is_drained = await drain(services.drain(), lambda: services.open_streams, grace_s)
-    # Clients that do not read are not waited for again.
+    # Not again for clients that do not read.
     await server.stop(max(0.0, min(STALLED_AFTER_S, ends_at_s - loop.time())) if is_drained else 0.0)
 
 
@@ -185,15 +180,15 @@ async def _bind(server: grpc.aio.Server, address: Address, security: GrpcSecurit
 
 
 async def _bind_tcp(server: grpc.aio.Server, address: TcpAddress, security: GrpcSecurity) -> TcpAddress:
-    # gRPC does not report why an address cannot be bound; our own sockets do.
+    # gRPC does not report why it cannot bind; our own sockets do.
     listeners = await bind_tcp(address, is_shared=security.settings.reuse_port)
     hosts = [str(listener.getsockname()[0]) for listener in listeners]
     port = int(listeners[0].getsockname()[1])
     close_all(listeners)
-    # The unspecified address stands for all interfaces, of both families.
+    # The unspecified address stands for all interfaces of both families.
     hosts = hosts[:1] if ip_address(hosts[0]).is_unspecified else hosts
     if len(hosts) == 1 and not address.port:
-        # Binding port 0 in gRPC itself leaves no gap for another process.
+        # gRPC itself binds port 0 without a gap for another process.
         port = 0
     for host in hosts:
         port = _add_port(server, str(TcpAddress(host, port)), security.credentials)
@@ -201,14 +196,13 @@ async def _bind_tcp(server: grpc.aio.Server, address: TcpAddress, security: Grpc
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, security: GrpcSecurity) -> None:
-    """Bind a unix socket, in place of one without a listener.
+    """Bind a temporary path: gRPC removes any socket at its path, before and after it listens.
 
-    gRPC removes any socket at the path that it binds, before it listens and after it. So it binds a temporary path, and
-    the socket is renamed after it got its mode.
+    The socket is renamed after it got its mode.
     """
     make_way(path, is_shared=security.settings.reuse_port)
     temporary = beside(path)
-    # As with TCP, this reports why it cannot be bound. gRPC replaces a socket without a listener.
+    # Reports why it cannot be bound; gRPC replaces it.
     bind_unix(temporary, security.access).close()
     _add_port(server, f"unix:{temporary}", security.credentials)
     security.access.give(temporary)
@@ -224,19 +218,14 @@ def _add_port(server: grpc.aio.Server, where: str, credentials: grpc.ServerCrede
         raise OSError(str(error)) from error
 
 
-# Stands for the path of a call, which is not read.
+# Stands for unread paths.
 _UNKNOWN = "/unknown"
 
 
 class KnownMethodsServer(_server.Server):  # type: ignore[misc]  # grpc has no types
-    """A server of `grpc.aio` with a fixed set of methods.
+    """A `grpc.aio` server of `handlers`, which need `_method_handlers`."""
 
-    Args:
-        handlers: must have `_method_handlers`, as `grpc.method_handlers_generic_handler` makes them.
-        options: channel arguments.
-    """
-
-    # Does not call the base class, whose own server would never end.
+    # The base class would make a server that never ends.
     def __init__(self, handlers: Iterable[grpc.GenericRpcHandler], options: Sequence[tuple[str, Any]]) -> None:
         self._loop = cygrpc.get_working_loop()
         arguments = _server._augment_channel_arguments(options, None)  # noqa: SLF001 - as the base class does
@@ -246,7 +235,7 @@ class KnownMethodsServer(_server.Server):  # type: ignore[misc]  # grpc has no t
 
 
 class _Core(cygrpc.AioServer):  # type: ignore[misc]
-    """Accepts calls of registered methods, and rejects all others with UNIMPLEMENTED."""
+    """Rejects calls of other than registered methods with UNIMPLEMENTED."""
 
     async def _request_call(self) -> object:
         loop, resolver = asyncio.get_running_loop(), cygrpc._MethodResolver([], {})  # noqa: SLF001

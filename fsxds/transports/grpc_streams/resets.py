@@ -1,12 +1,11 @@
 """Closes gRPC connections that reset calls faster than they are answered: HTTP/2 rapid reset, CVE-2023-44487.
 
-Two mechanisms limit such a flood. gRPC itself stops reading from a connection that reset 10 000 calls and was not
-written to meanwhile: `ping_on_rst_stream_percent` makes each reset count, by default every hundredth does. And while
-the process is busy, as a flood makes it, connections are checked, and closed if they go on. The counts come from
-channelz, since most of these calls never reach Python. A check costs 0.12 ms for each connection, so checks get at most
-a tenth of the time.
+gRPC stops reading from a connection that reset 10 000 calls without a write to it: `ping_on_rst_stream_percent` makes
+each reset count, instead of every hundredth. While the process is busy, connections are checked, and closed if they go
+on; channelz has the counts, as most of these calls never reach Python. A check costs 0.12 ms per connection, so checks
+get at most a tenth of the time.
 
-Connections of unix sockets have no address that distinguishes them, and are not closed.
+Connections of unix sockets cannot be distinguished, and are not closed.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ from fsxds.events.event import Observer
 OPTIONS = (("grpc.enable_channelz", 1), ("grpc.http2.ping_on_rst_stream_percent", 100))
 
 _TEXT = "resets calls faster than they are answered; its connection is closed"
-# Between two checks; a connection may reset `MOST_RESETS` calls meanwhile.
+# Between checks; a connection may reset `MOST_RESETS` calls meanwhile.
 LOOK_EVERY_S = 0.25
 MOST_RESETS = 200
-# Share of one core: a lower load is no flood, which takes whole cores.
+# Share of one core: a flood takes whole cores.
 BUSY = 0.3
-# Until then gRPC does not read from it, so the client waits; if closed at once, it would come back at once.
+# Until then gRPC does not read from it, so the client waits; if closed at once, it would come back.
 CLOSED_AFTER_S = 10.0
-# The pause after a check, at least, as a multiple of the check's duration.
+# The least pause after a check, as a multiple of its duration.
 REST_FACTOR = 9
-# Connections that are checked before other work runs.
+# Before other work runs.
 _AT_ONCE = 20
-# Above any real number: by default only the first are listed.
+# By default only the first are listed.
 _ALL = 1_000_000
 
 Endpoint = tuple[str, int]
@@ -51,7 +50,7 @@ Endpoint = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CallCounts:
-    """A TCP connection, and the number of its reset calls beyond the number of messages sent on it."""
+    """A TCP connection; `unanswered`: resets beyond sent messages."""
 
     local: Endpoint
     remote: Endpoint
@@ -59,20 +58,20 @@ class CallCounts:
 
 
 def offenders(before: Mapping[int, CallCounts], now: Mapping[int, CallCounts]) -> dict[int, CallCounts]:
-    """Return the connections that reset too many calls between two checks, by gRPC's ascending numbers."""
+    """Return the connections that reset too many calls, by gRPC's ascending numbers."""
     newest = max(before, default=0)
     found: dict[int, CallCounts] = {}
     for number, connection in now.items():
-        # Streams that were answered long ago may end together.
+        # Streams answered long ago may end together.
         was = max(before[number].unanswered, 0) if number in before else 0
-        # An older connection that was not seen before has no count for this period.
+        # An older connection not seen before has no count for this period.
         if connection.unanswered - was > MOST_RESETS and (number in before or number > newest):
             found[number] = connection
     return found
 
 
 async def watch_resets(observer: Observer) -> Never:
-    """Close connections that flood the process with resets, and report each once by LimitReached."""
+    """Close connections that flood with resets; report each once by LimitReached."""
     loop = asyncio.get_running_loop()
     before: dict[int, CallCounts] | None = None
     closing: set[int] = set()
@@ -97,7 +96,7 @@ async def watch_resets(observer: Observer) -> Never:
 
 
 async def _connections() -> AsyncIterator[tuple[int, CallCounts]]:
-    """Yield gRPC's number of each TCP connection of all gRPC servers of this process, and its counts."""
+    """Yield all TCP connections of this process's gRPC servers, by gRPC's number."""
     servers = _asked(cygrpc.channelz_get_servers, 0)["server"]
     listed = [_asked(cygrpc.channelz_get_server_sockets, int(each["ref"]["serverId"]), 0, _ALL) for each in servers]
     numbers = [int(reference["socketId"]) for each in listed for reference in each.get("socketRef", ())]
@@ -112,7 +111,6 @@ async def _connections() -> AsyncIterator[tuple[int, CallCounts]]:
 
 
 def _asked(ask: Callable[..., bytes], *arguments: int) -> dict[str, Any]:
-    """Return channelz's answer; empty for a connection that is gone."""
     try:
         answer: dict[str, Any] = json.loads(ask(*arguments))
     except ValueError:
@@ -126,15 +124,15 @@ def _endpoint(address: dict[str, Any] | None) -> Endpoint | None:
 
 
 def _written(address: bytes | str) -> str:
-    """Normalize an IP address: IPv4 also from an IPv6 socket, and without the interface."""
+    """Normalize an IP address: IPv4 also from an IPv6 socket; no interface."""
     ip = ip_address(address.partition("%")[0] if isinstance(address, str) else address)
     return str(getattr(ip, "ipv4_mapped", None) or ip)
 
 
 def _close(ends: set[tuple[Endpoint, Endpoint]]) -> None:
-    """Shut connections down: gRPC has no call for this, but detects the shutdown."""
+    """Shut connections down, which gRPC has no call for, but detects."""
     for path in Path("/dev/fd").iterdir():
-        # It may be gone, or not be connected.
+        # It may be gone or unconnected.
         with suppress(OSError), _socket_of(int(path.name)) as connection:
             if (_end(connection.getsockname()), _end(connection.getpeername())) in ends:
                 connection.shutdown(socket.SHUT_RDWR)
@@ -145,7 +143,7 @@ def _end(name: Any) -> Endpoint:
 
 
 def _socket_of(descriptor: int) -> socket.socket:
-    """Return another handle of a socket. Raises OSError for any other file."""
+    """Raises OSError for other files."""
     handle = os.dup(descriptor)
     try:
         return socket.socket(fileno=handle)

@@ -1,8 +1,8 @@
-"""One stream: passes requests to its core as they come, and the core's responses to the client, one at a time.
+"""One stream: passes requests to its core, and the core's responses to the client.
 
-An idle stream is one task, which waits for the next request. Snapshots and the core's timer come from outside: the core
-is asked at once, and only if it returns responses, a second task is made to write them. Events during a write are
-handled after it; so a slow client skips the versions that it missed, and costs one response at a time.
+An idle stream is one task, waiting for a request. Snapshots and timers ask the core at once; only its responses need a
+second task. Events during a write are handled after it, so a slow client skips versions, and costs one response at a
+time.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ from fsxds.transports.limits import report_rejection
 from fsxds.transports.peers import peer_of_call
 from fsxds.transports.web_pages import check_page
 
-# Ignored types and rejected names that are reported per stream; more are ignored silently.
+# Reported ignored types and rejected names per stream; more are ignored silently.
 MOST_IGNORED_REPORTED = 8
 
-# Timers may fire a little early; the core is asked as if they had not.
+# Timers may fire a little early.
 TIMER_TOLERANCE_S = 0.002
 
 Responses = tuple[SotwResponse | DeltaResponse, ...]
@@ -70,17 +70,14 @@ class StreamRegistry(Protocol):
     """Knows all streams."""
 
     def opened(self, status: Callable[[], ClientStatus]) -> object:
-        """Add a stream, and return the token for `closed`; `status` returns the stream's status."""
+        """Add a stream; return its token for `closed`."""
 
     def closed(self, token: object) -> None:
         """Remove a stream."""
 
 
 class StreamCore(Protocol):
-    """The interface of `SotwStream` and `DeltaStream`, with their own request and response types.
-
-    Times are event loop times.
-    """
+    """The common interface of `SotwStream` and `DeltaStream`; event loop times."""
 
     @property
     def node(self) -> Node | None:
@@ -92,15 +89,15 @@ class StreamCore(Protocol):
 
     @property
     def name_count(self) -> int:
-        """Return the number of names in its subscriptions."""
+        """Return the number of subscribed names."""
 
     @property
     def has_members(self) -> bool:
-        """Whether the client is sent members of a collection, and does not report which of them it has."""
+        """Whether the client gets collection members without reporting which it has."""
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether new answers of upstreams about missing names may cause responses."""
+        """Whether upstreams' answers may cause responses."""
 
     def receive_request(self, request: Any, snapshot: Snapshot | None, now_s: float) -> Reaction[Any]:
         """Process a request."""
@@ -109,30 +106,30 @@ class StreamCore(Protocol):
         """Process a newer snapshot."""
 
     def receive_timer(self, now_s: float) -> Responses:
-        """Process the time: return the responses that are due."""
+        """Return the responses that are due."""
 
     def standing(self, step: Step) -> Standing:
-        """Return the client's position in a step."""
+        """Return the position in a step."""
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` of a type that the client subscribes to."""
+        """Return the subscribed subset of `names`."""
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return the client's subscription to a type."""
+        """Return the subscription to a type."""
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield the state of each type, relative to the snapshot of this generation."""
+        """Yield each type's state at a generation."""
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return the state of each type."""
+        """Return each type's state."""
 
 
 class StreamContext:
-    """The context that all streams of a server share.
+    """The shared context of a server's streams.
 
     Attributes:
-        forgets_members: removals will be lost at a restart, as there is no state file, and this was not reported yet.
-        knows_authority_is_missing: a client that asks for names without authority was reported already.
+        forgets_members: a restart will lose removals, without a state file, and this was not reported yet.
+        knows_authority_is_missing: a client that asks without authority was reported.
         ttl_mode: the resources that keep their time to live.
     """
 
@@ -153,7 +150,7 @@ class StreamContext:
         self.reader = GrpcRequestReader(
             lambda: self.limiter.settings.max_names, lambda: self.limiter.settings.authority
         )
-        # The identifier is a function, as the relays downstream change.
+        # A function, as the relays downstream change.
         self.writer = ResponseWriter(
             passes_redirects=settings.redirects == "client", identifier=lambda: self.relays.identifier
         )
@@ -161,12 +158,12 @@ class StreamContext:
         self._tasks: asyncio.TaskGroup | None = None
 
     def admit(self, context: Context) -> None:
-        """Count a call. Raises ProtocolError for a peer that asks too fast, or a web page, as behind gRPC-Web."""
+        """Count a call. Raises ProtocolError for a too fast peer, or a web page, as behind gRPC-Web."""
         self.limiter.admit_request(peer_of(context.peer()))
         check_page(dict(context.invocation_metadata() or ()), origins=self.limiter.settings.cors_origin or ())
 
     def write_in(self, tasks: asyncio.TaskGroup) -> None:
-        """Use `tasks` for responses outside of requests; must be called before the first stream comes."""
+        """Use `tasks` for responses outside of requests; before the first stream."""
         self._tasks = tasks
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
@@ -177,7 +174,7 @@ class StreamContext:
 
 
 class StreamCall:
-    """Carries one stream. Its core decides which responses are sent, and when."""
+    """Carries one stream, as its core decides."""
 
     __slots__ = (
         "_announced",
@@ -210,40 +207,40 @@ class StreamCall:
         self._context = context
         self._sender = peer_of_call(context)
         self._peer = self._sender.address
-        # Looking up the running loop takes longer than reading its time.
+        # Faster than looking up the running loop each time.
         self._loop = asyncio.get_running_loop()
         self._since_s = self._loop.time()
-        # The channel of its node; None until its first request.
+        # None until the first request.
         self._channel: Channel | None = None
-        # The registry's token of the stream; None until its first request.
+        # Of the registry; None until the first request.
         self._token: object | None = None
         self._timer: asyncio.TimerHandle | None = None
-        # Another task that wants to write next waits for `_written`, which exists only while one waits.
+        # Another task that wants to write waits for `_written`.
         self._is_writing = False
         self._written: asyncio.Event | None = None
-        # There may be a snapshot, or a time, that the core has not processed.
+        # A snapshot or time may be unprocessed.
         self._is_due = False
-        # The generation of the last snapshot that the core processed.
+        # Of the last processed snapshot.
         self._generation = 0
-        # Upstreams answered about missing names since the core's last look.
+        # Upstreams answered since the core's last look.
         self._has_answers = False
-        # The detection time of the change that the core processed last; None if it was no change of files.
+        # Of the last processed change; None if it was none of files.
         self._detected_s: float | None = None
         self._is_closed = False
-        # The number of its names in the limiter's count.
+        # In the limiter's count.
         self._name_count = 0
         self._ignored: tuple[str, ...] = ()
-        # The node of an ignored request, for a client that does not repeat it.
+        # Of an ignored request, for a client that does not repeat it.
         self._announced: Node | None = None
 
     async def converse(self) -> None:
-        """Serve the stream until the client ends it."""
+        """Serve until the client ends the stream."""
         try:
             # Strangers must not make the server read their requests.
             self._shared.access.current.check_peer(self._sender)
             while (content := await self._context.read()) is not grpc.aio.EOF:
                 await self._receive(content)
-                # Envoy's request takes 61 kB, which an idle stream must not hold.
+                # Envoy's request takes 61 kB.
                 del content
             await self._wait_for_turn()
         except ProtocolError as error:
@@ -260,7 +257,7 @@ class StreamCall:
 
     @property
     def node(self) -> Node:
-        """The client as it described itself."""
+        """The client, as described by itself."""
         return self._node
 
     @property
@@ -270,19 +267,19 @@ class StreamCall:
 
     @property
     def identity(self) -> str:
-        """The identity that shares one vote with other streams."""
+        """The identity that shares one vote."""
         return self._shared.access.current.identity_of(self._sender, self._node) or self.name
 
     node_count = 1
 
     @property
     def has_returned(self) -> bool:
-        """Whether the client has shown that it stays: true, as its stream is open."""
+        """Whether the client stays: the stream is open."""
         return True
 
     @property
     def is_away(self) -> bool:
-        """Whether the client cannot be reached: false, as its stream is open."""
+        """Whether the client is unreachable: the stream is open."""
         return False
 
     def standing(self, step: Step) -> Standing:
@@ -290,26 +287,26 @@ class StreamCall:
         return self._core.standing(step)
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` of a type that the client subscribes to."""
+        """Return the subscribed subset of `names`."""
         return self._core.selected(type_url, names)
 
     def sync_state(self) -> SyncState:
-        """Return the state of the client relative to its channel's snapshot."""
+        """Return the state relative to the channel's snapshot."""
         snapshot = None if self._channel is None else self._channel.streams.current
         return combined_state(self._core.sync_states(0 if snapshot is None else snapshot.generation))
 
     def status(self) -> ClientStatus:
-        """Return the resources that the client was sent, ACKed and NACKed."""
+        """Return the resources sent, ACKed and NACKed."""
         return ClientStatus(self._node, self._method.name, self._core.statistics(), self._since_s)
 
     def follow(self, channel: Channel) -> None:
-        """Follow another channel, which the stream has already joined."""
+        """Follow another channel, already joined."""
         self._channel = channel
         self._shared.waking.follow(channel)
         self.wake()
 
     def wake(self) -> None:
-        """Process the current snapshot and time; responses are written in a separate task."""
+        """Process snapshot and time; responses are written in a separate task."""
         self._is_due = True
         if self._is_writing or self._is_closed:
             return
@@ -319,7 +316,7 @@ class StreamCall:
                 self._set_timer()
                 self._progress()
                 return
-        # The edge of every stream, beside that of its handler: the caller wakes other streams too.
+        # The edge of every stream: the caller wakes other streams too.
         except Exception as error:  # noqa: BLE001
             self._is_closed = True
             self._shared.spawn(self._fail(error))
@@ -328,12 +325,12 @@ class StreamCall:
         self._shared.spawn(self._write_apart(responses))
 
     def wake_for_answers(self) -> None:
-        """Process new answers of upstreams about missing names."""
+        """Process upstreams' answers about missing names."""
         self._has_answers = True
         self.wake()
 
     def check_access(self) -> None:
-        """End the stream if access no longer allows its node or types."""
+        """End the stream if its node or types are no longer allowed."""
         if self._channel is None or self._is_closed:
             return
         try:
@@ -346,7 +343,7 @@ class StreamCall:
             self._shared.spawn(self._end_with(error.code, str(error)))
 
     async def end(self) -> None:
-        """End the stream after the response that is being written."""
+        """End the stream after the present response."""
         await self._end_with("UNAVAILABLE", STOPPING)
 
     async def _receive(self, content: bytes) -> None:
@@ -363,7 +360,7 @@ class StreamCall:
         if self._channel is None:
             self._channel = await self._join(request)
         elif request.node is not None:
-            # The node is checked once per stream, unless it comes late, as the core takes it then.
+            # Checked once per stream, unless the node comes late.
             self._check_node(request.node)
         snapshot = self._channel.streams.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
@@ -381,8 +378,7 @@ class StreamCall:
             self._shared.observer(MembersNotKept(self._node))
         if without_authority:
             self._report_missing_authority(without_authority)
-        # The request may be the ACK that a step waits for, and another step may follow before the responses are
-        # written.
+        # It may be the ACK that a step waits for, and another step may follow before the responses.
         self._progress()
         await self._write(reaction.responses)
 
@@ -404,13 +400,12 @@ class StreamCall:
             self._shared.waking.awaiting.pop(self, None)
 
     def _report_missing_authority(self, name: str) -> None:
-        """Report a client that asks for a name without authority, once per server."""
         if not self._shared.knows_authority_is_missing:
             self._shared.knows_authority_is_missing = True
             self._shared.observer(AuthorityMissing(self._node, name, self._shared.limiter.settings.authority))
 
     def _count_names(self, count: int) -> None:
-        """Update the count of the client's names. Raises LimitError."""
+        """Raises LimitError."""
         self._shared.limiter.hold_names(count, self._name_count)
         self._name_count = count
 
@@ -418,7 +413,7 @@ class StreamCall:
         self._shared.exchange.check(Asker(self._sender, node or Node("", peer=self._peer)))
 
     async def _join(self, first: SotwRequest | DeltaRequest) -> Channel:
-        """Join the channel of the client. Raises ProtocolError if the client may not ask."""
+        """Raises ProtocolError if the client may not ask."""
         asker = Asker(self._sender, first.node or Node("", peer=self._peer))
         channel = await self._shared.exchange.channel_of(asker, holds=first.holds, holds_of=first.holds_of)
         channel.join(self)
@@ -435,16 +430,16 @@ class StreamCall:
         try:
             await self._write(responses, self._detected_s)
         except grpc.aio.BaseError:
-            # The client is gone; the reading task finds the same, and ends the stream.
+            # The reading task finds the same, and ends the stream.
             return
         # The same edge, in a separate task.
         except Exception as error:  # noqa: BLE001
             await self._fail(error)
 
     async def _write(self, responses: Responses, detected_s: float | None = None) -> None:
-        """Write responses, and then those to events meanwhile, until another task waits for its turn.
+        """Write responses, then those to events meanwhile, until another task waits for its turn.
 
-        `detected_s` is the detection time of the change that caused the responses; None if the client asked for them.
+        `detected_s` is of the change that caused them; None if the client asked.
         """
         self._is_writing = True
         try:
@@ -472,7 +467,6 @@ class StreamCall:
             self._channel.progressed(self)
 
     def _look(self) -> Responses:
-        """Ask the core for responses to the current snapshot, or to the time."""
         self._is_due = False
         snapshot = None if self._channel is None else self._channel.streams.current
         now_s = self._loop.time()
@@ -509,7 +503,7 @@ class StreamCall:
         return self._core.node or Node("", peer=self._peer)
 
     def _is_ignored(self, type_url: TypeUrl) -> bool:
-        """Whether to ignore requests for a type, after a report; an aggregated stream goes on without the type.
+        """Whether to ignore requests for a type, after a report, on an aggregated stream.
 
         Raises:
             ProtocolError: the client may not have the type, and the stream serves no other.
@@ -536,13 +530,13 @@ class StreamCall:
     async def _reject(self, error: ProtocolError) -> None:
         report_rejection(self._shared.observer, self._peer, error.code, error)
         await self._wait_for_turn()
-        # The end of the server may have ended the stream meanwhile.
+        # The server's end may have ended the stream.
         if not self._is_closed:
             self._is_closed = True
             await self._context.abort(grpc.StatusCode[error.code], str(error))
 
     async def _fail(self, error: Exception) -> None:
-        """End the stream because of an error of fsxds that its handler does not see.
+        """End the stream after an error that its handler does not see.
 
         gRPC would reject a status during a write, and the client would wait for ever.
         """
@@ -550,7 +544,6 @@ class StreamCall:
         await self._end_with("INTERNAL", INTERNAL)
 
     async def _end_with(self, code: str, reason: str) -> None:
-        """End the stream with a status, after the response that is being written."""
         self._is_closed = True
         self._set_timer()
         await self._wait_for_turn()

@@ -1,4 +1,4 @@
-"""The methods of the discovery services, and the parsing of their requests."""
+"""The methods of the discovery services, and the parsing of requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AGGREGATED = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
 
 class Variant(Enum):
-    """The protocol variant of a method; its value is the first word of the method's name."""
+    """A variant: the first word of a method's name."""
 
     SOTW = "Stream"
     DELTA = "Delta"
@@ -45,7 +45,7 @@ class Variant(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryMethod:
-    """One method of one service. `row` is the served type, None for all types (ADS)."""
+    """One method of one service. `row` None: all types (ADS)."""
 
     service: str
     name: str
@@ -78,24 +78,22 @@ METHODS = tuple(_methods())
 
 _SCHEMES = tuple(scheme.encode() for scheme in SCHEMES)
 
-# Without ADS, one Envoy opens a stream for each cluster, route and secret (ENVOY.md E30); they share their node.
+# Without ADS, one Envoy opens a stream for each cluster, route and secret (ENVOY.md E30).
 MOST_NODES = 4096
 
-# An Envoy's node takes 61 kB, mostly the list of its extensions (ENVOY.md E1). Parsed, a node may take 46 times its
-# size.
+# An Envoy's node takes 61 kB, mostly its extensions (ENVOY.md E1). Parsed, a node may take 46 times its size.
 MOST_NODE_BYTES = 512 * 1024
 
-# A message may subscribe to this many names, unsubscribe from as many, and state the versions of as many
-# (`--max-names`). A name of four bytes takes a hundred once parsed, so the size of a message alone does not limit its
-# cost.
+# Names that a message may subscribe to, as many to unsubscribe, and as many versions (`max_names`). A name of four
+# bytes takes a hundred once parsed, so size alone does not limit the cost.
 MOST_NAMES = 250_000
 
 Context: TypeAlias = Any
-"""grpc.aio's ServicerContext, with the reader and writer methods that its type does not declare."""
+"""grpc.aio's ServicerContext, with undeclared methods to read and write."""
 
 
 def peer_of(transport_peer: str) -> str:
-    """Return the IP address in gRPC's `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`; empty for a unix socket."""
+    """Return the IP address in gRPC's `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`, or ""."""
     scheme, _, rest = transport_peer.partition(":")
     if scheme not in {"ipv4", "ipv6"}:
         return ""
@@ -103,7 +101,7 @@ def peer_of(transport_peer: str) -> str:
 
 
 async def parse_or_abort(message_class: type[Message], content: bytes, context: Context) -> DynamicMessage:
-    """Parse a message; if it is malformed, end the call with INVALID_ARGUMENT."""
+    """Parse a message, or end the call with INVALID_ARGUMENT."""
     try:
         return _parsed(message_class, content)
     except ProtocolError as error:
@@ -111,20 +109,18 @@ async def parse_or_abort(message_class: type[Message], content: bytes, context: 
 
 
 def _shared(names: Iterable[str]) -> tuple[str, ...]:
-    """Intern names, so that streams with equal subscriptions share the strings."""
+    """Equal subscriptions share the strings."""
     return tuple(map(intern, names))
 
 
 class GrpcRequestReader:
-    """Parses requests.
+    """Parses requests, without unknown fields.
 
-    Unknown fields are ignored. All methods raise ProtocolError with the problem and the remedy. Their arguments are:
-    the message; the type that the method serves, None for ADS; the IP address of the client, empty on a unix socket;
-    and whether the node was sent before on the stream, so that it is not parsed again.
+    Methods raise ProtocolError with problem and remedy. They take the message; the method's type, None for ADS; the
+    client's IP address, empty on a unix socket; and whether the node was sent before on the stream, not to parse it
+    again.
 
-    Args:
-        most_names: returns the maximum number of names per kind in one message.
-        authority: returns the authority of structured names that have none.
+    `most_names` limits each kind in a message. `authority` is for structured names without one.
     """
 
     def __init__(
@@ -181,7 +177,6 @@ class GrpcRequestReader:
         )
 
     def _structured(self, content: bytes, names: Iterable[str], type_url: TypeUrl) -> RequestedNames:
-        """Parse the structured names in a message; skips all names if the message has no structured one."""
         if not any(scheme in content for scheme in _SCHEMES):
             return NO_STRUCTURED_NAMES
         return read_names(names, type_url, self._authority())
@@ -192,7 +187,7 @@ class GrpcRequestReader:
                 f"node: takes {len(request.node)} bytes, more than {MOST_NODE_BYTES}; shorten its metadata"
             )
         message = _parsed(base_pb2.Node, request.node, part_of=type(request))
-        # 61 kB of names, which do not affect the resources to serve (ENVOY.md E1).
+        # 61 kB of names, which affect no resource (ENVOY.md E1).
         del message.extensions[:]
         serialized = message.SerializeToString(deterministic=True)
         is_kept = len(serialized) <= MOST_KEPT_NODE_BYTES
@@ -222,12 +217,11 @@ _READ = frozenset(
 
 
 def _declare() -> tuple[type[Message], ...]:
-    """Declare the messages for parsing requests: the API's messages, with only the fields of `_READ`.
+    """Declare the API's messages with only the fields of `_READ`; the rest and the node stay bytes.
 
-    Undeclared fields, and the node, stay bytes. As the API declares them, 16 MiB of a hostile request become 700 MiB of
-    objects, and the node is parsed in every message in which a client repeats it.
+    As the API declares them, 16 MiB of a hostile request become 700 MiB of objects, and each repeated node is parsed.
     """
-    # Error messages ask clients to send messages of these names.
+    # Error messages ask for messages of these names.
     file = FileDescriptorProto(name="fsxds/discovery.proto", package=_PACKAGE, syntax="proto3")
     for message in (discovery_pb2.DiscoveryRequest, discovery_pb2.DeltaDiscoveryRequest, status_pb2.Status):
         declared = file.message_type.add()
@@ -243,7 +237,7 @@ def _declare() -> tuple[type[Message], ...]:
         del declared.field[:]
         declared.field.extend(fields)
         for nested in declared.nested_type:
-            # A map on the wire is a list of its entries; parsed as a map, it takes twice the time.
+            # On the wire, a map is a list of entries; parsed as a map, it takes twice the time.
             nested.ClearField("options")
     pool = DescriptorPool()
     pool.Add(file)
@@ -253,15 +247,15 @@ def _declare() -> tuple[type[Message], ...]:
 
 DiscoveryRequest, DeltaDiscoveryRequest = _declare()
 
-# The tag bytes of the repeated fields, by message: names, and names with versions.
+# The repeated fields: names, and names with versions.
 SOTW_NAMES = (b"\x1a",)
 DELTA_NAMES = (b"\x1a", b"\x22", b"\x2a")
 
 
 def _check_names(content: bytes, fields: tuple[bytes, ...], most: int) -> None:
-    """Raise LimitError for a message of too many names, before it is parsed.
+    """Raise LimitError before parsing.
 
-    Counts the tag bytes of the fields, which may also occur within names, so the count may be a little too high.
+    Tag bytes may occur within names, so the count may be a little too high.
     """
     if len(content) > most and max(map(content.count, fields)) > most:
         raise LimitError("max-names", f"the message has more than {most} names")

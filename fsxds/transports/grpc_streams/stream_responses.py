@@ -1,7 +1,7 @@
-"""Serializes responses: existing bytes of resources, and protobuf's framing around them.
+"""Serializes responses: existing bytes of resources, in protobuf's framing.
 
-Concatenated protobuf messages are one message with the fields of all of them. So the part that streams share, with the
-resources, is written first, and cached while streams ask for the same collection; the part for one stream follows.
+Concatenated protobuf messages are one message with all fields. So the part that streams share is written first, and
+cached while streams ask for the same collection; one stream's part follows.
 Source: https://protobuf.dev/programming-guides/encoding#last-one-wins; envoy/service/discovery/v3/discovery.proto.
 """
 
@@ -28,14 +28,14 @@ from fsxds.protocol.messages import DeltaResponse, SotwResponse
 from fsxds.protocol.on_demand import OnDemand
 from fsxds.runtime.channels import Channel
 
-# Limits of the cache, in bytes and in messages; the last message is kept in any case.
+# Of the cache, in bytes and messages; the last message is kept in any case.
 MOST_KEPT_BYTES = 64 * 1024 * 1024
 MOST_KEPT = 1024
-# Larger messages are limited to two per type: a removal of clusters is sent in two steps.
+# Two per type: a removal of clusters is sent in two steps.
 LARGE_BYTES = 1024 * 1024
 MOST_LARGE_EACH = 2
 
-# Body sizes that are cached per type.
+# Cached body sizes per type.
 MOST_HEADS = 65536
 
 RESOURCE_TYPE_URL = "type.googleapis.com/envoy.service.discovery.v3.Resource"
@@ -45,10 +45,10 @@ Response = SotwResponse | DeltaResponse
 
 
 class ResponseWriter:
-    """Serializes the responses of all streams; equal collections of resources are serialized once.
+    """Serializes all streams' responses, equal collections once.
 
-    Streams share the whole message if their own part is equal too. `written` counts the messages that missed the cache.
-    With `passes_redirects`, the bodies of redirects are locators. `identifier` returns the server's name.
+    Streams share the whole message if their own parts are equal. `written` counts cache misses. With
+    `passes_redirects`, bodies of redirects are locators. `identifier` returns the server's name.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class ResponseWriter:
         self._identifier = identifier
         self.passes_redirects = passes_redirects
         self._kept: Lru[_Key, _Kept] = Lru(MOST_KEPT, lambda kept: len(kept.message), most_kept_bytes)
-        # The large messages of each form, the oldest first.
+        # By form, the oldest first.
         self._large: dict[_Form, list[_Key]] = {}
 
     def write(self, response: Response) -> bytes:
-        """Return a serialized DiscoveryResponse or DeltaDiscoveryResponse."""
+        """Serialize a DiscoveryResponse or DeltaDiscoveryResponse."""
         resources, own = response.resources, _own_part(response)
         is_shared = not (isinstance(response, DeltaResponse) and response.aliases)
         if not resources or not is_shared or not isinstance(resources, ResourceList):
@@ -82,7 +82,6 @@ class ResponseWriter:
         return b"".join((memoryview(kept.message)[: len(kept.message) - len(kept.own)], own))
 
     def _shared_parts(self, response: Response) -> Iterable[bytes]:
-        """Serialize the part for all streams: the version, the type, the name of the server, and the resources."""
         if isinstance(response, DeltaResponse):
             return (self._delta_part(response),)
         message = discovery_pb2.DiscoveryResponse(
@@ -104,10 +103,7 @@ class ResponseWriter:
         return bytes(message.SerializeToString())
 
     def _make_room(self, form: _Form) -> None:
-        """Drop old large messages of the form before the next one is written.
-
-        So the new message gets the memory of the old one: touching new pages takes longer than writing on them.
-        """
+        """Drop old large messages first: touching new pages takes longer than reusing theirs."""
         large = self._large.setdefault(form, [])
         while len(large) >= MOST_LARGE_EACH:
             self._kept.pop(large.pop(0))
@@ -123,10 +119,10 @@ class ResponseWriter:
 
 
 _Form = tuple[TypeUrl, bool, bool]
-"""The form of a collection: its type, whether for Delta, and whether with times to live."""
+"""The type, whether for Delta, and whether with times to live."""
 
 _Key = tuple[ResourceList, _Form, Version, str]
-"""A collection, its form, its version, and the name of the server."""
+"""A collection, its form and version, and the server's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +140,7 @@ def _own_part(response: Response) -> bytes:
             nonce=response.nonce, resources=map(_packed, heartbeats), resource_errors=_errors(response)
         )
     else:
-        # The virtual host does not exist: it is named, without content (ENVOY.md E47).
+        # The virtual host does not exist: named, without content (ENVOY.md E47).
         unpopulated = (discovery_pb2.Resource(name=name, aliases=(name,)) for name in response.unpopulated)
         message = discovery_pb2.DeltaDiscoveryResponse(
             nonce=response.nonce,
@@ -156,14 +152,14 @@ def _own_part(response: Response) -> bytes:
 
 
 def _errors(response: Response) -> Iterator[discovery_pb2.ResourceError]:
-    """Yield the reasons why names are rejected. Source: xRFC TP3, "xDS error propagation"."""
+    """Source: xRFC TP3, "xDS error propagation"."""
     for name, reason in sorted(response.errors.items()):
         status = status_pb2.Status(code=StatusCode.INVALID_ARGUMENT.value[0], message=reason)
         yield discovery_pb2.ResourceError(resource_name=discovery_pb2.ResourceName(name=name), error_detail=status)
 
 
 def _sotw_parts(response: SotwResponse, *, passes_redirects: bool) -> list[bytes]:
-    """Serialize the `resources` of a DiscoveryResponse in pieces, in a sixth of the time of an Any for each."""
+    """In a sixth of the time of an Any for each resource."""
     heads = _heads_of(response.type_url)
     if response.with_ttl or passes_redirects:
         return [
@@ -176,14 +172,14 @@ def _sotw_parts(response: SotwResponse, *, passes_redirects: bool) -> list[bytes
 
 
 def _wrapped(resource: Resource, ttl_s: float | None, *, passes_redirects: bool) -> bytes:
-    """Serialize one of the `resources` of a DiscoveryResponse, wrapped to carry its time to live or its name."""
+    """Wrapped to carry a time to live or a name."""
     wrapper = discovery_pb2.Resource()
     _fill(wrapper, resource, resource.aliases, ttl_s, passes_redirects=passes_redirects)
     return bytes(discovery_pb2.DiscoveryResponse(resources=(_packed(wrapper),)).SerializeToString())
 
 
 class _Heads(dict[int, bytes]):
-    """By the size of a body, the bytes before it in a DiscoveryResponse's `resources`."""
+    """By a body's size, the bytes before it in a DiscoveryResponse."""
 
     def __init__(self, type_url: TypeUrl) -> None:
         self._type_url = type_url
@@ -219,7 +215,7 @@ def _fill(
 
 
 def _heartbeat(resource: Resource) -> discovery_pb2.Resource:
-    """Return a `Resource` without content. Source: xDS protocol, "TTL"."""
+    """Without content. Source: xDS protocol, "TTL"."""
     ttl = None if resource.ttl_s is None else _duration(resource.ttl_s)
     return discovery_pb2.Resource(name=resource.name, version=resource.version, ttl=ttl)
 
@@ -233,29 +229,29 @@ def _duration(seconds: float) -> Duration:
     return Duration(seconds=whole, nanos=nanos)
 
 
-# Time for which waking streams may occupy the event loop, so that requests are received in between.
+# Requests are received in between.
 WAKE_SLICE_S = 0.005
 
 
 class Awaiting(Protocol):
-    """A stream that waits for upstreams' answers about missing names."""
+    """A stream that waits for upstreams' answers."""
 
     def wake_for_answers(self) -> None:
         """Process new answers of upstreams."""
 
 
 class Waking:
-    """Wakes the clients of the followed channels, and the streams in `awaiting` when upstreams answer."""
+    """Wakes clients of followed channels, and `awaiting` streams at upstreams' answers."""
 
     def __init__(self, on_demand: OnDemand) -> None:
         self.awaiting: dict[Awaiting, None] = {}
-        # Channels with a newer snapshot; None for new answers of upstreams.
+        # Channels with a newer snapshot; None for upstreams' answers.
         self._due: asyncio.Queue[Channel | None] = asyncio.Queue()
         self._are_answers_due = False
         self._on_demand = on_demand
 
     def follow(self, channel: Channel) -> None:
-        """Wake the clients of a channel for each newer snapshot for streams."""
+        """Wake a channel's clients for newer snapshots."""
         if self not in channel.streams.listeners:
             channel.streams.listeners[self] = partial(self._due.put_nowait, channel)
 
@@ -265,7 +261,7 @@ class Waking:
             self._due.put_nowait(None)
 
     async def keep_waking(self) -> Never:
-        """Wake clients until cancelled; after a failure, the next call does the rest."""
+        """Wake clients until cancelled; the next call continues after a failure."""
         self._on_demand.listeners[self] = self._receive_answers
         self._receive_answers()
         try:

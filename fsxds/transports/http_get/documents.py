@@ -1,8 +1,7 @@
 """Documents that are equal for all clients, with entity tags: the OpenAPI 3.1 description of the REST address.
 
-`openapi.json` describes the stable interface: paths, parameters, headers, statuses and the form of bodies. The content
-of resources is Envoy's API, which `fsxds schema` writes as a JSON Schema; each type links to its page. Without tokens
-and client certificates in the settings, clients need none.
+`openapi.json` describes paths, parameters, headers, statuses and the form of bodies; the content of resources is
+Envoy's API, which `fsxds schema` writes. Without tokens and client certificates in the settings, clients need none.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ Plain = dict[str, PlainValue]
 
 
 def openapi_document(version: str) -> Plain:
-    """Return the OpenAPI description of this version's REST address, as plain values.
+    """Return this version's OpenAPI description.
 
     In the file, `$version` and `$short_names` are placeholders; a path with a `$` is repeated for each type.
     """
@@ -84,7 +83,7 @@ def _paths(written: Plain) -> Iterator[tuple[str, PlainValue]]:
 
 
 def _words_of(row: ResourceType) -> dict[str, str]:
-    """Return the placeholders of a type; `Noun` is for the names of operations."""
+    """`Noun` is for the names of operations."""
     return {
         "message_type": row.message_type,
         "type_url": row.type_url,

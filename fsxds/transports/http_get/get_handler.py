@@ -1,6 +1,6 @@
-"""GET over aiohttp: routing, and requests that wait for a change. `protocol.get` decides the answer.
+"""GET over aiohttp: routing, and requests that wait for a change; `protocol.get` decides.
 
-CORS for pages of other origins is off unless origins are given, and never includes secrets.
+CORS is off unless origins are given, and never includes secrets.
 
 Source: Fetch, "HTTP-network-or-cache fetch", "CORS protocol".
 """
@@ -40,7 +40,7 @@ FAILED_PRECONDITION = ErrorResponse(
 
 
 def join(context: RestContext, application: web.Application) -> None:
-    """Answer GET beside the polls of a server: a row of `app.REST_PARTS`."""
+    """Add GET to a server: a row of `app.REST_PARTS`."""
     limiter = context.exchange.limiter
     get = HttpGet(context.exchange, context.catalogue, context.observer, lambda: GetRules.of(limiter.settings))
     get.documents.update({**documents(), **context.documents})
@@ -48,15 +48,7 @@ def join(context: RestContext, application: web.Application) -> None:
 
 
 class HttpGet:
-    """Answers GET, HEAD and OPTIONS.
-
-    Args:
-        exchange: is shared with polls.
-        rules: returns the current settings.
-
-    Attributes:
-        documents: handlers of paths that name no resource.
-    """
+    """Answers GET, HEAD and OPTIONS; `documents` name no resource."""
 
     def __init__(
         self, exchange: Exchange, catalogue: Catalogue, observer: Observer, rules: Callable[[], GetRules] = GetRules
@@ -68,7 +60,7 @@ class HttpGet:
         self._rules = rules
 
     def join(self, application: web.Application) -> None:
-        """Answer requests other than POST in the application that answers polls."""
+        """Answer other requests than POST."""
         application[REST].elsewhere = self.answer
         application.on_response_prepare.append(Cors(lambda: self._rules().cors_origins).add_headers)
 
@@ -78,7 +70,7 @@ class HttpGet:
         application.on_cleanup.append(close)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer any request outside of the paths of polls. Raises ProtocolError."""
+        """Answer a request beside polls. Raises ProtocolError."""
         if request.method == "OPTIONS":
             return web.Response(status=204, headers={"Allow": METHODS})
         peer = peer_of_request(request)
@@ -87,7 +79,7 @@ class HttpGet:
         document = self.documents.get(request.path)
         if document is not None and is_read:
             return await document(request)
-        # The path is checked before the method: an unknown path is an error for any method.
+        # Before the method: an unknown path is an error for any method.
         get = (
             None
             if document is not None
@@ -109,12 +101,12 @@ class HttpGet:
             selected = await self._hold(asker, get, reader, first) if _patience_s(get, first) else first
         response = await self._respond(request, get, selected)
         if response.status == 200:
-            # The time matters only for a request that was held: an immediate answer reports no new change.
+            # Only a held request reports a change.
             self._report(get, selected, None if selected is first else reader.channel.detected_s)
         return response
 
     def _select(self, get: GetRequest, reader: Reader) -> Selected:
-        """Return the current answer. Raises ProtocolError if the sender may not have it, or accepts no format of it."""
+        """Raises ProtocolError if the sender may not have it or accepts no format."""
         rules = self._rules()
         unanswered = self._exchange.channels.on_demand.unanswered
         found = find(get.target, self._exchange.snapshot_of(reader.channel), rules.elsewhere, unanswered)
@@ -126,7 +118,7 @@ class HttpGet:
         return selected
 
     async def _hold(self, asker: Asker, get: GetRequest, reader: Reader, selected: Selected) -> Selected:
-        """Wait until the answer changes, or time is up; return the answer.
+        """Wait for another answer.
 
         Raises:
             ProtocolError: the sender may no longer ask, or too many requests are held.
@@ -162,10 +154,10 @@ class HttpGet:
 
 
 def _patience_s(get: GetRequest, selected: Selected) -> float:
-    """Return the time after its arrival for which a request may wait for another answer than `selected`; 0.0 for none.
+    """From its arrival, in seconds; 0.0: not at all.
 
-    It waits if the client has this content already, if nothing is found and the client has nothing, or if an upstream
-    may have the resource.
+    A request waits if the client has this content, if nothing is found and it has nothing, or if an upstream may have
+    the resource.
     """
     if selected.found is NOT_ANSWERED:
         return get.on_demand_patience_s
@@ -177,21 +169,21 @@ def _patience_s(get: GetRequest, selected: Selected) -> float:
 
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# Headers that a page may send, and read, beside those that any page may.
+# Headers for pages, beside those that any page may use.
 _REQUEST_HEADERS = "Accept, Authorization, If-Match, If-None-Match, Prefer"
 _RESPONSE_HEADERS = "ETag, Location, Preference-Applied, Retry-After"
-# Time for which browsers cache the answer; most do for at most two hours.
+# In seconds; most browsers cache for at most two hours.
 _MAX_AGE_S = "7200"
 
 
 class Cors:
-    """Adds CORS headers to responses to reads; `origins` returns the allowed origins."""
+    """Adds CORS headers to reads; `origins` returns the allowed ones."""
 
     def __init__(self, origins: Callable[[], tuple[str, ...]]) -> None:
         self._origins = origins
 
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Let the page of an allowed origin read the response; must be called before the response is sent."""
+        """Let allowed pages read the response, before it is sent."""
         headers = response.headers
         if request.method not in READING or headers.get("Cache-Control") == NO_STORE:
             return

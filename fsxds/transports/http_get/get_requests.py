@@ -1,4 +1,4 @@
-"""Parses a GET: its preconditions, wait time, and accepted formats, from URL and headers.
+"""Parses a GET: preconditions, wait time and accepted formats.
 
 | rule | source |
 | --- | --- |
@@ -27,13 +27,13 @@ _WAIT = re.compile(r'(?:^|[,;])\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?=$|[,;])', re.
 _ANY = "*"
 _HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*", re.ASCII)
 
-# Longer lists are cut: this is more than the tags of any client.
+# Longer lists are cut: no client has more tags.
 MOST_HEADER_CHARACTERS = 8190
 
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 
 
-# A GET without its own wait time waits this long for upstreams to answer whether they have the resource.
+# For upstreams to answer whether they have the resource, unless a GET has its own wait time.
 ON_DEMAND_WAIT_S = 5.0
 
 
@@ -41,20 +41,18 @@ ON_DEMAND_WAIT_S = 5.0
 class Preconditions:
     """The preconditions of a request.
 
-    Attributes:
-        if_none_match: the tags that the client has; None without the header.
-        if_match: the tags that the client demands, as written; None for any.
+    `if_none_match` are the tags that the client has, `if_match` those that it demands; None without.
     """
 
     if_none_match: frozenset[str] | None = None
     if_match: frozenset[str] | None = None
 
     def has(self, tag: str | None) -> bool:
-        """Whether the client has the content with this tag; None: there is no content."""
+        """Whether the client has this content; None: there is none."""
         return tag is not None and self.if_none_match is not None and bool(self.if_none_match & {tag, _ANY})
 
     def fails(self, tag: str | None) -> bool:
-        """Whether the client demands other content than that with this tag; None: there is no content."""
+        """Whether the client demands other content; None: there is none."""
         return self.if_match is not None and (tag is None or not self.if_match & {tag, _ANY})
 
 
@@ -63,12 +61,12 @@ class GetRequest:
     """One GET or HEAD.
 
     Attributes:
-        accept: the formats that the client accepts, as written.
-        accept_encoding: the codings that the client accepts, as written.
-        patience_s: for how many seconds it waits for a change.
-        on_demand_patience_s: for how many seconds it waits for upstreams to answer whether they have the resource.
+        accept: the accepted formats, as written.
+        accept_encoding: the accepted codings, as written.
+        patience_s: the wait for a change.
+        on_demand_patience_s: the wait for upstreams to answer whether they have the resource.
         preference: the applied `Prefer`, such as `wait=30`; empty for none.
-        base_url: the URL of the server as the client has it, without a final slash.
+        base_url: the server's URL as the client has it, without a final slash.
     """
 
     target: GetTarget
@@ -84,12 +82,7 @@ class GetRequest:
 
 
 def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequest:
-    """Parse a GET or HEAD.
-
-    Args:
-        request: the request.
-        authority: the authority of the server.
-        max_hold_s: the operator's limit for the wait time.
+    """Parse a GET or HEAD, by the server's authority and hold limit.
 
     Raises:
         ProtocolError: it is malformed, or, with the code `NOT_FOUND`, its path has no type.
@@ -107,7 +100,7 @@ def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequ
     if wait is not None:
         patience_s = on_demand_patience_s = patience_of(None, wait, max_hold_s, "wait")
     if deadline is not None:
-        # A proxy gives the request up then.
+        # A proxy gives up then.
         longest_s = patience_of(deadline, None, max_hold_s)
         patience_s, on_demand_patience_s = min(patience_s, longest_s), min(on_demand_patience_s, longest_s)
     return GetRequest(
@@ -132,7 +125,6 @@ def _host_of(request: web.Request) -> str:
 
 
 def _path_of(target: str) -> str:
-    """Return the path and the query of a request target; a request to a proxy has a whole URL."""
     if target.startswith("/"):
         return target
     scheme, mark, rest = target.partition("://")
@@ -144,7 +136,7 @@ def _listed(request: web.Request, name: str) -> str:
 
 
 def tags_of(request: web.Request, name: str, *, is_weak: bool = False) -> frozenset[str] | None:
-    """Return the tags in a header, with their quotes, or None without the header; weak ones only with `is_weak`."""
+    """Return a header's tags, quoted; None without it. Weak ones only with `is_weak`."""
     if name not in request.headers:
         return None
     found = _TAG.findall(_listed(request, name))

@@ -1,7 +1,7 @@
-"""The answers to GET: headers, and content, which is made once for all clients and cached within limits.
+"""The answers to GET: headers, and content, cached for all clients within limits.
 
-Expensive content is made in one thread, item by item. Started work is finished and cached; work without waiting clients
-is not started. So clients that request everything in every format, and leave, occupy at most one thread.
+One thread makes expensive content, item by item. Started work is finished and cached; work without waiting clients is
+not started. So clients that request everything in every format, and leave, occupy one thread.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from fsxds.transports.rest.poll_responses import (
 
 # YAML takes twenty times as long as JSON.
 LARGE_YAML_BYTES = 8 * 1024
-# A longer list takes longer than other requests should wait.
+# Takes longer than other requests should wait.
 LARGE_LIST = 500
 
 NO_STORE = "no-store"
@@ -76,8 +76,8 @@ class GetRules:
     """The settings for GET.
 
     Attributes:
-        authority: the authority of the server; empty for none.
-        authorities: URLs of other authorities; of the server's authority if clients see it under another URL.
+        authority: of the server; empty for none.
+        authorities: URLs of other authorities, and of ours if clients see it under another URL.
         cors_origins: pages of these origins may read answers; `*` is any.
     """
 
@@ -87,22 +87,20 @@ class GetRules:
 
     @classmethod
     def of(cls, settings: Settings) -> GetRules:
-        """Return the settings for GET."""
+        """Extract the settings for GET."""
         return cls(settings.authority, at_urls(settings.authorities), settings.cors_origin or ())
 
     @property
     def elsewhere(self) -> frozenset[str]:
-        """Authorities that have a URL in the settings."""
+        """Authorities with a URL in the settings."""
         return frozenset(name for name, authority in self.authorities.items() if authority.url)
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The answer to a request, in the representation that its client accepts.
+    """The answer to a request, in the accepted representation.
 
-    Attributes:
-        representation: None if there is no content.
-        version: the basis of the entity tag.
+    Without content, `representation` is None; `version` is the tag's basis.
     """
 
     found: Found
@@ -112,12 +110,12 @@ class Selected:
 
     @property
     def tag(self) -> str | None:
-        """The entity tag; None if there is no content."""
+        """The entity tag; None without content."""
         return None if self.representation is None else self.representation.tag_of(self.version)
 
 
 def select_representation(found: Found, get: GetRequest, rules: GetRules) -> Selected:
-    """Select the representation that a client accepts. Raises HttpRejection if the client accepts none."""
+    """Select the accepted representation. Raises HttpRejection."""
     urls = Urls(get.base_url, rules.authority, rules.authorities, get.target.node)
     match found:
         case Absent() | Unavailable() | FoundRedirect():
@@ -151,11 +149,7 @@ def _version_with(version: str, urls: Urls) -> str:
 
 
 class GetResponses:
-    """Makes responses from selected answers.
-
-    Args:
-        is_private: returns whether answers are only for the client that asked.
-    """
+    """Makes responses; `is_private`: only for the client that asked."""
 
     def __init__(self, catalogue: Catalogue, is_private: Callable[[], bool]) -> None:
         self.contents = KeptContent()
@@ -163,7 +157,7 @@ class GetResponses:
         self._printer = Printer(catalogue)
 
     async def send(self, request: web.Request, get: GetRequest, selected: Selected) -> web.StreamResponse:
-        """Answer with content. Raises ConnectionError if the client goes away meanwhile."""
+        """Answer with content. Raises ConnectionError when the client goes."""
         representation = selected.representation
         if representation is None:
             raise ValueError("there is no content")
@@ -176,18 +170,18 @@ class GetResponses:
         return await write_response(request, headers, Payload(content))
 
     def not_modified(self, get: GetRequest, selected: Selected) -> web.Response:
-        """Build the response to a client that has this content already."""
+        """Answer a client that has this content."""
         return web.Response(status=304, headers=self.headers(get, selected))
 
     def redirection(self, get: GetRequest, selected: Selected, redirect: FoundRedirect) -> web.Response:
-        """Build the response for a redirect."""
+        """Answer with a redirect."""
         location = selected.urls.location_of(redirect, get.target.node)
         # aiohttp sends the length of empty content only for GET.
         headers = {**self.headers(get, selected), "Location": location, "Content-Length": "0"}
         return web.Response(status=302, headers=headers)
 
     def headers(self, get: GetRequest, selected: Selected) -> dict[str, str]:
-        """Return the headers of content, or of a 304 in its place."""
+        """Return the headers of content or of its 304."""
         headers = {"Cache-Control": self._cache_control(selected.found), "Vary": _VARY}
         headers["X-Content-Type-Options"] = "nosniff"
         if selected.tag is not None:
@@ -249,10 +243,10 @@ def _listed_content(found: Found, urls: Urls, content_format: ContentFormat) -> 
     return index_page(content) if content_format is HTML_CONTENT else plain_content(content, content_format)
 
 
-# Some thousand resources in some representations; the largest one stays too, whatever its size.
+# Some thousand resources; the largest one stays too, whatever its size.
 MOST_KEPT_BYTES = 64 * 1024 * 1024
 MOST_KEPT = 100_000
-# The size of an object beside its bytes.
+# Of an object beside its bytes.
 _OBJECT_BYTES = 200
 
 Key: TypeAlias = tuple[Hashable, ...]
@@ -261,8 +255,6 @@ Make: TypeAlias = Callable[[], bytes]
 
 @dataclass(slots=True)
 class _Making:
-    """Content in progress: the number of waiting requests, and the result."""
-
     has_ended: asyncio.Event
     work: Future[bytes] | None = None
     waiting: int = 0
@@ -271,10 +263,7 @@ class _Making:
 
 
 class KeptContent:
-    """Caches content. Used on the event loop only, except that functions given to `find` may run in a thread.
-
-    `made` counts cache misses.
-    """
+    """Caches content. For the event loop; functions for `find` may run in a thread. `made` counts misses."""
 
     def __init__(self, most_bytes: int = MOST_KEPT_BYTES) -> None:
         self.made = 0
@@ -283,19 +272,19 @@ class KeptContent:
         self._executor = ThreadPoolExecutor(1, "fsxds-content")
 
     def close(self) -> None:
-        """Cancel all work that has not started."""
+        """Cancel work that has not started."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def find(self, key: Key, make: Make, *, takes_long: bool) -> bytes:
         """Return cached content, or make it. Safe to cancel.
 
         Args:
-            key: identifies the content to the last byte.
+            key: identifies all bytes.
             make: returns the content.
-            takes_long: call `make` in the thread.
+            takes_long: use the thread.
 
         Raises:
-            Exception: the error of `make`, for all waiting requests.
+            Exception: of `make`, for all waiting requests.
         """
         content = self._kept.get(key)
         if content is not None:

@@ -20,7 +20,7 @@ from fsxds.settings.upstream_rules import Authority
 # The type of list resources.
 LIST_COLLECTION = "envoy.config.listener.v3.ListenerCollection"
 
-# Names of one type in the index; the type's list has all of them.
+# Of one type in the index; its list has all.
 MOST_NAMES = 1000
 
 
@@ -29,9 +29,9 @@ class Urls:
     """URLs of resources.
 
     Attributes:
-        base_url: the URL of this server as the client has it, without a final slash.
-        authority: the authority of this server; empty for none.
-        authorities: other authorities with their URLs.
+        base_url: of this server as the client has it, without a final slash.
+        authority: of this server; empty for none.
+        authorities: others, with their URLs.
         node: the parameters that name the node; URLs of this server repeat them, to lead into the node's view.
     """
 
@@ -41,7 +41,7 @@ class Urls:
     node: Parameters = ()
 
     def of(self, message_type: str, name: str) -> str:
-        """Return the absolute URL of a resource by its canonical name, at its authority's URL if that is known."""
+        """Return a resource's absolute URL, at its authority's if known."""
         structured = parse_or_none(name)
         if structured is not None and structured.authority != self.authority:
             known = self.authorities.get(structured.authority)
@@ -50,23 +50,22 @@ class Urls:
         return self.own + self._for_node(url_of(message_type, name, self.authority), structured)
 
     def of_type(self, message_type: str) -> str:
-        """Return the URL of the list of a type."""
+        """Return the URL of a type's list."""
         return self.own + self._for_node(f"/{message_type}/")
 
     def _for_node(self, url: str, name: ResourceName | None = None) -> str:
-        """Add the node's parameters to a URL, unless the name has them already."""
         own = {key for key, _ in name.context} if name is not None else set()
         query = query_of(tuple(pair for pair in self.node if pair[0] not in own))
         return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
 
     @property
     def own(self) -> str:
-        """The base of this server's URLs: from the settings, else as the client has it."""
+        """The base of this server's URLs, preferably of the settings."""
         known = self.authorities.get(self.authority) if self.authority else None
         return known.url if known is not None and known.url else self.base_url
 
     def of_locator(self, locator: Mapping[str, PlainValue]) -> str:
-        """Return the URL of a locator in proto JSON; the name of an unknown authority is taken as its host."""
+        """Return a locator's URL; an unknown authority is taken as host."""
         path, authority = str(locator.get("id", "")), str(locator.get("authority", ""))
         if locator.get("scheme") == "FILE":
             return str(FileName(f"/{path.lstrip('/')}"))
@@ -84,7 +83,7 @@ class Urls:
         )
 
     def location_of(self, redirect: FoundRedirect, node: Parameters) -> str:
-        """Return the URL of a redirect with the node's parameters; it is relative if this server has the target."""
+        """Return a redirect's URL for a node; relative if it leads here."""
         name = redirect.name
         entry = f"#entry={redirect.entry}" if redirect.entry else ""
         known = self.authorities.get(name.authority)
@@ -94,7 +93,7 @@ class Urls:
 
 
 def collection_content(collection: Mapping[str, PlainValue], urls: Urls) -> list[PlainValue]:
-    """Return the entries of a list collection in proto JSON: URLs, or inline content (xRFC TP1, "HTTP transport")."""
+    """Return a list collection's entries: URLs, or inline content (xRFC TP1, "HTTP transport")."""
     entries = cast("list[dict[str, dict[str, PlainValue]]]", collection.get("entries", []))
     return [
         {"name": urls.of_locator(each["locator"])} if "locator" in each else {"value": _inlined(each["inline_entry"])}
@@ -110,7 +109,7 @@ def _inlined(entry: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
 
 
 def list_content(row: ResourceType, resources: Iterable[Resource], urls: Urls) -> list[PlainValue]:
-    """Return the members of a list, each with its URL and, except for secrets, its version."""
+    """Return a list's URLs, with versions except of secrets."""
     return [_entry(row, resource, urls) for resource in resources]
 
 
@@ -120,7 +119,7 @@ def _entry(row: ResourceType, resource: Resource, urls: Urls) -> dict[str, Plain
 
 
 def index_content(snapshot: Snapshot, urls: Urls) -> dict[str, PlainValue]:
-    """Return the types that have resources, with versions and the first names of each."""
+    """Return types with resources, with versions and first names."""
     types = [_type_content(row, snapshot.resources(row.type_url), urls) for row in RESOURCE_TYPES]
     return {"authority": urls.authority, "types": [each for each in types if each["count"]]}
 
@@ -152,7 +151,7 @@ _PAGE = """<!doctype html>
 
 
 def index_page(content: Mapping[str, PlainValue]) -> bytes:
-    """Return the index as a page for browsers."""
+    """Return the index as HTML."""
     title = f" of {escape(str(content['authority']))}" if content["authority"] else ""
     types = cast("list[dict[str, PlainValue]]", content["types"])
     shown = "\n".join(map(_section, types)) or "<p>Nothing is served.</p>"

@@ -1,6 +1,6 @@
-"""Representations of resources over HTTP: formats, codings, content negotiation and entity tags.
+"""Representations of resources over HTTP: formats, codings, negotiation and entity tags.
 
-Does no I/O, but `content_of` and `compressed` may take long for large resources.
+No I/O, but `content_of` and `compressed` may take long.
 
 | rule | source |
 | --- | --- |
@@ -24,30 +24,25 @@ from fsxds.formats.yaml_format import encode_plain
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue
 
-# Choices that are read in one header; browsers send less than ten.
+# Per header; browsers send less than ten.
 MOST_CHOICES = 100
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", re.ASCII)
 
-# Higher than for responses, as this content is made once per version.
+# Higher than for polls: this content is made once per version.
 GZIP_LEVEL, BROTLI_QUALITY, ZSTANDARD_LEVEL = 6, 5, 6
 _GZIP_FORMAT = zlib.MAX_WBITS | 16
 
 
 @dataclass(frozen=True, slots=True)
 class ContentFormat:
-    """A format of content.
-
-    Attributes:
-        media_types: the names that clients use; the first is sent as `Content-Type`.
-        suffix: the suffix of its entity tags and file names.
-    """
+    """A format, with the `suffix` of tags and file names; the first type is sent."""
 
     media_types: tuple[str, ...]
     suffix: str
 
     @property
     def content_type(self) -> str:
-        """The `Content-Type` of its content."""
+        """The `Content-Type`."""
         return self.media_types[0]
 
 
@@ -56,7 +51,7 @@ YAML_CONTENT = ContentFormat(("application/yaml", "text/yaml", "application/x-ya
 PROTOBUF_CONTENT = ContentFormat(("application/x-protobuf", "application/octet-stream", "application/protobuf"), ".pb")
 HTML_CONTENT = ContentFormat(("text/html;charset=utf-8", "text/html"), ".html")
 
-# The formats of a resource, a list and the index; the first is the default.
+# The first is the default.
 OF_RESOURCES = (JSON_CONTENT, YAML_CONTENT, PROTOBUF_CONTENT)
 OF_LISTS = (JSON_CONTENT, YAML_CONTENT)
 OF_INDEX = (JSON_CONTENT, YAML_CONTENT, HTML_CONTENT)
@@ -64,19 +59,19 @@ OF_INDEX = (JSON_CONTENT, YAML_CONTENT, HTML_CONTENT)
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """A format and a coding; an empty coding is none."""
+    """A format and a coding or ""."""
 
     content_format: ContentFormat
     coding: str = ""
 
     def tag_of(self, version: str) -> str:
-        """Return the strong entity tag of a version in this representation, with its quotes."""
+        """Return a version's strong entity tag, quoted."""
         suffix = "" if self.content_format is JSON_CONTENT else self.content_format.suffix
         return f'"{version}{suffix}{"." if self.coding else ""}{self.coding}"'
 
 
 def _gzip(content: bytes) -> bytes:
-    # The gzip header has no time, so that equal content stays equal.
+    # Without a time, so that equal content stays equal.
     compressor = zlib.compressobj(GZIP_LEVEL, wbits=_GZIP_FORMAT)
     return compressor.compress(content) + compressor.flush()
 
@@ -87,7 +82,7 @@ try:
 except ImportError:  # the extra "compression" is not installed
     pass
 else:
-    # A compressor must not be used by several threads at once.
+    # Compressors are not thread-safe.
     _CODERS["zstd"] = lambda content: zstandard.ZstdCompressor(level=ZSTANDARD_LEVEL).compress(content)
 try:
     import brotli
@@ -98,18 +93,18 @@ else:
 _CODERS["gzip"] = _gzip
 
 CODINGS: Mapping[str, Callable[[bytes], bytes]] = MappingProxyType(_CODERS)
-"""Compressors by coding; of equally accepted ones, the first is used."""
+"""Compressors by coding; the first of equally accepted ones is used."""
 
 
 def compressed(content: bytes, coding: str) -> bytes:
-    """Compress content; an empty coding returns it as it is. Equal content gives equal bytes."""
+    """Compress content (not for an empty coding); equal content, equal bytes."""
     return CODINGS[coding](content) if coding else content
 
 
-# Clients of one kind send equal headers, so few entries suffice.
+# Clients of one kind send equal headers.
 @lru_cache(maxsize=256)
 def chosen_format(accept: str, offered: tuple[ContentFormat, ...]) -> ContentFormat | None:
-    """Return the format that a client prefers, by its `Accept` (empty for all), or None if it accepts none."""
+    """Return the format that an `Accept` prefers (empty: all), or None."""
     if not accept.strip():
         return offered[0]
     ranges = tuple(_choices(accept))
@@ -119,12 +114,12 @@ def chosen_format(accept: str, offered: tuple[ContentFormat, ...]) -> ContentFor
 
 @lru_cache(maxsize=256)
 def chosen_coding(accept_encoding: str) -> str:
-    """Return the coding that a client prefers, by its `Accept-Encoding`; empty for none."""
+    """Return the coding that an `Accept-Encoding` prefers, or ""."""
     qualities = dict(_choices(accept_encoding))
     if "x-gzip" in qualities:
         qualities.setdefault("gzip", qualities["x-gzip"])
     others = qualities.get("*", 0.0)
-    # The coding must be at least as preferred as `identity`, which is accepted by default.
+    # At least as preferred as `identity`, which is accepted by default.
     least = qualities.get("identity", 0.0)
     found = max(CODINGS, key=lambda coding: qualities.get(coding, others))
     quality = qualities.get(found, others)
@@ -132,7 +127,6 @@ def chosen_coding(accept_encoding: str) -> str:
 
 
 def _choices(header: str) -> Iterator[tuple[str, float]]:
-    """Yield the choices of a header, in lower case without parameters, and their qualities."""
     for choice in header.lower().split(",", MOST_CHOICES)[:MOST_CHOICES]:
         name, *parameters = (part.strip() for part in choice.split(";"))
         quality = 1.0
@@ -145,7 +139,6 @@ def _choices(header: str) -> Iterator[tuple[str, float]]:
 
 
 def _rank(offered: ContentFormat, ranges: tuple[tuple[str, float], ...]) -> tuple[float, int]:
-    """Return the quality that a client gives a format, and how specifically it does so."""
     best: tuple[int, float] = (0, 0.0)
     for name, quality in ranges:
         if name in {media_type.partition(";")[0] for media_type in offered.media_types}:
@@ -158,10 +151,10 @@ def _rank(offered: ContentFormat, ranges: tuple[tuple[str, float], ...]) -> tupl
 
 
 def content_of(resource: Resource, content_format: ContentFormat, printer: Printer) -> bytes:
-    """Return a resource in a format: proto JSON without `@type`, the same as YAML, or the serialized message.
+    """Return a resource as JSON without `@type`, the same as YAML, or serialized.
 
     Raises:
-        ApiError: it cannot be written as JSON; impossible for resources loaded with the printer's catalogue.
+        ApiError: JSON cannot express it; impossible for resources loaded with the printer's catalogue.
     """
     if content_format is PROTOBUF_CONTENT:
         return resource.body
@@ -169,5 +162,5 @@ def content_of(resource: Resource, content_format: ContentFormat, printer: Print
 
 
 def plain_content(plain: PlainValue, content_format: ContentFormat) -> bytes:
-    """Return plain values as JSON or YAML."""
+    """Encode plain values as JSON or YAML."""
     return encode_plain((plain,)) if content_format is YAML_CONTENT else dump(plain)

@@ -1,4 +1,4 @@
-"""The output directory on disk: its lock, its temporary file, and atomic replacement of files."""
+"""The output directory: its lock, temporary file, and atomic replacement of files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fsxds.disk_cache.directory_lock import DirectoryLock
 OURS = ".fsxds"
 """The folder of the lock, the manifest and the temporary file.
 
-A rename among the direct children of a `watched_directory` makes Envoy reload every file below it (ENVOY.md E24), so
-the temporary file needs a separate folder on the same file system.
+A rename among the direct children of a `watched_directory` makes Envoy reload every file below it (ENVOY.md E24), hence
+a folder, on the same file system.
 """
 
 MANIFEST = PurePosixPath(OURS, "manifest.json")
@@ -22,15 +22,15 @@ _LOCK = PurePosixPath(OURS, "lock")
 _TEMPORARY = PurePosixPath(OURS, "next.tmp")
 
 Signature = tuple[int, int, int, int]
-"""Inode, size, time of modification and mode: equal signatures mean an unchanged file."""
+"""Inode, size, time of modification and mode; equal for an unchanged file."""
 
 
 class MirrorDirectory:
-    """One output directory. Paths are relative to it; the caller handles every OSError.
+    """One output directory, with relative paths; callers handle OSError.
 
     Args:
-        durable: sync files so that they survive a power failure: an empty or torn `.pb` makes Envoy delete everything.
-        use: describes this process in the error that another process gets.
+        durable: files must survive a power failure: an empty or torn `.pb` makes Envoy delete everything.
+        use: of this process, for another one's error.
     """
 
     def __init__(self, root: Path, *, durable: bool, use: str = "mirrors into this directory") -> None:
@@ -40,7 +40,7 @@ class MirrorDirectory:
         self._unsynced: set[Path] = set()
 
     def hold(self) -> bool:
-        """Lock the directory for this process; return whether it was unlocked before.
+        """Lock the directory; return whether it was unlocked.
 
         Raises:
             UsageError: another process holds the lock.
@@ -55,7 +55,7 @@ class MirrorDirectory:
         self._lock.release()
 
     def signature(self, path: PurePosixPath) -> Signature | None:
-        """Return the signature of a file, or None if the path does not exist."""
+        """Return a file's signature, or None."""
         try:
             found = (self.root / path).lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -63,12 +63,12 @@ class MirrorDirectory:
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
     def read(self, path: PurePosixPath) -> bytes | None:
-        """Return the content of a file, or None if the path is not a regular file."""
+        """Return a regular file's content, or None."""
         signature = self.signature(path)
         return (self.root / path).read_bytes() if signature and stat.S_ISREG(signature[3]) else None
 
     def obstacle(self, path: PurePosixPath) -> PurePosixPath | None:
-        """Return the path of the file or a folder of it, if an entry of another kind is there; None for none."""
+        """Return the first part of a path that is of another kind, or None."""
         for folder in _folders_of(path):
             signature = self.signature(folder)
             if signature is not None and not stat.S_ISDIR(signature[3]):
@@ -79,10 +79,10 @@ class MirrorDirectory:
     def replace(
         self, path: PurePosixPath, content: bytes, *, is_private: bool = False, changed_at_s: float | None = None
     ) -> Signature | None:
-        """Replace a file atomically, so that a reader sees the old or the new one; return the new signature.
+        """Replace a file atomically; return the new signature.
 
-        Envoy reloads a file only when another is renamed over it (ENVOY.md E23). `is_private` restricts the file and
-        new folders to our user. `changed_at_s` is the modification time; None for now.
+        Envoy reloads a file only when another is renamed over it (ENVOY.md E23). `is_private` restricts file and new
+        folders to our user. `changed_at_s` is the modification time; None: now.
         """
         target, temporary = self.root / path, self.root / _TEMPORARY
         self.make_folders(path, is_private=is_private)
@@ -105,7 +105,7 @@ class MirrorDirectory:
         return self.signature(path)
 
     def make_folders(self, path: PurePosixPath, *, is_private: bool = False) -> None:
-        """Make the missing parent folders of a file; private ones give access to our user alone."""
+        """Make missing parent folders; private ones for our user alone."""
         if (self.root / path).parent.exists():
             return
         mode = 0o700 if is_private else 0o755
@@ -120,7 +120,7 @@ class MirrorDirectory:
         self._unsynced.add((self.root / path).parent)
 
     def remove_empty_folders(self, path: PurePosixPath) -> None:
-        """Remove the empty parent folders of a file, the innermost first."""
+        """Remove empty parent folders, innermost first."""
         for folder in reversed(_folders_of(path)):
             try:
                 (self.root / folder).rmdir()
@@ -134,7 +134,7 @@ class MirrorDirectory:
             self._unsynced.add((self.root / folder).parent)
 
     def sync(self) -> None:
-        """Make the renames and removals since the last call durable, with one sync per folder."""
+        """Make renames and removals durable, one sync per folder."""
         while self._unsynced:
             folder = self._unsynced.pop()
             if self.durable:
@@ -146,5 +146,5 @@ class MirrorDirectory:
 
 
 def _folders_of(path: PurePosixPath) -> tuple[PurePosixPath, ...]:
-    """The parent folders of a file below the root, the outermost first."""
+    """Below the root, the outermost first."""
     return tuple(reversed(path.parents))[1:]

@@ -43,7 +43,7 @@ _FILTER = "|".join((
 
 @dataclass(frozen=True, slots=True)
 class ListVersions:
-    """The versions of the list collections in the files, now and before the last write."""
+    """Versions of list collections in the files, now and before the last write."""
 
     now: frozenset[Version] = frozenset()
     before: frozenset[Version] = frozenset()
@@ -58,22 +58,21 @@ NO_LISTS = ListVersions()
 
 @dataclass(frozen=True, slots=True)
 class FileRejection:
-    """A rejection of a type: the names that may have caused it, and Envoy's message (None if unknown)."""
+    """A rejection: `names` that may be the cause, Envoy's message or None."""
 
     type_url: TypeUrl
     names: frozenset[str]
     reason: str | None = None
 
     def nack(self, written: Snapshot) -> Nack:
-        """Return the NACK of the versions that may be meant."""
+        """NACK the versions that may be meant."""
         return nack_of(written.resources(self.type_url).everything, self.names, self.reason)
 
 
 class EnvoyReader:
-    """Follows one Envoy: call `mark` before files are written and `look` afterwards, then read `standing`.
+    """Follows one Envoy: `mark` before writing files, `look` afterwards, then `standing`.
 
-    Attributes:
-        lists: the versions of the list collections that the Envoy may read.
+    `lists` are the list collections that the Envoy may read.
     """
 
     def __init__(self, page: EnvoyPage) -> None:
@@ -84,9 +83,9 @@ class EnvoyReader:
         self._listener_errors: str | None = None
 
     async def mark(self, changes: Mapping[TypeUrl, RowsChange] | None = None) -> None:
-        """Record Envoy's statistics on `changes` before their files are written; None stands for all types.
+        """Record statistics on `changes` before their files are written; None: all types.
 
-        Statistics about other types stay as recorded, because an earlier write may still be awaited.
+        Others stay: an earlier write may be awaited.
         """
         self._now = now = await self._page.statistics(_FILTER)
         if changes is None or not now:
@@ -96,7 +95,7 @@ class EnvoyReader:
         self._before = kept | {name: value for name, value in now.items() if _is_about(name, changes)}
 
     async def look(self) -> bool:
-        """Fetch Envoy's statistics; return whether they changed."""
+        """Fetch the statistics; return whether they changed."""
         last, self._now = self._now, await self._page.statistics(_FILTER)
         if self._now == last:
             return False
@@ -105,7 +104,7 @@ class EnvoyReader:
         return True
 
     def standing(self, step: Step, written: Snapshot) -> Standing | FileRejection:
-        """Return Envoy's standing with a step that is entirely in the files since `written` was written."""
+        """Return the standing with a step in the files since `written` was written."""
         return standing_of(step, written, (self._before, self._now), self._listener_errors, lists=self.lists)
 
 
@@ -119,8 +118,8 @@ def standing_of(
 ) -> Standing | FileRejection:
     """Return an Envoy's standing with a step.
 
-    `written` is the snapshot in the files, `looks` are the statistics before the write and now, `listener_errors` is
-    Envoy's message (None if unknown).
+    `written` is in the files, `looks` are the statistics before the write and now, `listener_errors` is Envoy's message
+    or None.
     """
     before, now = looks
     if not now:
@@ -173,7 +172,7 @@ def _standing_of_list(
     looks: tuple[Statistics, Statistics],
     facts: tuple[ListVersions, str | None],
 ) -> Standing | FileRejection:
-    """Return the standing of an Envoy that reads a list collection, which may be unchanged."""
+    """The list collection may be unchanged."""
     (before, now), (lists, listener_errors), scope = looks, facts, _SCOPES[_LDS]
     if _has_grown(f"{scope}.update_rejected", before, now):
         return FileRejection(type_url, change.fresh, listener_errors)
@@ -202,7 +201,7 @@ def _standing_of_routes(change: RowsChange, before: Statistics, now: Statistics)
 
 
 def _by_route(counter: str, statistics: Statistics) -> dict[str, int]:
-    """Return a counter by route configuration name, summed over the listeners that subscribe to it."""
+    """Sum over the listeners that subscribe to a route configuration."""
     counts: dict[str, int] = defaultdict(int)
     for name in statistics:
         found = _ROUTES.fullmatch(name)
@@ -231,25 +230,25 @@ def _count(statistics: Statistics, name: str) -> int:
 
 
 Statistics = Mapping[str, str]
-"""The values of statistics by name, as the admin page prints them; empty if the page did not answer."""
+"""Values by name, as the admin page prints them; empty if it did not answer."""
 
 PATIENCE_S = 5.0
 _OK = 200
 
 
 class EnvoyPage:
-    """Queries an admin page. The answer is empty while the Envoy starts, ends or is busy."""
+    """Queries an admin page; answers are empty while the Envoy starts, ends or is busy."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
 
     async def statistics(self, pattern: str) -> Statistics:
-        """Return the statistics that match a regular expression, all from the same moment."""
+        """Return matching statistics of one moment."""
         text = await self._get("/stats", {"filter": pattern})
         return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
     async def listener_errors(self) -> str | None:
-        """Return Envoy's last rejection of listeners, worded like its NACK and without secrets; None if none."""
+        """Return Envoy's last rejection of listeners, worded like its NACK, without secrets, or None."""
         content = await self._get("/config_dump", {"resource": "dynamic_listeners", "mask": "name,error_state.details"})
         errors = "\n".join(_errors(content))
         return mask_reason(f"Error adding/updating listener(s) {errors}") if errors else None
@@ -273,7 +272,6 @@ class EnvoyPage:
 
 
 def _errors(content: str) -> Iterator[str]:
-    """Yield `name: details` for each listener in a config dump that has an error."""
     try:
         listeners = json.loads(content)["configs"]
     except (ValueError, KeyError, TypeError):
@@ -284,11 +282,11 @@ def _errors(content: str) -> Iterator[str]:
 
 
 class Audience(NamedTuple):
-    """The readers of a directory: the node that has it as its view, and a reader of its Envoy (None if unknown)."""
+    """A directory's node, and its Envoy's reader or None."""
 
     node: Node = Node("")
     reader: EnvoyReader | None = None
 
 
 ANYBODY = Audience()
-"""The readers of the directory are not known."""
+"""The readers are unknown."""

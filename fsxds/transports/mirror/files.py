@@ -1,4 +1,4 @@
-"""Mirrored files as values, their names, and their encoding as DiscoveryResponse or as one `Resource`."""
+"""Mirrored files as values, their names, and their encoding."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from fsxds.model.resources import Origin, Resource, version_of_body
 from fsxds.model.set_versions import version_of_set
 from fsxds.model.values import TypeUrl, Version
 
-# Most file systems allow 255 bytes; the suffix, and copies such as `name.bak`, need some of them.
+# Most file systems allow 255 bytes; suffixes and `name.bak` need some.
 LONGEST_BYTES = 200
-# Neither is a percent escape, so no other name is encoded like it.
+# Not percent escapes, so no other name is encoded like them.
 EMPTY = "%empty"
 CUT = "%~"
 _KEPT_BYTES = 150
-# A layout also asks for paths of resources that have no file.
+# Resources without a file have paths too.
 _SPARE_PATHS = 1000
 
 
 def file_name_of(name: str) -> str:
-    """Return a file name, without suffix, that is unique to a resource name.
+    """Return a file name, without suffix, unique to a resource name.
 
-    Letters, digits, `_`, `-` and dots stay; every other character, and a leading dot, becomes `%XX` per byte of UTF-8.
-    A result longer than 200 bytes is cut and ends in `%~` and a digest of the name; only the manifest leads back from
-    there. Names that differ in case alone need a case-sensitive file system.
+    Letters, digits, `_`, `-` and dots stay; other characters, and a leading dot, become `%XX` per byte of UTF-8. Beyond
+    200 bytes it ends in `%~` and a digest; only the manifest leads back. Names that differ in case alone need a
+    case-sensitive file system.
     """
     if not name:
         return EMPTY
@@ -54,26 +54,26 @@ def file_name_of(name: str) -> str:
 
 
 COLLECTIONS = (BY_SHORT_NAME["lcds"].type_url,)
-"""The types with one `Resource` per file, for Envoy's `lds_resources_locator: file:///...` (ENVOY.md E79)."""
+"""One `Resource` per file, for Envoy's `lds_resources_locator: file:///...` (ENVOY.md E79)."""
 
 BUNDLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and row.full_state_in_sotw)
 SINGLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and not row.full_state_in_sotw)
 SINGLES += COLLECTIONS
-"""The types with one file per type, and those with one file per resource (ENVOY.md E16).
+"""The types with one file per type, and those with one per resource (ENVOY.md E16).
 
 VHDS and LEDS have no form as files.
 """
 
 FORMS = ("pb", "json", "yaml", "pb_text")
-"""The suffixes that Envoy distinguishes (ENVOY.md E22): it reads a file with any other suffix as JSON."""
+"""The suffixes that Envoy distinguishes (ENVOY.md E22): it reads all others as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorFile:
-    """One file as it should be: a DiscoveryResponse, or one `Resource` if `is_wrapped`.
+    """A file as it should be: a DiscoveryResponse, or one `Resource` if `is_wrapped`.
 
-    `path` is relative to the directory. `is_stand_in`: the resource is not in the tree. The file has an empty
-    ClusterLoadAssignment for a cluster that references one, or no resource for a listener that references an extension.
+    `is_stand_in`: the resource is not in the tree: an empty ClusterLoadAssignment for a referencing cluster, or no
+    resource for a listener's referenced extension.
     """
 
     path: PurePosixPath
@@ -85,13 +85,13 @@ class MirrorFile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the resources in the file."""
+        """The names in the file."""
         return tuple(resource.name for resource in self.resources)
 
 
 @dataclass(frozen=True, slots=True)
 class FileOnDisk:
-    """One of our files on disk. `content` is None if it is not known."""
+    """Our file on disk; `content` None: unknown."""
 
     type_url: TypeUrl
     names: tuple[str, ...]
@@ -104,9 +104,9 @@ Held = Mapping[PurePosixPath, FileOnDisk]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The files that should exist (`files`), and our files that stay as they are (`kept`).
+    """The `files` that should exist, and our files that are `kept`.
 
-    `kept_resources` stay although the snapshot lacks them; `left_sources` could not be pointed at a file.
+    `kept_resources` are not in the snapshot; `left_sources` could not be pointed at a file.
     """
 
     files: Mapping[PurePosixPath, MirrorFile]
@@ -116,14 +116,14 @@ class Layout:
 
 
 def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
-    """Return the path of a resource's file within the directory, or of the type's bundle if `name` is None.
+    """Return the path of a resource's file, or of the type's bundle (`name` None).
 
-    A list collection is at `lcds/<authority>/<path>`, without the folder if it has no authority.
+    A list collection is at `lcds/<authority>/<path>`, without an authority at `lcds/<path>`.
     """
     short_name = BY_TYPE_URL[type_url].short_name
     structured = parse_or_none(name or "") if type_url in COLLECTIONS else None
     if structured is not None:
-        # The end of the path is percent-encoded already, so no path is mistaken for one with parameters.
+        # Percent-encoded already, so no path looks like one with parameters.
         file_name = file_name_of(structured.without_authority.removeprefix(f"/{structured.message_type}/"))
         folders = f"{file_name_of(structured.authority)}/" if structured.authority else ""
         return PurePosixPath(f"{short_name}/{folders}{file_name}{suffix}")
@@ -131,7 +131,7 @@ def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
 
 
 class MirrorPaths:
-    """A cache of paths: making ten thousand takes longer than the rest of the work on an unchanged snapshot.
+    """A cache of paths: ten thousand cost more than all else on an unchanged snapshot.
 
     Call `keep_only` after every layout.
     """
@@ -144,7 +144,7 @@ class MirrorPaths:
         self._absolute: dict[tuple[TypeUrl, str | None], PurePosixPath] = {}
 
     def relative(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
-        """Return the path within the directory, as `path_of`."""
+        """Return `path_of`."""
         try:
             return self._relative[type_url, name]
         except KeyError:
@@ -160,7 +160,7 @@ class MirrorPaths:
             return path
 
     def keep_only(self, files: Mapping[PurePosixPath, MirrorFile]) -> None:
-        """Forget other paths once there are twice as many: a check per layout would cost more."""
+        """Forget other paths, once they are half: a check per layout would cost more."""
         if len(self._relative) <= 2 * len(files) + _SPARE_PATHS:
             return
         keys = {(file.type_url, name) for file in files.values() for name in (*file.names, None)}
@@ -169,9 +169,9 @@ class MirrorPaths:
 
 
 def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:
-    """Return a bundle with the wanted resources and all further ones that were there before.
+    """Return a bundle of wanted resources and those before.
 
-    If any are added, its version is a digest, so that the bundle is not mistaken for the wanted one.
+    With additions its version is a digest, to differ.
     """
     names = set(wanted.names)
     others = tuple(resource for resource in before.resources if resource.name not in names) if before else ()
@@ -190,7 +190,7 @@ RESOURCE = "envoy.service.discovery.v3.Resource"
 
 
 class MirrorEncoding:
-    """Encodes and decodes the content of mirrored files in one of `FORMS`."""
+    """Encodes and decodes mirrored files in one of `FORMS`."""
 
     def __init__(self, catalogue: Catalogue, form: str) -> None:
         if form not in FORMS:
@@ -204,7 +204,7 @@ class MirrorEncoding:
         self._any: DynamicMessage = catalogue.message_class("google.protobuf.Any")
 
     def encode(self, file: MirrorFile) -> bytes:
-        """Encode a file: never with a TTL, and a response has no `Resource` wrappers (ENVOY.md E18, E19)."""
+        """Encode without TTL, responses without `Resource` wrappers (ENVOY.md E18, E19)."""
         packed = [self._any(type_url=resource.type_url, value=resource.body) for resource in file.resources]
         if file.is_wrapped:
             wrapper: Message = self._wrapper(name=file.names[0], version=file.version, resource=packed[0])
@@ -213,7 +213,7 @@ class MirrorEncoding:
         return self._format.encode(response, self._printer)
 
     def decode(self, content: bytes, path: PurePosixPath, type_url: TypeUrl) -> MirrorFile | None:
-        """Decode one of our files, of any form; return None if it cannot be read."""
+        """Decode our file, of any form; None if unreadable."""
         found = format_of(path)
         response = self._response_in(content, found, BY_TYPE_URL[type_url].message_type) if found else None
         if response is None:
@@ -242,14 +242,14 @@ class MirrorEncoding:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Put this file in place, over the present one if any."""
+    """Put this file in place."""
 
     file: MirrorFile
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Give Envoy time to read the files so far: two files renamed at once race.
+    """Lets Envoy read the files so far: two files renamed at once race.
 
     Envoy then rejects up to a fifth of the listeners, without a retry (ENVOY.md E26).
     """
@@ -266,7 +266,7 @@ FileStep = Write | Pause | Remove
 
 
 class Phase(IntEnum):
-    """The phases of a change, with pauses between them: clusters change before their users, unused files go last."""
+    """Phases with pauses: clusters before their users, unused files last."""
 
     CLUSTERS = 0
     LISTENERS = 1
@@ -278,7 +278,7 @@ CLUSTERS = BY_SHORT_NAME["cds"]
 
 
 def steps_to(layout: Layout, held: Held) -> tuple[FileStep, ...]:
-    """Return the steps from the held files to a layout; empty if they already agree."""
+    """Return the steps from held files to a layout."""
     changed = [file for path, file in layout.files.items() if path not in held or held[path].content != file]
     phases: dict[Phase, list[FileStep]] = {phase: [] for phase in Phase}
     for file in sorted(changed, key=lambda file: (_rank(file, held), file.path)):

@@ -1,4 +1,4 @@
-"""Detects at once when others remove or change mirrored files, and limits how often their changes are undone."""
+"""Detects when others remove or change mirrored files, and limits how often fsxds undoes it."""
 
 from __future__ import annotations
 
@@ -12,30 +12,26 @@ from fsxds.model.values import BackOff
 from fsxds.source.listing import identity_of
 from fsxds.source.notifications import Notifications
 
-# This many changes in a row are undone at once; a process that makes more of them also writes the files.
+# Undone at once; a process that makes more also writes the files.
 AT_ONCE = 3
 BACK_OFF = BackOff()
-# The minimum time between two looks at the files: other files beside them may be written all the time.
+# Other files beside them may be written all the time.
 LOOK_EVERY_S = 0.05
 
 
 class ForeignChanges:
-    """Decides when to look at the mirrored files before the next rescan.
+    """Decides when to look at mirrored files before the next rescan, by calling `hurry`.
 
-    Runs from `start` to `stop`, in the event loop. Without inotify, and for changes by other machines, it detects
-    nothing.
-
-    Attributes:
-        hurry: called when the files should be looked at.
+    In the event loop. Without inotify, and for other machines' changes, it detects nothing.
     """
 
     def __init__(self, hurry: Callable[[], None]) -> None:
         self.hurry = hurry
         self._notifications: Notifications | None = None
-        # A lock, because a thread that arms outlives the task that waits for it.
+        # A thread that arms outlives the task that waits for it.
         self._turn = threading.Lock()
         self._is_noted = False
-        # Times of the event loop. No look is due before the first notification.
+        # Of the event loop; before the first notification no look is due.
         self._next_look_s = 0.0
         self._is_calm_at_s = 0.0
         self._restorations = 0
@@ -45,8 +41,7 @@ class ForeignChanges:
         loop = asyncio.get_running_loop()
 
         def note(*_: object) -> None:
-            # Runs in a thread of watchdog, also for each file that fsxds writes: one call until the next look is
-            # enough.
+            # Runs in watchdog's thread, also for files that fsxds writes: one call until the next look is enough.
             if not self._is_noted:
                 loop.call_soon_threadsafe(self._note)
 
@@ -63,30 +58,30 @@ class ForeignChanges:
                 notifications.stop()
 
     async def watch(self, find_folders: Callable[[], Collection[Path]]) -> None:
-        """Watch these folders from now on, and schedule a look if any is new; `find_folders` runs in a thread."""
+        """Watch these folders, and look if any is new; `find_folders` runs in a thread."""
         if await asyncio.to_thread(self._arm, find_folders):
             self._note()
 
     def _arm(self, find_folders: Callable[[], Collection[Path]]) -> bool:
         identities = {}
         for folder in find_folders():
-            # A folder that is removed meanwhile causes an event in its parent.
+            # A removed folder causes an event in its parent.
             with contextlib.suppress(OSError):
                 identities[str(folder)] = identity_of(str(folder))
         with self._turn:
             return self._notifications is not None and self._notifications.arm(identities).is_new
 
     def due_s(self, latest_s: float) -> float:
-        """Return when to look, at `latest_s` at the latest; both are times of the event loop."""
+        """Return when to look, at most `latest_s`; event loop times."""
         return min(latest_s, self._next_look_s) if self._is_noted else latest_s
 
     def begin_look(self) -> None:
-        """Record that the files are looked at now."""
+        """Record a look at the files."""
         self._is_noted = False
         self._next_look_s = max(self._next_look_s, asyncio.get_running_loop().time() + LOOK_EVERY_S)
 
     def restored(self) -> float:
-        """Record that files were restored; return for how many seconds further changes by others are left."""
+        """Record a restoration; return for how long further changes are left."""
         now_s = asyncio.get_running_loop().time()
         self._restorations = 1 if now_s >= self._is_calm_at_s else self._restorations + 1
         surplus = self._restorations - AT_ONCE

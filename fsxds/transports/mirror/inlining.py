@@ -1,8 +1,7 @@
-"""List collections as Envoy reads them from files: with all of their listeners inline.
+"""List collections as Envoy reads them from files: with all listeners inline.
 
-Envoy silently skips an entry that is a locator, and a collection with only such entries removes every listener
-(ENVOY.md E80). So the resource that a locator leads to is written in its place, and a collection that ends up empty is
-not written.
+Envoy silently skips locators; a collection of only these removes every listener (ENVOY.md E80). So a locator's resource
+is written in its place; a collection that ends up empty is not written.
 """
 
 from __future__ import annotations
@@ -21,20 +20,17 @@ LISTENER = BY_SHORT_NAME["lds"]
 COLLECTION = BY_SHORT_NAME["lcds"]
 
 FindListeners = Callable[[Locator], "tuple[Resource, ...] | str"]
-"""Returns the listeners that a locator leads to, at most one unless it is a glob; or the reason why there are none."""
+"""Returns a locator's listeners, at most one unless it is a glob; or why there are none."""
 
 ListenerFinder = Callable[[Snapshot], FindListeners]
-"""Returns, for a snapshot, the function that finds its listeners."""
+"""Returns a snapshot's function to find listeners."""
 
 
 @dataclass(frozen=True, slots=True)
 class InlinedCollection:
-    """A list collection without locators.
+    """A list collection without locators, with the version of its inlined content.
 
-    Attributes:
-        resource: the collection; its version is that of the inlined content.
-        left_out: the listeners that were left out, with the reasons.
-        is_void: all entries of the author were left out: the collection would make Envoy remove all listeners.
+    `left_out` has reasons; `is_void`: no entry of the author is left: Envoy would remove all listeners.
     """
 
     resource: Resource
@@ -54,10 +50,9 @@ def by_name(snapshot: Snapshot) -> FindListeners:
 
 
 def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> InlinedCollection:
-    """Return a collection with its locators replaced by listeners; for each name or address, the first listener stays.
+    """Replace a collection's locators by listeners, the first per name and address.
 
-    Two with the same name or address make Envoy reject the collection, and still remove all further ones (ENVOY.md E56,
-    E80).
+    Two with the same make Envoy reject the collection, and still remove all further ones (ENVOY.md E56, E80).
     """
     message: DynamicMessage = catalogue.message_class(COLLECTION.message_type).FromString(collection.body)
     if not any(entry.HasField("locator") for entry in message.entries):

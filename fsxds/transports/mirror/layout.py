@@ -1,4 +1,4 @@
-"""Decides the files for a snapshot and their content, including config sources that point at files, and stand-ins."""
+"""Decides the files for a snapshot, with config sources that point at files, and stand-ins."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, SINGLES, Held, L
 from fsxds.transports.mirror.inlining import LISTENER, ListenerFinder, by_name, inlined
 
 Find = Callable[[RequestedResources], PurePosixPath | None]
-"""Returns the absolute path of the file with the resources that a config source requests; None if no file has them."""
+"""Returns the absolute path of the file that a config source requests, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewrittenResource:
-    """A resource with config sources that point at `paths`; None for a source that stays as written."""
+    """A resource whose config sources point at `paths`; None: left as written."""
 
     resource: Resource
     paths: Mapping[RequestedResources, PurePosixPath | None]
 
 
 class MirrorConfigSources:
-    """Reads and rewrites the config sources of resources, once per version. Call `keep_only` after every snapshot."""
+    """Rewrites config sources, once per version. Call `keep_only` after every snapshot."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -51,7 +51,7 @@ class MirrorConfigSources:
         self._rewritten: dict[tuple[TypeUrl, Version], RewrittenResource] = {}
 
     def eds_names(self, clusters: Iterable[Resource]) -> frozenset[str]:
-        """Return the names of the ClusterLoadAssignments that clusters use."""
+        """Return the names of the clusters' ClusterLoadAssignments."""
         return frozenset(name for cluster in clusters if (name := self._eds_name(cluster)) is not None)
 
     def _eds_name(self, cluster: Resource) -> str | None:
@@ -61,15 +61,15 @@ class MirrorConfigSources:
         return self._eds_names[key]
 
     def routes_of_scopes(self, scopes: Iterable[Resource]) -> tuple[str, ...]:
-        """Return the sorted names of the route configurations in scopes."""
+        """Return route configuration names in scopes, sorted."""
         messages: Iterable[DynamicMessage] = map(self._finder.parse, scopes)
         names = {message.route_configuration_name for message in messages}
         return tuple(sorted(names - {""}))
 
     def rewrite(self, resource: Resource, find: Find) -> RewrittenResource:
-        """Return the resource with `path_config_source` instead of each ADS, REST, gRPC or `self` source.
+        """Return a resource with `path_config_source` instead of ADS, REST, gRPC and `self`.
 
-        `initial_fetch_timeout` and path sources stay, as does the version: that of the author's content.
+        `initial_fetch_timeout`, path sources and the version stay.
         """
         key = resource.type_url, resource.version
         known = self._rewritten.get(key)
@@ -81,7 +81,7 @@ class MirrorConfigSources:
         paths: dict[RequestedResources, PurePosixPath | None] = {}
 
         def change(source: DynamicMessage, requested: RequestedResources) -> bool:
-            # A path needs no change, and a config source without a source is an error.
+            # A path stays, and a config source without a source is an error.
             if source.WhichOneof("config_source_specifier") not in {"ads", "self", "api_config_source"}:
                 return False
             path = paths[requested] = find(requested)
@@ -107,9 +107,9 @@ class MirrorConfigSources:
 
 
 class LayoutMaker:
-    """Makes the layout of one snapshot after another.
+    """Makes layouts of successive snapshots.
 
-    `directory` is the absolute path for rewritten config sources; None leaves these as they are.
+    `directory` is absolute, for config sources; None leaves them.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class LayoutMaker:
         self.paths = MirrorPaths(suffix, directory or PurePosixPath())
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
-        """Return the layout for a snapshot, given our files on disk."""
+        """Return a snapshot's layout, given our files on disk."""
         layout = _LayoutBuilder(snapshot, held, self).build()
         self.paths.keep_only(layout.files)
         return layout
@@ -144,11 +144,10 @@ class _LayoutBuilder:
         self._kept: set[PurePosixPath] = set()
         self._remarks: list[Remark] = []
         self._left: list[Remark] = []
-        # Types with missing resources that are not removed: a file that was never good, or none yet, may define them.
+        # Missing resources are not removed: a file that was never good, or none yet, may define them.
         self._unsure = snapshot.incomplete | snapshot.withheld | snapshot.undeclared
 
     def build(self) -> Layout:
-        """Decide which files exist, then their content."""
         for type_url in SINGLES:
             self._keep_missing_singles(type_url)
         wanted = {type_url: self._served(type_url) for type_url in (*SINGLES, *BUNDLES)}
@@ -200,7 +199,7 @@ class _LayoutBuilder:
         self._files[path] = MirrorFile(path, type_url, self._version_of_one(type_url, name), resources, is_stand_in)
 
     def _version_of_one(self, type_url: TypeUrl, name: str) -> Version:
-        # Not by `version_of`, which remembers every selection: there may be a hundred thousand files.
+        # `version_of` remembers every selection; there may be a hundred thousand files.
         if type_url in self._snapshot.authored:
             return Version(self._snapshot.authored[type_url])
         resource = self._snapshot.resources(type_url).get(name)
@@ -209,7 +208,7 @@ class _LayoutBuilder:
     # -- list collections
 
     def _inlined(self, collections: Iterable[Resource]) -> Iterator[Resource]:
-        """Yield the list collections to write; others stay as they are on disk, or are not made."""
+        """Yield the collections to write; others stay as on disk."""
         for collection in collections:
             made = inlined(self._sources.catalogue, collection, self._find_listeners)
             path = self._paths.relative(collection.type_url, collection.name)
@@ -220,7 +219,7 @@ class _LayoutBuilder:
             yield made.resource
 
     def _keep_collection(self, path: PurePosixPath, left_out: tuple[str, ...]) -> None:
-        """Leave a collection as it is: written without unknown listeners it would make Envoy remove them."""
+        """Leave a collection as it is: without unknown listeners in it, Envoy would remove them."""
         if path in self._held:
             self._kept.add(path)
         what = "kept as it was" if path in self._held else "not written"
@@ -234,7 +233,7 @@ class _LayoutBuilder:
 
     def _add_bundle(self, type_url: TypeUrl, resources: tuple[Resource, ...]) -> None:
         path = self._paths.relative(type_url, None)
-        # There may be a bundle in another form, from before the form was changed.
+        # From before the form was changed.
         paths = [at for at in self._held if self._held[at].type_url == type_url]
         before = self._held.get(path) or (self._held[paths[0]] if paths else None)
         if before is None or type_url not in self._unsure:
@@ -254,7 +253,7 @@ class _LayoutBuilder:
         return MirrorFile(self._paths.relative(type_url, None), type_url, version, resources)
 
     def _add_stand_ins(self) -> None:
-        """Write an empty ClusterLoadAssignment for a removed one in use: Envoy would keep endpoints (ENVOY.md E27)."""
+        """Envoy would keep the endpoints of a removed assignment (ENVOY.md E27)."""
         bundle = self._files.get(self._paths.relative(CDS, None))
         clusters = bundle.resources if bundle else self._held_clusters()
         for name in sorted(self._sources.eds_names(clusters)):
@@ -267,7 +266,7 @@ class _LayoutBuilder:
         return tuple(resource for content in contents if content for resource in content.resources)
 
     def _add_stand_in(self, type_url: TypeUrl, name: str) -> None:
-        """Write no endpoints, or no extension, so that Envoy takes its default at once (ENVOY.md E87)."""
+        """Without an extension, Envoy takes its default at once (ENVOY.md E87)."""
         origin = Origin(self._paths.relative(type_url, name), 1)
         resources = (self._sources.empty_assignment(name, origin),) if type_url == EDS else ()
         self._add(type_url, name, resources, is_stand_in=True)
@@ -290,13 +289,12 @@ class _LayoutBuilder:
         self._left.append(Remark(subject, reason))
 
     def _will_be(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether there will be a file of this resource that is not a stand-in."""
         if type_url not in self._snapshot.withheld and name in self._snapshot.resources(type_url):
             return True
         return bool(self._kept) and self._paths.relative(type_url, name) in self._kept
 
     def _find(self, requested: RequestedResources) -> PurePosixPath | None:
-        """Return the file for a config source: Envoy rejects a path that does not exist (ENVOY.md E25)."""
+        """Envoy rejects a path that does not exist (ENVOY.md E25)."""
         type_url = requested.type_url
         if type_url == SRDS:
             is_there = SRDS not in self._snapshot.withheld or self._paths.relative(SRDS, None) in self._held
@@ -310,7 +308,7 @@ class _LayoutBuilder:
         return type_url in {EDS, ECDS} and type_url not in self._snapshot.incomplete | self._snapshot.withheld
 
     def _routes_of_scopes(self) -> tuple[str, ...]:
-        """Return the route names in scopes: Envoy requests all of them through one path, which can hold only one."""
+        """Envoy requests all routes of scopes through one path, which can hold only one."""
         return self._sources.routes_of_scopes(self._served(SRDS)) or tuple(self._snapshot.resources(RDS))
 
 

@@ -1,4 +1,4 @@
-"""The record of our files in the output directory: the manifest on disk, and the files that this process wrote."""
+"""The record of our files in the output directory: on disk, and of this process."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, FORMS, SINGLES, 
 from fsxds.transports.mirror.resource_layout import is_path_of_resource
 
 LAYOUT = 1
-"""The version of the format: a manifest of another version is not read."""
+"""A manifest of another version is not read."""
 
-# A list collection may be in a folder of its authority: `lcds/example.com/edge.yaml`.
+# With its authority: `lcds/example.com/edge.yaml`.
 _WITH_AUTHORITIES = {BY_TYPE_URL[type_url].short_name for type_url in COLLECTIONS}
 _OF_AUTHORITY = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """One of our files: the type and names in it, and whether it is a stand-in (see `MirrorFile`).
+    """One of our files, maybe a stand-in (see `MirrorFile`).
 
-    `digest` is the SHA-256 of its bytes; None while it is about to be written: it is ours with any content then.
+    `digest` is a SHA-256; None while it is about to be written: ours with any content.
     """
 
     type_url: TypeUrl
@@ -40,7 +40,7 @@ ManifestRows = Mapping[PurePosixPath, ManifestRow]
 
 
 def encode_manifest(rows: ManifestRows) -> bytes:
-    """Encode the manifest; equal rows yield equal bytes."""
+    """Encode the manifest; equal rows, equal bytes."""
     files = [_fields(path, row) for path, row in sorted(rows.items())]
     return json.dumps({"layout": LAYOUT, "files": files}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
@@ -54,7 +54,7 @@ def decode_manifest(content: bytes) -> dict[PurePosixPath, ManifestRow]:
     """Decode a manifest.
 
     Raises:
-        ValueError: it is not a manifest, or it names a file that fsxds cannot have written.
+        ValueError: it is none, or it names a file that fsxds cannot have written.
     """
     try:
         document = json.loads(content)
@@ -73,7 +73,7 @@ def _row(fields: Mapping[str, object]) -> ManifestRow:
 
 
 def _checked(path: PurePosixPath) -> PurePosixPath:
-    """Reject paths that lead out of the directory: the files of rows may be overwritten and removed."""
+    """Reject paths outside of the directory: rows' files may be overwritten and removed."""
     stem, _, form = path.name.rpartition(".")
     if form in FORMS and is_path_of_resource(path):
         return path
@@ -90,7 +90,7 @@ def _checked(path: PurePosixPath) -> PurePosixPath:
 class MirrorRecords:
     """The files of one directory that fsxds wrote, across restarts.
 
-    Call `load` first, `announce` before any file changes and `save` after, so that a crash leaves no unrecorded file.
+    `load` first, `announce` before changes and `save` after: a crash leaves no unrecorded file.
     """
 
     def __init__(self, directory: MirrorDirectory, encoding: MirrorEncoding) -> None:
@@ -98,18 +98,18 @@ class MirrorRecords:
         self._encoding = encoding
         self._is_loaded = False
         self._rows: dict[PurePosixPath, ManifestRow] = {}
-        # The manifest as it is on disk.
+        # As on disk.
         self._manifest = b""
         self._manifest_signature: Signature | None = None
-        # The content of a file while the file has this signature.
+        # Valid for this signature.
         self._known: dict[PurePosixPath, tuple[Signature | None, MirrorFile]] = {}
 
     def forget(self) -> None:
-        """Make `load` read the manifest again: another process may have used the directory."""
+        """Have `load` read again: others may have used the directory."""
         self._is_loaded = False
 
     def load(self) -> None:
-        """Read the manifest, unless it is loaded. If it is damaged, we own no file."""
+        """Read the manifest once; if damaged, we own no file."""
         if self._is_loaded:
             return
         self._known = {}
@@ -118,7 +118,7 @@ class MirrorRecords:
         try:
             self._rows = decode_manifest(self._manifest) if self._manifest else {}
         except ValueError:
-            # Equal files are then adopted, and other files are reported with a remedy.
+            # Equal files are adopted, others reported with a remedy.
             self._rows = {}
         self._is_loaded = True
 
@@ -132,13 +132,13 @@ class MirrorRecords:
         return path in self._rows
 
     def owns_content(self, path: PurePosixPath, content: bytes | None) -> bool:
-        """Whether one of our files still has the content that fsxds wrote; None for a missing file."""
+        """Whether our file has our content; None: missing."""
         return content is not None and self._rows[path].digest in {None, hashlib.sha256(content).hexdigest()}
 
     def changed_by_others(self) -> dict[PurePosixPath, Signature | None]:
-        """Return our files, and the manifest, if others removed or wrote them, with their current signatures.
+        """Return our files, and the manifest, that others changed or removed, with signatures.
 
-        The lock may have been removed with the folder of both.
+        The lock may have been removed with them.
         """
         known = {path: signature for path, (signature, _) in self._known.items()}
         if self._manifest:
@@ -147,9 +147,9 @@ class MirrorRecords:
         return {path: signature for path, signature in found.items() if signature != known[path]}
 
     def held(self, snapshot: Snapshot) -> dict[PurePosixPath, FileOnDisk]:
-        """Return our files that exist, and forget missing ones.
+        """Return our existing files; forget missing ones.
 
-        A bundle that would lose resources with this snapshot is read, so that these can be kept for a while.
+        A bundle that would lose resources is read, to keep them for a while.
         """
         held: dict[PurePosixPath, FileOnDisk] = {}
         for path, row in list(self._rows.items()):
@@ -171,21 +171,21 @@ class MirrorRecords:
         return content
 
     def announce(self, files: Iterable[MirrorFile]) -> None:
-        """Record in the manifest that these files will be ours."""
+        """Record that these files will be ours."""
         self._write(self._rows | {file.path: _row_of(file, None) for file in files})
 
     def record(self, file: MirrorFile, content: bytes, signature: Signature | None) -> None:
-        """Record the content of a file with this signature."""
+        """Record a file's content with its signature."""
         self._rows[file.path] = _row_of(file, hashlib.sha256(content).hexdigest())
         self._known[file.path] = signature, file
 
     def drop(self, path: PurePosixPath) -> None:
-        """Forget a file that is no longer ours."""
+        """Forget a file."""
         del self._rows[path]
         self._known.pop(path, None)
 
     def save(self) -> None:
-        """Write the manifest if it differs from the one on disk."""
+        """Write the manifest if it changed."""
         self._write(self._rows)
 
     def _write(self, rows: dict[PurePosixPath, ManifestRow]) -> None:

@@ -1,7 +1,8 @@
-"""The layout `resources`: one `Resource` per file, at the path of its name; a glob corresponds to a folder.
+"""The layout `resources`: one `Resource` per file, at its name's path; a glob is a folder.
 
-`xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the plain name `foo/bar` of the type, as in
-URLs. Names of other authorities are in `@<authority>/<type>/...`. Source: xRFC TP1, "File transport".
+`xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the type's plain name `foo/bar`, as in
+URLs. Other authorities are in `@<authority>/<type>/...`. Source: xRFC TP1, "File transport".
+Envoy reads none of these files, except lists (ENVOY.md E88).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import TypeUrl
 from fsxds.transports.mirror.files import FORMS, Held, Layout, MirrorFile, file_name_of
 
-# A longer path becomes one file name, which is cut: systems allow 4096 bytes.
+# Longer paths become one cut file name: systems allow 4096 bytes.
 LONGEST_PATH = 1000
 
 _OTHERS = "@"
@@ -24,9 +25,9 @@ _ENDS = tuple(f".{form}" for form in FORMS)
 
 
 def path_of_resource(row: ResourceType, name: str, authority: str) -> PurePosixPath:
-    """Return the path of a resource without suffix; `authority` is that of the tree.
+    """Return a path without suffix; `authority` is the tree's.
 
-    It is unique among structured names; a plain name may share it with a structured one.
+    Unique among structured names; a plain name may share it.
     """
     found = parse_or_none(name) or ResourceName("", row.message_type, name)
     written, question_mark, parameters = found.without_authority.removeprefix(f"/{found.message_type}/").partition("?")
@@ -37,29 +38,28 @@ def path_of_resource(row: ResourceType, name: str, authority: str) -> PurePosixP
 
 
 def _folder_name_of(segment: str) -> str:
-    """Return the name of a folder, which is never the name of a file."""
     name = file_name_of(segment)
     stem, dot, end = name.rpartition(".")
     return f"{stem}%2E{end}" if dot and f".{end}" in _ENDS else name
 
 
 def is_path_of_resource(path: PurePosixPath) -> bool:
-    """Whether a file may be part of this layout."""
+    """Whether a file may be in this layout."""
     parts = path.parts[1:] if path.parts[:1] and path.parts[0].startswith(_OTHERS) else path.parts
     return len(parts) > 1 and parts[0] in BY_MESSAGE_TYPE and ".." not in parts
 
 
 class ResourceLayoutMaker:
-    """Makes the layout of one snapshot after another; `authority` is that of the tree, empty for none."""
+    """Makes layouts of successive snapshots; `authority` is the tree's or empty."""
 
     def __init__(self, suffix: str, authority: str) -> None:
         self.suffix = suffix
         self.authority = authority
-        # A cache: making the paths takes longer than the rest of the layout.
+        # Making the paths takes longer than the rest.
         self._paths: dict[Key, PurePosixPath] = {}
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
-        """Return the layout for a snapshot, given our files on disk."""
+        """Return a snapshot's layout, given our files on disk."""
         files: dict[PurePosixPath, MirrorFile] = {}
         remarks: list[Remark] = []
         paths: dict[Key, PurePosixPath] = {}
@@ -95,7 +95,7 @@ def _served(snapshot: Snapshot) -> Iterator[Resource]:
 
 
 def _goes_before(file: MirrorFile, other: MirrorFile, held: Held) -> bool:
-    """Whether `file` gets the path that `other` has too: the present owner stays, else the structured name wins."""
+    """The present owner keeps a path, else the structured name wins."""
     present = held.get(file.path)
     if present is not None and present.names in {file.names, other.names}:
         return present.names == file.names

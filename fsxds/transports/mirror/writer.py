@@ -1,4 +1,4 @@
-"""Keeps a directory of files, for Envoys that watch paths, in step with one snapshot after another."""
+"""Keeps a directory of files, for Envoys that watch paths, in step with snapshots."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ from fsxds.transports.mirror.resource_layout import ResourceLayoutMaker
 Value = TypeVar("Value")
 
 BACK_OFF = BackOff()
-# The pause between two looks at an Envoy that should read new files, and its limit while the page does not change.
+# Between looks at an Envoy that should read new files, and at most while its page does not change.
 READ_EVERY_S, READ_EVERY_AT_MOST_S = 0.05, 1.0
 
-# The layout with one file per resource.
+# One file per resource.
 RESOURCES = "resources"
 EVERYTHING = frozenset((WILDCARD,))
-# The types with a wildcard subscription.
+# With a wildcard subscription.
 LISTED = tuple(row for row in RESOURCE_TYPES if row is not BY_SHORT_NAME["vhds"])
 
 
@@ -65,11 +65,11 @@ class MirrorOptions:
 
     Attributes:
         form: `pb`, `json`, `yaml` or `pb_text`.
-        rewrite_config_sources: point the config sources inside of resources at the files.
+        rewrite_config_sources: point them at the files.
         durable: sync each file before it replaces the old one.
-        pause_s: how long Envoy gets to read files before files that rely on them follow.
-        rescan_s: how often to check for changes by others.
-        layout: `envoy`, for Envoy's subscriptions, or `resources`, one file per resource.
+        pause_s: for Envoy to read files before dependent ones.
+        rescan_s: between checks for others' changes.
+        layout: `envoy`, or `resources`: one file per resource.
     """
 
     form: str = "pb"
@@ -84,7 +84,7 @@ class MirrorOptions:
 
     @classmethod
     def of(cls, settings: Settings, rule: MirrorRule, finder: ListenerFinder) -> MirrorOptions:
-        """Return the options for a directory, from its rule, else from the settings.
+        """Return a directory's options from its rule, else the settings.
 
         Raises:
             UsageError: the layout is not for Envoy, but an option for Envoys is set.
@@ -111,9 +111,9 @@ def _first(of_rule: Value | None, of_settings: Value) -> Value:
 
 
 class Mirror:
-    """Keeps the files of one directory equal to snapshots; a context manager that holds the directory.
+    """Holds one directory, as a context manager, and keeps its files equal to snapshots.
 
-    Blocking: call it outside of the event loop. Calls are serialized by a lock.
+    Blocking; a lock serializes calls.
     """
 
     def __init__(self, root: Path, catalogue: Catalogue, options: MirrorOptions | None = None) -> None:
@@ -134,11 +134,11 @@ class Mirror:
         self.lists = NO_LISTS
         self._turn = threading.Lock()
         self._is_interrupted = threading.Event()
-        # Our files that others had changed when the last write ended.
+        # That others had changed when the last write ended.
         self._left_changed: dict[PurePosixPath, Signature | None] = {}
 
     def change(self, options: MirrorOptions) -> None:
-        """Use other options from now on; the form and the rewriting of config sources stay."""
+        """Change options other than form and rewriting."""
         self._options = options
         if isinstance(self._layouts, LayoutMaker):
             self._layouts.finder = options.finder
@@ -162,19 +162,19 @@ class Mirror:
         return self._options.pause_s
 
     def has_changed(self) -> bool:
-        """Whether others removed or changed a file of ours since the last write; OSError if that is unknown."""
+        """Whether others changed our files since the last write. Raises OSError."""
         with self._turn:
             return self._records.changed_by_others() != self._left_changed
 
     def folders(self) -> frozenset[Path]:
-        """Return the directory and its folders with our files."""
+        """Return the folders with our files."""
         with self._turn:
             return frozenset(self.root / folder for path in self._records.paths for folder in path.parents)
 
     def __enter__(self) -> Self:
-        """Lock the directory; UsageError if another process holds it.
+        """Lock the directory. Raises UsageError if another process holds it.
 
-        If the directory cannot be made or read yet, each `write` tries again.
+        If it cannot be made or read, each `write` tries again.
         """
         self._is_interrupted.clear()
         with self._turn, contextlib.suppress(OSError):
@@ -182,13 +182,13 @@ class Mirror:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Interrupt a current write, wait for its end, and release the directory."""
+        """Interrupt a write, wait for its end, and release the directory."""
         self.interrupt()
         with self._turn:
             self._directory.release()
 
     def interrupt(self) -> None:
-        """End a current write after its present file; further writes do nothing until entered again."""
+        """End a write after its present file, and allow none until entered again."""
         self._is_interrupted.set()
 
     def _take(self) -> None:
@@ -197,7 +197,7 @@ class Mirror:
         self._records.load()
 
     def write(self, snapshot: Snapshot) -> FilesWritten:
-        """Bring the files in step with a snapshot, from any present state.
+        """Bring the files in step with a snapshot.
 
         Raises:
             OSError: some were not written; call again to continue.
@@ -219,7 +219,7 @@ class Mirror:
                 self._do(work)
             finally:
                 self._records.save()
-            # The next look detects changes that others made during this write.
+            # The next look detects others' changes during this write.
             self._left_changed = dict(self._records.changed_by_others().items() & changed.items())
             return FilesWritten(
                 generation=snapshot.generation,
@@ -234,7 +234,7 @@ class Mirror:
             )
 
     def _blocked(self, steps: Iterable[FileStep]) -> Iterator[Remark]:
-        """Yield the files that are not written, because others wrote the present ones; equal files are adopted."""
+        """Yield files not written over others' ones; equal files are adopted."""
         for file in {step.file.path: step.file for step in steps if isinstance(step, Write)}.values():
             if (obstacle := self._directory.obstacle(file.path)) is not None:
                 reason = f"{obstacle} is not what fsxds wrote, and stays; move it away to have this file written"
@@ -263,10 +263,9 @@ class Mirror:
         self._directory.sync()
 
     def _put(self, file: MirrorFile, work: _Work) -> bool:
-        """Write a file unless it has these bytes already; return whether it did."""
         content = self._encoding.encode(file)
         is_secret = BY_TYPE_URL[file.type_url].is_secret
-        # A key inside a cluster is as secret: other users must not read resources that `fsxds export` would withhold.
+        # Other users must not read a key inside a cluster either, which `fsxds export` would withhold.
         is_private = is_secret or any(self._credentials.are_in(one.type_url, one.body) for one in file.resources)
         signature = self._directory.signature(file.path)
         is_open = is_private and signature is not None and signature[3] & 0o077 != 0
@@ -308,51 +307,46 @@ class _Work:
 
 
 def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
-    """Write one snapshot and release the directory; raises as `Mirror.write`."""
+    """Write once and release the directory; raises as `Mirror.write`."""
     with mirror:
         return mirror.write(snapshot)
 
 
 class Mirroring:
-    """Keeps a directory in step with the snapshots of a node's channel; skips a snapshot that a newer one overtook.
+    """Keeps a directory in step with its node's channel; skips overtaken snapshots.
 
-    Files that others change are written again: at once, with a growing pause if they go on, or at the next rescan.
+    Files that others change are written again at once, after a growing pause, or at the next rescan.
 
-    A step of a rollout is taken when its files are written and `MirrorOptions.pause_s` has passed: Envoys have read
-    them then. If a reader follows the Envoy, its answer counts instead.
+    A rollout step is taken when its files are written and `MirrorOptions.pause_s` has passed for Envoys to read them;
+    or by its Envoy's answer, if a reader follows one.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, ... 30 seconds, and with
-    each newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside until the next
-    one.
-
-    Attributes:
-        node: the node that the directory is the view of.
-        has_written: set when the first snapshot is in the directory.
+    each newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside.
     """
 
     transport: Final = "mirror"
 
     def __init__(self, channels: Channels, mirror: Mirror, observer: Observer, audience: Audience = ANYBODY) -> None:
         self._channels = channels
-        # The channel of the node, while `keep_mirrored` runs.
+        # While `keep_mirrored` runs.
         self._channel: Channel
         self._mirror = mirror
         self._observer = observer
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("mirror", error)))
-        # The snapshot in the directory, and its generation; 0 if the channel has served another snapshot since.
+        # In the directory; generation 0 if the channel has served another snapshot since.
         self._written: Snapshot | None = None
         self._generation = 0
-        # The difference to the files before, until the Envoy, if it is known, has answered.
+        # The difference to the files before, until the Envoy has answered.
         self._unanswered: Step | None = None
-        # The snapshot with a reported rejection, and the rejection while the files are as the Envoy rejected them.
+        # With a reported rejection; the rejection stays while the files are as rejected.
         self._rejected: Snapshot | None = None
         self._rejection: FileRejection | None = None
         self._since_s = self._reached_s = 0.0
-        # Set while a rollout waits for the Envoy.
+        # A rollout waits for the Envoy.
         self._is_awaited = asyncio.Event()
         self._ask_for_everything()
         self._failures = 0
-        # Rescheduled when there may be another channel, or changed files, to look at.
+        # Rescheduled to look at another channel, or changed files.
         self._limit: asyncio.Timeout | None = None
         self._foreign = ForeignChanges(self._hurry)
         self.root = mirror.root
@@ -362,32 +356,31 @@ class Mirroring:
 
     @property
     def name(self) -> str:
-        """Its name in the log."""
+        """The name in the log."""
         return str(self.root)
 
     @property
     def identity(self) -> str:
-        """The voter that it counts as: itself."""
+        """Its own voter."""
         return self.name
 
     node_count = 1
 
     @property
     def has_returned(self) -> bool:
-        """Whether it has shown that it stays: always, as a part of this process."""
+        """Always: it is in this process."""
         return True
 
     @property
     def is_away(self) -> bool:
-        """Whether it cannot be reached: never, since files can be written at any time."""
+        """Never: files can be written any time."""
         return False
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the step's files are written and the Envoy, if known, has answered."""
+        """Return whether the files are written and the Envoy, if known, has answered."""
         return Standing.PENDING if self._generation < step.snapshot.generation else self._standing(step)
 
     def _standing(self, step: Step) -> Standing:
-        """Return whether the Envoy has answered; report a rejection."""
         if self._reader is None or self._written is None:
             return Standing.TAKEN
         standing = self._reader.standing(step, self._written)
@@ -405,11 +398,11 @@ class Mirroring:
             self._unanswered = None
 
     def selected(self, _: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the selected names of a type: all."""
+        """Return the selected names: all."""
         return names
 
     def sync_state(self) -> SyncState:
-        """Return how the directory, and its Envoy if known, compare to the current snapshot."""
+        """Return how directory and Envoy compare to the current snapshot."""
         served = self._channel.store.current
         return combined_state(
             SyncState.STALE
@@ -419,7 +412,7 @@ class Mirroring:
         )
 
     def status(self) -> ClientStatus:
-        """Return the written types, with the answer of the Envoy if known."""
+        """Return the written types, with the Envoy's answer."""
         return ClientStatus(self.node, self.transport, self._watches(), self._since_s)
 
     def _watches(self) -> Iterator[WatchStatus]:
@@ -437,13 +430,13 @@ class Mirroring:
         """Do nothing: `keep_mirrored` waits for new snapshots."""
 
     def follow(self, channel: Channel) -> None:
-        """Follow another channel, which the mirror has already joined."""
-        # Its snapshot may have been published before the written one.
+        """Follow another channel, already joined."""
+        # Its snapshot may be older than the written one.
         self._channel, self._generation = channel, 0
         end_wait(self._limit, asyncio.get_running_loop().time())
 
     async def keep_mirrored(self) -> Never:
-        """Write each newer snapshot until cancelled, which ends a write after its present file.
+        """Write newer snapshots until cancelled, which ends a write after its present file.
 
         Raises:
             UsageError: another process holds the directory.
@@ -468,19 +461,18 @@ class Mirroring:
             await self._foreign.stop()
 
     def _ask_for_everything(self) -> None:
-        """Subscribe to all resources of other servers: which files are read is unknown."""
         for row in LISTED:
             self._channels.on_demand.ask(self, row.type_url, EVERYTHING)
 
     def _with_unanswered(self, snapshot: Snapshot) -> Snapshot:
-        """Mark types as incomplete until other servers have answered, so that no resource of theirs is removed."""
+        """Mark types as incomplete until other servers have answered, so that none of theirs is removed."""
         unanswered = frozenset(
             row.type_url for row in LISTED if self._channels.on_demand.unanswered(row.type_url, EVERYTHING)
         )
         return replace(snapshot, incomplete=snapshot.incomplete | unanswered) if unanswered else snapshot
 
     async def keep_read(self, reader: EnvoyReader) -> Never:
-        """Poll the Envoy while a rollout waits for it, until cancelled."""
+        """Poll the Envoy while a rollout waits for it."""
         while True:
             await self._is_awaited.wait()
             self._is_awaited.clear()
@@ -493,7 +485,6 @@ class Mirroring:
             await asyncio.sleep(READ_EVERY_S)
 
     async def _next(self) -> Snapshot:
-        """Return the next snapshot: a newer one, or the same again after changes by others."""
         while True:
             until_s = asyncio.get_running_loop().time() + self._mirror.rescan_s
             with contextlib.suppress(TimeoutError):
@@ -507,12 +498,11 @@ class Mirroring:
                 return self._channel.store.current
 
     def _hurry(self) -> None:
-        """End the wait if a look at the files is due, but not after a failure."""
         if not self._failures and self._limit is not None and (until_s := self._limit.when()) is not None:
             end_wait(self._limit, self._foreign.due_s(until_s))
 
     async def _newer_than(self, generation: int, until_s: float) -> Snapshot:
-        """Wait for a newer snapshot; TimeoutError if there is none in time, or the channel may have changed."""
+        """Raises TimeoutError if there is none in time, or the channel may have changed."""
         async with asyncio.timeout_at(until_s) as limit:
             self._limit = limit
             try:

@@ -34,7 +34,7 @@ from fsxds.transports.web_pages import check_host, check_page, is_envoy
 
 # Error codes of requests that access rules deny.
 DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
-# A denied Envoy gets its answer after this time, or just before its own timeout.
+# A denied Envoy gets its answer after this time, or before its own timeout.
 DENIED_PAUSE_S = 5.0
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 PREFIX = "/v3/discovery:"
@@ -51,17 +51,17 @@ class StatusRegistry(Protocol):
     """Knows the status of all clients."""
 
     def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
-        """Add clients; `statuses` yields the status of each."""
+        """Add clients, by a function that yields their statuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestContext:
-    """The dependencies of the REST listener. A capability adds its paths by `join(context, application)`.
+    """The dependencies of the REST listener; capabilities add paths by `join(context, application)`.
 
     Attributes:
-        address: the listener's address; None accepts any `Host`.
-        posts: handlers of more POST paths.
-        documents: handlers of paths that name no resource.
+        address: of the listener; None accepts any `Host`.
+        posts: more POST paths.
+        documents: paths that name no resource.
     """
 
     exchange: Exchange
@@ -76,7 +76,7 @@ class RestContext:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceivedPoll:
-    """A poll, its sender, and for how many seconds it may be held."""
+    """A poll, its sender, and its maximum hold time."""
 
     poll: PollRequest
     asker: Asker
@@ -84,9 +84,9 @@ class ReceivedPoll:
 
 
 def make_application(rest: RestJson) -> web.Application:
-    """Make the application that answers polls; its shutdown answers all held polls at once.
+    """Make the application that answers polls, for `http_server.listening`.
 
-    Run it with `http_server.listening`, because handlers must be cancelled when their client goes.
+    Handlers must be cancelled when their client goes. Its shutdown answers all held polls.
     """
     application = rest.edge.application(rest.handlers)
     application[REST] = rest
@@ -105,11 +105,9 @@ def make_application(rest: RestJson) -> web.Application:
 
 
 class RestJson:
-    """Answers REST requests; `protocol.poll` decides the answer to a poll, and its time.
+    """Answers REST requests, polls by `protocol.poll`.
 
-    Attributes:
-        handlers: of POST, by path.
-        elsewhere: handles other paths, except POST to paths that cannot name a resource; None if there is none.
+    `handlers` are for POST; `elsewhere`, if any, for other paths, except POST to those that cannot name a resource.
     """
 
     def __init__(self, context: RestContext) -> None:
@@ -134,7 +132,7 @@ class RestJson:
         self._bodies = ResponseBodies(Printer(context.catalogue))
 
     async def name_relays(self, _: web.Request, response: web.StreamResponse) -> None:
-        """Add the header with the relays that a response passed."""
+        """Add the header with a response's relays."""
         response.headers[HEADER] = self.relays.downwards
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -153,7 +151,6 @@ class RestJson:
         return await handler(request)
 
     def _check_page(self, request: web.Request) -> None:
-        """Raise ProtocolError if a page of another origin sends the request."""
         settings, may_be_linked = self.exchange.limiter.settings, request.method in {"GET", "HEAD"}
         own_origin, origins = origin_of(request), settings.cors_origin or ()
         check_page(request.headers, own_origin=own_origin, origins=origins, may_be_linked=may_be_linked)
@@ -171,7 +168,7 @@ class RestJson:
             raise
 
     async def _pause(self, request: web.Request) -> None:
-        """Delay the answer to a denied Envoy: it repeats after its `refresh_delay`, 20 times a second (ENVOY.md E4)."""
+        """A denied Envoy repeats after its `refresh_delay`, 20 times a second (ENVOY.md E4)."""
         deadline = request.headers.get(DEADLINE_HEADER)
         if deadline is not None:
             await self.exchange.pause(
@@ -187,7 +184,7 @@ class RestJson:
 
     async def _answer_poll_of(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         peer = peer_of_request(request)
-        # Before the body is read, so that strangers cannot make the server read one.
+        # Before strangers can make the server read a body.
         self.exchange.access.current.check_peer(peer)
         self.exchange.access.current.check_type(peer, row.type_url)
         poll, patience_s = await self._read(request, row)
@@ -201,7 +198,7 @@ class RestJson:
         sent = None if watch is None else watch.sent
         is_here = sent is not None and sent.may_leave(poll.version_info)
         if known is not None and sent is not None and not is_here:
-            # Another process served the client meanwhile, so its place here is outdated.
+            # Another process served the client meanwhile: its place here is outdated.
             self._clients.forget(known)
         channel = await self.exchange.channel_of(received.asker, holds=holds, holds_of=poll.holds_of, is_here=is_here)
         channel = self._clients.channel_of(self._memory.node_of(poll.node), channel)
@@ -215,7 +212,7 @@ class RestJson:
             with self.exchange.asking(received.asker):
                 decision, snapshot = await self._hold(client, received, decided)
             if isinstance(decision, Send) and snapshot is not None:
-                # The time matters only for a poll that was held: an immediate answer reports no new change.
+                # Only a held poll reports a change.
                 detected_s = None if decision is decided[0] else client.channel.detected_s
                 response, is_answered = await self._send(request, poll, decision.selection, snapshot)
                 if is_answered:
@@ -223,7 +220,7 @@ class RestJson:
             else:
                 response, is_answered = self._without_update(request, poll, decision), True
         finally:
-            # Also if this fails, or is cancelled because the client gave up its poll.
+            # Also on failure, or if the client gave up its poll.
             self._memory.receive_end(poll, asyncio.get_running_loop().time(), is_given_up=not is_answered)
             self._clients.receive_end(client)
         return response
@@ -238,9 +235,9 @@ class RestJson:
         return last
 
     async def _read(self, request: web.Request, row: ResourceType) -> tuple[PollRequest, float]:
-        """Return the poll, and for how many seconds it may be held. Raises ProtocolError.
+        """Return the poll, and for how many seconds to hold it. Raises ProtocolError.
 
-        A function, so that the body is freed here: a held poll must not hold its 77 kB.
+        A function, to free the body's 77 kB before the poll is held.
         """
         deadline = request.headers.get(DEADLINE_HEADER)
         timeout = request.query.get("timeout") if request.query_string else None
@@ -266,7 +263,7 @@ class RestJson:
     async def _hold(
         self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
     ) -> tuple[Decision, Snapshot | None]:
-        """Wait while the poll is to be held; return the decision and its snapshot. `Wait`: no update in time.
+        """Return the decision and its snapshot; `Wait`: no update in time.
 
         Raises:
             ProtocolError: the sender may no longer ask, or too many polls are held.
@@ -294,20 +291,18 @@ class RestJson:
     async def _send(
         self, request: web.Request, poll: PollRequest, selection: Selection, snapshot: Snapshot
     ) -> tuple[web.StreamResponse, bool]:
-        """Answer with a selection; return also whether the client received it."""
         is_received = False
         try:
             payload = await self._bodies.payload_of(selection, snapshot, is_whole=poll.subscription.wildcard)
             response, is_received = await send(request, payload)
         finally:
-            # Also if this fails or is cancelled: the next poll is no ACK or NACK of this version.
+            # Or the next poll would be an ACK or NACK of this version.
             if not is_received:
                 self._memory.receive_lost(poll)
         return response, is_received
 
 
 def _is_resource(path: str) -> bool:
-    """Whether a path begins with a resource type, so it is for GET, not for POST."""
     return path.removeprefix("/").partition("/")[0] in BY_MESSAGE_TYPE
 
 

@@ -1,4 +1,4 @@
-"""The edge of HTTP requests: an error ends only its own request, and is answered in JSON."""
+"""The edge of HTTP requests: an error ends only its own request, with a JSON answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATUSES = {
     "PERMISSION_DENIED": (403, 7),
     "UNAUTHENTICATED": (401, 16),
 }
-# `Retry-After` of limits: soon for a fast peer, later if other clients have to leave first.
+# Soon for a fast peer, later if other clients have to leave first.
 _AGAIN = {"max-requests-per-peer": (429, "1")}
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}}
 
@@ -39,12 +39,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def origin_of(request: web.Request) -> str:
-    """Return the origin of pages that the request's listener serves."""
+    """Return the origin of pages of a listener."""
     return f"{request.scheme}://{request.headers.get('Host')}"
 
 
 class HttpRejection(FsxdsError):  # noqa: N818 - it says what becomes of the request
-    """Answers a request with an HTTP error outside of the protocol."""
+    """An HTTP error outside of the protocol."""
 
     def __init__(self, response: ErrorResponse) -> None:
         super().__init__(response.message)
@@ -55,8 +55,8 @@ class HttpEdge:
     """Passes requests to a handler, and turns its errors into responses.
 
     Args:
-        name: the listener's name for the log, such as `REST`.
-        admit: is called first, with the peer's address; its LimitError rejects the request.
+        name: for the log, such as `REST`.
+        admit: gets each peer's address first; its LimitError rejects the request.
     """
 
     def __init__(
@@ -68,10 +68,7 @@ class HttpEdge:
         self._admit = admit
 
     def application(self, paths: Iterable[str] = ()) -> web.Application:
-        """Make the application of this edge; run it with `listening`, which cancels handlers of clients that go.
-
-        Frequent `paths` are routed first.
-        """
+        """Make the application, for `listening`; it routes frequent `paths` first."""
         application = web.Application(middlewares=(self._answer_elsewhere,))
         # A dot does not match a line feed, which a path may have.
         for path in (*paths, r"/{path:[\s\S]*}"):
@@ -80,7 +77,7 @@ class HttpEdge:
 
     @web.middleware
     async def _answer_elsewhere(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer requests without a path, such as `OPTIONS *`, instead of aiohttp's own answer."""
+        """Requests without a path, such as `OPTIONS *`, which aiohttp would answer itself."""
         return await (handler(request) if request.match_info.http_exception is None else self.answer(request))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -104,9 +101,9 @@ class HttpEdge:
         except (ProtocolError, HttpRejection) as error:
             return self._reject_client(request, error)
         except ConnectionError:
-            # Raised only by reading the body or writing the response: the client went away.
+            # Reading or writing failed: the client went away.
             return error_response(CLIENT_GONE)
-        # The edge of every request: an error of fsxds ends only this one.
+        # An error of fsxds ends only this request.
         except Exception as error:  # noqa: BLE001
             self._observer(InternalError(f"{self._name} request", error))
             return error_response(INTERNAL)
@@ -124,7 +121,7 @@ class HttpEdge:
         return self.reject(request, ErrorResponse(status, code, str(error), _HEADERS.get(status, {})), error.subject)
 
     def reject(self, request: web.Request, error: ErrorResponse, subject: str = "") -> web.Response:
-        """Report a rejected request, with the event's `subject`, and make its response."""
+        """Report and answer a rejected request."""
         self._observer(RequestRejected(request.remote or "", error.status, error.message, subject))
         response = error_response(error)
         if not request.content.is_eof():
@@ -133,7 +130,7 @@ class HttpEdge:
         return response
 
     async def _check_expectation(self, request: web.Request) -> web.StreamResponse | None:
-        """Reject unknown expectations. `100-continue` is answered only when the body is read."""
+        """`100-continue` is answered only when the body is read."""
         is_known = request.version < HttpVersion11 or is_continue_expected(request)
         return None if is_known else self._count(request, self.reject(request, WRONG_EXPECTATION))
 
@@ -143,7 +140,7 @@ class HttpEdge:
 
 
 def _is_framed(request: web.Request) -> bool:
-    """Whether all parsers agree on the end of a request (RFC 9112, section 6.1). aiohttp allows any white space."""
+    """Whether all parsers agree on a request's end (RFC 9112, section 6.1); aiohttp allows any white space."""
     if "Transfer-Encoding" not in request.headers:
         return True
     codings = [value for name, value in request.raw_headers if name.lower() == b"transfer-encoding"]

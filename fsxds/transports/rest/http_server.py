@@ -36,39 +36,38 @@ from fsxds.transports.sockets import (
     replace_unix,
 )
 
-# Thousands of Envoys may reconnect at once after a restart; the kernel limits this to net.core.somaxconn.
+# Thousands of Envoys may reconnect after a restart; net.core.somaxconn limits it.
 BACKLOG = 4096
 # Envoy copes with closed idle connections: with polls 2 to 3 s apart and connections closed after 2.5 s, 17 of 18 were
 # closed, with polls 75 s apart 1 of 2, and no update failed. asyncio reads received data before it looks at the time,
-# so a poll that has arrived by then is answered.
+# so a poll that has arrived is answered.
 KEEPALIVE_S = 75.0
-# Between the first byte of a request, or the connection, and the end of the request's head.
+# From the connection, or a request's first byte, to the end of the head.
 HEAD_S = 10.0
-# Time and size limits for the unread body of a rejected request: a client that is cut off while it sends may never read
-# the reason.
+# For the unread body of a rejected request: a client that is cut off while it sends may never read the reason.
 LINGER_S = 1.0
 LINGER_BYTES = 1024 * 1024
-# A client that reads nothing of its answer for this time is cut off: the kernel holds half a megabyte for each.
+# The kernel holds half a megabyte for each client that does not read.
 SEND_S = 30.0
 ACCEPT_PAUSE_S = 0.1
-# Time for the request of a connection made last before the end, if another process takes over.
+# For new connections' requests at the end, if another process takes over.
 LAST_REQUEST_S = 1.0
 # Connections accepted in a row before other work runs.
 ACCEPTED_AT_ONCE = 64
-# Descriptors left to files, gRPC and the parser; at most a quarter of a small limit.
+# For files, gRPC and the parser; at most a quarter of a small limit.
 SPARE_FILES = 256
-# This many connections above the limit get an answer with the reason; more are closed.
+# Connections above the limit that get the reason; more are closed.
 MOST_SURPLUS = 256
-# An Envoy sends a dozen headers, of some hundred bytes in all; a token may take some thousand.
+# An Envoy sends a dozen headers of some hundred bytes; a token takes thousands.
 MOST_HEADERS = 128
 MOST_HEADER_BYTES = 8190
 MALFORMED = "the request is not well-formed HTTP"
-# Length of the parser's message in responses.
+# Of the parser's message in responses.
 MOST_WORDS = 200
 
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
-# Below the size of an Envoy's request, far above that of any object kept for a held poll.
+# Below an Envoy's request, far above any object kept for a held poll.
 LARGE_BUFFER_BYTES = 64 * 1024
 # The default number of held polls.
 MOST_CONNECTIONS = 100_000
@@ -86,10 +85,10 @@ class ListenerOptions:
     Attributes:
         option: names the address in errors.
         tls: None for plain text.
-        max_connections: returns the limit; connections beyond are answered with 503.
-        is_shared: other processes may listen at the same address, so that no connection may be lost at the end.
+        max_connections: returns the limit; more get 503.
+        is_shared: others may listen too, so no connection may be lost at the end.
         observer: receives clients that do not read, and malformed requests.
-        name: the listener's name in `RequestAnswered`.
+        name: in `RequestAnswered`.
     """
 
     option: str = "http"
@@ -105,7 +104,7 @@ DEFAULT_OPTIONS = ListenerOptions()
 
 
 def raise_open_files_limit() -> int:
-    """Raise the limit of open files as far as allowed, and return it; each held poll takes one."""
+    """Raise and return the limit of open files, as each held poll takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Some systems report "unlimited" and reject it.
     with contextlib.suppress(ValueError, OSError):
@@ -115,11 +114,11 @@ def raise_open_files_limit() -> int:
 
 
 def keep_large_buffers_apart() -> None:
-    """Make the C library map large buffers separately, so that freed ones return to the system.
+    """Map large buffers separately, so that freed ones return to the system.
 
-    asyncio reads Envoy's 77 kB requests into buffers between which the small objects of held polls settle, so that the
-    heap never shrinks: 41 kB per held poll against 14 kB, for 0.08 ms more of CPU per request. Also limit the number of
-    heaps, to save address space (`ulimit -v`). Only glibc has these settings.
+    Small objects of held polls settle between buffers of Envoy's 77 kB requests, and the heap never shrinks: 41 kB per
+    held poll against 14 kB, for 0.08 ms more of CPU per request. Fewer heaps save address space (`ulimit -v`). For
+    glibc only.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -135,11 +134,10 @@ async def listening(
     grace_s: float,
     options: ListenerOptions = DEFAULT_OPTIONS,
 ) -> AsyncIterator[Address]:
-    """Serve `application` at `address` while the context lasts, and yield the bound address.
+    """Serve `application` at `address` within the context; yield the bound address.
 
-    Cancels a handler when its client goes. At the end, accepts only connections that are made already, runs the
-    application's `on_shutdown`, and lets requests in progress end, within `grace_s` seconds and while they make
-    progress.
+    Handlers are cancelled when their client goes. At the end, takes only connections made already, runs `on_shutdown`,
+    and lets requests end, within `grace_s` seconds and while they make progress.
 
     Raises:
         UsageError: the address cannot be bound.
@@ -154,7 +152,7 @@ async def listening(
         listeners = await _bind(address, options)
     stopping = asyncio.Event()
     try:
-        # The file is removed before the sockets are closed: afterwards another process may have replaced it.
+        # Before the sockets are closed: afterwards another process may have replaced it.
         with ExitStack() as file:
             file.enter_context(listened_at(address))
             await runner.setup()
@@ -177,7 +175,6 @@ async def _bind(address: Address, options: ListenerOptions) -> list[socket.socke
 
 @asynccontextmanager
 async def _accepting(listeners: list[socket.socket], make_connection: MakeProtocol) -> AsyncIterator[None]:
-    """Accept connections while the context lasts, then those already made, and close the sockets."""
     for listener in listeners:
         listener.listen(BACKLOG)
         listener.setblocking(False)
@@ -197,9 +194,9 @@ async def _accepting(listeners: list[socket.socket], make_connection: MakeProtoc
 
 
 async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> None:
-    """Accept connections until cancelled, then the waiting ones, and close the socket; the kernel resets any left.
+    """Accept until cancelled, then the waiting connections; the kernel resets any left.
 
-    Not by asyncio's server, which logs thousands of errors when descriptors run out.
+    asyncio's server would log thousands of errors when descriptors run out.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as connecting:
@@ -215,8 +212,7 @@ async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> Non
         try:
             await _keep_accepting(listener, accept_one)
         except asyncio.CancelledError:
-            # No `await` from here on: connections that arrive after the last accept are lost. Limited, to end in a
-            # flood.
+            # No `await` from here: later connections are lost. Limited, to end in a flood.
             with contextlib.suppress(OSError):
                 for _ in range(BACKLOG):
                     accept_one()
@@ -224,7 +220,7 @@ async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> Non
 
 
 async def _keep_accepting(listener: socket.socket, accept_one: Callable[[], None]) -> Never:
-    """Accept until cancelled. Not by `loop.sock_accept`, which may lose a connection when it is cancelled."""
+    """`loop.sock_accept` may lose a connection when it is cancelled."""
     accepted = 0
     while True:
         try:
@@ -233,7 +229,7 @@ async def _keep_accepting(listener: socket.socket, accept_one: Callable[[], None
             await _until_readable(listener)
             continue
         except OSError:
-            # The client is gone already, or there is no descriptor left.
+            # The client is gone, or no descriptor is left.
             await asyncio.sleep(ACCEPT_PAUSE_S)
             continue
         accepted += 1
@@ -257,16 +253,16 @@ async def _connect(loop: asyncio.AbstractEventLoop, connection: socket.socket, m
 
 
 def _has_room(descriptor: int, share: float) -> bool:
-    """Whether a connection with this descriptor leaves that share of the spare descriptors free.
+    """Whether a connection leaves that share of the spare descriptors free.
 
-    The kernel assigns the lowest free descriptor, so the number shows how many the process uses.
+    The kernel assigns the lowest free descriptor, so it shows how many are in use.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return descriptor < limit - share * min(SPARE_FILES, limit // 4)
 
 
 def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: asyncio.Event) -> MakeProtocol:
-    """Return the factory of connections; responses say `connection: close` once `stopping` is set."""
+    """Return the factory of connections, closed after an answer once `stopping` is set."""
     loop, server = asyncio.get_running_loop(), runner.server
     if server is None:
         raise RuntimeError("the runner is set up before")
@@ -293,7 +289,7 @@ def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: a
 
 
 class _HttpRequest(web.Request):
-    """A request. Its response has no `Server` header, which would show the versions of aiohttp and Python."""
+    """No `Server` header, which shows the versions of aiohttp and Python."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         await super()._prepare_hook(response)
@@ -303,10 +299,7 @@ class _HttpRequest(web.Request):
 class Connection(web.RequestHandler):
     """A connection with limits that aiohttp lacks.
 
-    Attributes:
-        surplus: the reason to reject its requests, if there were too many connections; else empty.
-        layer: its TLS; None for plain text.
-        has_asked: whether the head of a request was received.
+    `surplus`: why requests are rejected, or ""; `layer`: its TLS or None; `has_asked`: a head was received.
     """
 
     __slots__ = (
@@ -321,7 +314,7 @@ class Connection(web.RequestHandler):
             access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to have none
             keepalive_timeout=KEEPALIVE_S,
             lingering_time=LINGER_S,
-            # aiohttp would also decompress bodies that are not read.
+            # aiohttp would decompress unread bodies too.
             auto_decompress=False,
             logger=_server_log(),
             max_line_size=MOST_HEADER_BYTES,
@@ -338,7 +331,7 @@ class Connection(web.RequestHandler):
         self._read_after_answer = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the time limit of the head; mark a connection above the limits, or short of descriptors, for a 503."""
+        """Limit the time of the head; mark surplus connections for a 503."""
         super().connection_made(transport)
         self._peer = _limit_sending(transport)
         server, most = self._manager, self._options.max_connections()
@@ -346,13 +339,13 @@ class Connection(web.RequestHandler):
         if count > most + MOST_SURPLUS:
             self.force_close()
         elif count > most:
-            self.surplus = f"{most} connections are open; close some, or have --max-connections raised"
+            self.surplus = f"{most} connections are open; close some, or have the setting max_connections raised"
         elif not _has_room(transport.get_extra_info("socket").fileno(), 1):
             self.surplus = "too many connections for the limit of open files; close some and ask again"
         self._limit_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop the timers; report a client that did not read until the kernel gave up the connection."""
+        """Stop the timers; report a client that did not read."""
         self._forget_limit()
         self._forget_unread()
         if isinstance(exc, TimeoutError):
@@ -360,7 +353,7 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request, or discard those after a rejection."""
+        """Take bytes of a request; discard them after a rejection."""
         if self._is_answered:
             self._read_after_answer += len(data)
             if self._read_after_answer > LINGER_BYTES:
@@ -371,24 +364,24 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def pause_writing(self) -> None:
-        """Start the time limit for the client to read."""
+        """Limit the time to read."""
         super().pause_writing()
         self._limit_unread()
 
     def resume_writing(self) -> None:
-        """Stop the time limit for the client to read."""
+        """End that limit."""
         self._forget_unread()
         super().resume_writing()
 
     def begin(self) -> None:
-        """Record that the head of a request was received."""
+        """Record that a head was received."""
         self.has_asked = self._is_busy = True
         self._forget_limit()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Write a response like aiohttp, and record whether the connection stays open."""
+        """Write a response; record whether the connection stays open."""
         finished = await super().finish_response(request, resp, start_time)
         self._is_busy = False
         self._is_answered = not resp.keep_alive
@@ -401,7 +394,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Log like aiohttp, report a malformed request, and make its answer in JSON."""
+        """Log like aiohttp; answer a malformed request in JSON."""
         super().handle_error(request, status, exc, message)
         fact = (message or "").partition("\n")[0][:MOST_WORDS]
         error = INTERNAL
@@ -448,19 +441,17 @@ class Connection(web.RequestHandler):
 
 
 def _limit_sending(transport: asyncio.BaseTransport) -> str:
-    """Have the kernel give up the connection if the client does not read; return the client's address."""
     connection = transport.get_extra_info("socket")
     peer = transport.get_extra_info("peername")
     if not isinstance(peer, tuple):
         return ""
-    # Only Linux has this option; elsewhere only the data beyond the kernel's buffers counts. The client may be gone.
+    # Linux only; elsewhere only data beyond the kernel's buffers counts. The client may be gone.
     with contextlib.suppress(AttributeError, OSError):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * SEND_S))
     return str(peer[0])
 
 
 async def _stop(runner: web.AppRunner, grace_s: float, *, last_request_s: float) -> None:
-    """Answer requests in progress, flush the sockets, and cut off clients that do not read."""
     connections = [] if runner.server is None else runner.server.connections
     sending = [
         Sending(each.transport, each.layer if isinstance(each, Connection) else None)
@@ -488,7 +479,6 @@ async def _stop(runner: web.AppRunner, grace_s: float, *, last_request_s: float)
 
 
 async def _until_asked(connections: list[web.RequestHandler], limit_s: float) -> None:
-    """Wait for the first request of each open connection, for at most `limit_s` seconds."""
     loop = asyncio.get_running_loop()
     ends_at_s = loop.time() + limit_s
     new = [each for each in connections if isinstance(each, Connection) and not each.has_asked]
@@ -505,7 +495,7 @@ class Sending:
 
     @property
     def unsent(self) -> int:
-        """Return the number of unsent bytes, encrypted or not."""
+        """Return the unsent bytes, encrypted or not."""
         try:
             own = self.transport.get_write_buffer_size()
         except (RuntimeError, AttributeError):
@@ -526,7 +516,7 @@ def _server_log() -> logging.Logger:
     return log
 
 
-# Malformed HTTP and broken bodies are mistakes of clients, which get an answer; a client may go away at any byte.
+# Malformed HTTP and broken bodies are clients' mistakes; clients may go away any time.
 _OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 

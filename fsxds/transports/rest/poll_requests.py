@@ -1,4 +1,4 @@
-"""Parses REST requests: the hold time of a poll, its body, and the DiscoveryRequest, with a cache."""
+"""Parses REST requests: hold time, body, and DiscoveryRequest, with a cache."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from fsxds.protocol.subscription import Subscription
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
 
 MOST_REMEMBERED = 8192
-# The limit for a cached request: Envoy asks for one name. Requests for thousands are parsed each time, so that the
-# cache never exceeds about 100 MB, and as much again for nodes.
+# Envoy asks for one name. Requests for thousands are parsed each time, to keep the cache below about 100 MB, and as
+# much for nodes.
 MOST_KEPT_CHARACTERS = 4096
 
-# Envoy's own request takes 77 kB, mostly the list of its extensions (ENVOY.md E1). `--max-body` is for polls.
+# Envoy's request takes 77 kB, mostly its extensions (ENVOY.md E1). `max_body` is for polls.
 MAX_REQUEST_BYTES = 1024 * 1024
-# Envoy sends it at once; a slow link takes some seconds.
+# Envoy sends it at once; a slow link takes seconds.
 BODY_S = 30.0
 # Error codes with their own HTTP status.
 TOO_LARGE, TOO_SLOW, UNKNOWN_CODING = "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"
@@ -53,27 +53,27 @@ NOT_JSON = "the body is not JSON; send a DiscoveryRequest in JSON"
 
 
 def is_json(content_type: str | None) -> bool:
-    """Whether a Content-Type is `.../json` or `...+json`, which no page can send without a preflight."""
+    """Whether a type is JSON, which no page sends without a preflight."""
     if content_type is None or content_type == "application/json":
         return content_type is not None
     return content_type.partition(";")[0].strip().lower().endswith(("/json", "+json"))
 
 
 def is_continue_expected(request: web.Request) -> bool:
-    """Whether a client waits for `100 Continue` before it sends its body."""
+    """Whether a client waits for `100 Continue`."""
     return request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
 
 
 def patience_of(
     deadline_text: str | None, timeout_text: str | None, max_hold_s: float, parameter: str = "timeout"
 ) -> float:
-    """Return for how many seconds a request may be held; 0.0 means answer at once.
+    """Return for how many seconds to hold a request; 0.0: answer at once.
 
     Args:
         deadline_text: the header `x-envoy-expected-rq-timeout-ms`, in milliseconds.
-        timeout_text: the parameter `?timeout=`, in seconds, or as `30s` or `500ms`.
+        timeout_text: `?timeout=`, in seconds, or as `30s` or `500ms`.
         max_hold_s: the operator's limit.
-        parameter: the name of that parameter.
+        parameter: that parameter's name.
 
     Raises:
         ProtocolError: one of them cannot be parsed.
@@ -94,10 +94,9 @@ def _milliseconds(name: str, text: str, milliseconds_each: int) -> float:
 async def read_body(
     request: web.Request, most_bytes: int = MAX_REQUEST_BYTES, count: Callable[[int], object] = lambda _: None
 ) -> bytes:
-    """Read the body of a request, chunked or compressed or not; the request keeps no copy.
+    """Read a body, chunked or compressed or not; the request keeps no copy.
 
-    `most_bytes` limits the size as sent and as decompressed. `count` gets the size of each received part, and may
-    raise.
+    `most_bytes` limits it as sent and as decompressed. `count` gets each part's size, and may raise.
 
     Raises:
         ProtocolError: the body is broken, or, with their codes, too large, too slow, or of an unknown coding.
@@ -107,7 +106,7 @@ async def read_body(
         raise _too_large(most_bytes)
     if is_continue_expected(request):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        # Or aiohttp would take it for the beginning of the answer.
+        # Or aiohttp would take it for the answer's beginning.
         request.writer.output_size = 0
     try:
         async with asyncio.timeout(BODY_S):
@@ -152,17 +151,14 @@ def _decoded(body: bytes, coding: str, most_bytes: int) -> bytes:
 
 
 def _too_large(most_bytes: int) -> ProtocolError:
-    message = f"the body is over {most_bytes} bytes; send the fields of the request alone, or have --max-body raised"
+    message = f"the body is over {most_bytes} bytes; send the fields of the request alone, or have the setting max_body raised"
     return ProtocolError(message, TOO_LARGE)
 
 
 class RestRequestReader:
-    """Parses requests, with a cache, as an Envoy sends the same 77 kB with every poll (ENVOY.md E1).
+    """Parses requests, cached: an Envoy sends the same 77 kB with every poll (ENVOY.md E1).
 
-    `parsed` counts the requests that missed the cache.
-
-    Args:
-        authority: returns the authority of structured names that have none.
+    `parsed` counts cache misses; `authority` is for structured names without one.
     """
 
     def __init__(
@@ -181,9 +177,9 @@ class RestRequestReader:
         """Parse a body, or return the cached poll.
 
         Args:
-            body: a DiscoveryRequest in proto JSON, in either spelling; unknown fields of an Envoy are ignored.
-            row: the type that the request's path serves.
-            peer: the IP address of the client, empty on a unix socket.
+            body: proto JSON in either spelling; an Envoy's unknown fields are ignored.
+            row: of the request's path.
+            peer: an IP address, empty on a unix socket.
             from_envoy: the request has Envoy's deadline header.
 
         Raises:
@@ -219,7 +215,7 @@ class RestRequestReader:
             error_detail=None if detail is None else _reason(detail),
             from_envoy=from_envoy,
         )
-        # An Envoy sends the fields of its version, which no person types.
+        # An Envoy sends its version's fields, which no person types.
         if not poll.node.agent.lower().startswith("envoy"):
             try:
                 json.loads(body, object_pairs_hook=self._unique)
@@ -229,7 +225,7 @@ class RestRequestReader:
         return poll
 
     def _unique(self, pairs: list[tuple[str, object]]) -> None:
-        """Reject an object with a duplicate key, as JSON readers differ in which value they take."""
+        """JSON readers differ in which value of a duplicate key they take."""
         keys = set[str]()
         for key, _ in pairs:
             if key in keys:
@@ -238,7 +234,7 @@ class RestRequestReader:
             keys.add(key)
 
     def _check_fields(self, fields: Mapping[str, object]) -> None:
-        """Reject unknown fields of a DiscoveryRequest: a misspelt `resource_names` would request all resources."""
+        """A misspelt `resource_names` would request all resources."""
         known = {name: _without_details(value) if name in _ERROR_DETAIL else value for name, value in fields.items()}
         for fault in self._converter.convert(cast("PlainValue", known), _DISCOVERY_REQUEST).faults:
             if fault.severity is Severity.ERROR:
@@ -253,12 +249,11 @@ def _weight(poll: PollRequest) -> int:
 
 
 def _without_details(value: object) -> object:
-    # Details may have any type, also one that the catalogue lacks.
+    # Details may have a type that the catalogue lacks.
     return {name: each for name, each in value.items() if name != "details"} if isinstance(value, dict) else value
 
 
 def _field(message: Mapping[str, object], name: str) -> object:
-    """Return the value of a field in either spelling, or None if it is absent or null."""
     other = camel_case(name)
     if other == name or other not in message:
         return message.get(name)
@@ -325,14 +320,13 @@ def _check_type_url(type_url: str, row: ResourceType) -> None:
 
 
 def _node(node: Mapping[str, object], peer: str) -> Node:
-    # The node's features matter to streams alone.
+    # Features matter to streams alone.
     texts = _text("node.id", node.get("id")), _text("node.cluster", node.get("cluster"))
     agent = _text("node.user_agent_name", _field(node, "user_agent_name"))
     return Node(*texts, peer, agent=agent, attributes=_attributes(node), serialized=serialized_node(node))
 
 
 def _attributes(node: Mapping[str, object]) -> Attributes:
-    """Return the node's attributes that views match; malformed ones are left out."""
     version = _field(node, "user_agent_version")
     if not version:
         build = _members(_members(_field(node, "user_agent_build_version")).get("version"))
@@ -348,7 +342,7 @@ def _members(value: object) -> Mapping[str, object]:
 
 
 def serialized_node(node: Mapping[str, object]) -> bytes:
-    """Return a node in proto JSON as `Node.serialized`; empty if protobuf cannot read it or it is very large."""
+    """Return `Node.serialized`; empty if unreadable or very large."""
     try:
         text = json.dumps({name: value for name, value in node.items() if name != "extensions"}, ensure_ascii=False)
     except RecursionError:
@@ -356,7 +350,7 @@ def serialized_node(node: Mapping[str, object]) -> bytes:
     return _serialized(text) if len(text) <= MOST_KEPT_NODE_BYTES else b""
 
 
-# An Envoy sends the same node with every poll, and parsing it takes a tenth of a millisecond.
+# An Envoy polls with the same node; parsing it takes a tenth of a millisecond.
 @lru_cache(maxsize=2048)
 def _serialized(text: str) -> bytes:
     try:
@@ -367,7 +361,7 @@ def _serialized(text: str) -> bytes:
 
 
 def strict_loads(body: bytes) -> Any:
-    """Parse JSON like orjson, if that is not installed: UTF-8 only, no NaN. Raises ValueError or RecursionError."""
+    """Parse like orjson: UTF-8 only, no NaN. Raises ValueError or RecursionError."""
 
     def reject_constant(name: str) -> NoReturn:
         raise ValueError(f"{name} is no JSON")

@@ -1,4 +1,4 @@
-"""REST responses: bodies in proto JSON, with each resource rendered once; error responses, and 304."""
+"""REST responses: proto JSON, with each resource rendered once; errors, and 304."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.poll import nonce_of
 from fsxds.protocol.subscription import Selection
 
-# Time for which rendering may occupy the event loop: polls without rendering wait no longer.
+# The time that rendering may block other polls.
 RENDER_SLICE_S = 0.005
-# A larger resource takes longer than a slice, and is rendered in a thread.
+# Takes longer than a slice, so is rendered in a thread.
 LARGE_RESOURCE_BYTES = 128 * 1024
 # Level 1 takes 1.6 ms per MB, level 6 takes 4; smaller bodies are not worth a thread.
 GZIP_LEVEL = 1
 SMALL_BODY_BYTES = 64 * 1024
 _GZIP_FORMAT = zlib.MAX_WBITS | 16
 
-# For a slow reader, the socket keeps a copy of the data written, so a large body is written in slices. Below a megabyte
-# the socket's buffers take most of it, and one write is cheaper.
+# The socket copies written data for slow readers, hence slices. Below a megabyte its buffers take most, and one write
+# is cheaper.
 LARGE_BODY_BYTES = 1_000_000
 SLICE_BYTES = 256 * 1024
-# With TLS, asyncio keeps a buffer of the size of the largest write for as long as the connection lasts.
+# With TLS, asyncio keeps a buffer of the largest write.
 TLS_SLICE_BYTES = 16 * 1024
 
 JSON = {"Content-Type": "application/json"}
@@ -41,7 +41,7 @@ _ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 class Payload:
-    """The body of a response in one or more pieces, plain and compressed."""
+    """A response's body, plain and compressed."""
 
     __slots__ = ("_gzipped", "pieces", "size")
 
@@ -56,18 +56,18 @@ class Payload:
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
     async def gzipped(self) -> Payload:
-        """Return the body compressed with gzip, cached; a large body is compressed in a thread."""
+        """Return the gzipped body, cached; large ones are made in a thread."""
         if self._gzipped is None:
             if self.size < SMALL_BODY_BYTES:
                 self._gzipped = Payload(_gzip(self.pieces))
             else:
-                # Another request may compress it too: too rare for a lock, and the bytes are equal.
+                # Another request may compress it too: rare, and the bytes are equal.
                 self._gzipped = Payload(await asyncio.to_thread(_gzip, self.pieces))
         return self._gzipped
 
 
 def _gzip(pieces: Iterable[bytes]) -> bytes:
-    # The gzip header has no time, so that equal bodies stay equal.
+    # Without a time, so that equal bodies stay equal.
     compressor = zlib.compressobj(GZIP_LEVEL, wbits=_GZIP_FORMAT)
     return b"".join((*map(compressor.compress, pieces), compressor.flush()))
 
@@ -76,12 +76,7 @@ def _gzip(pieces: Iterable[bytes]) -> bytes:
 class _TypeBodies:
     """The rendered resources of one type.
 
-    Attributes:
-        fragments: the JSON of resources by their version.
-        swept_at: the generation of the last sweep.
-        rows: the resources of that generation.
-        whole: the last body with all resources of the type, and its key.
-        rendering: is set when the current rendering ends; None if there is none.
+    `whole`: the last body with all of them, with its key; `rendering`: set at the rendering's end.
     """
 
     fragments: dict[Version, bytes] = field(default_factory=dict)
@@ -95,14 +90,11 @@ class JsonPrinter(Protocol):
     """Writes resources as JSON."""
 
     def any_json(self, type_url: TypeUrl, body: bytes) -> bytes:
-        """Return a serialized resource as proto JSON with its `@type`."""
+        """Return a resource as JSON with its `@type`."""
 
 
 class ResponseBodies:
-    """Makes response bodies; equal selections give equal bytes.
-
-    `rendered` counts the resources that were rendered.
-    """
+    """Makes bodies, equal ones of equal selections; `rendered` counts resources."""
 
     def __init__(self, printer: JsonPrinter) -> None:
         self.rendered = 0
@@ -110,13 +102,13 @@ class ResponseBodies:
         self._types: dict[TypeUrl, _TypeBodies] = {}
 
     async def payload_of(self, selection: Selection, snapshot: Snapshot, *, is_whole: bool) -> Payload:
-        """Return the body of a response with `selection` from `snapshot`.
+        """Return the body with `selection` from `snapshot`.
 
-        Waits for another rendering of this type. Safe to cancel: finished fragments are kept. `is_whole`: other clients
-        will get the same bytes, because the selection has all resources of its type.
+        Waits for another rendering of this type. Safe to cancel: finished fragments stay. `is_whole`: all resources of
+        the type, so other clients get the same bytes.
         """
         bodies = self._types.setdefault(selection.type_url, _TypeBodies())
-        # Authored versions may be equal for different resources.
+        # Different resources may have equal authored versions.
         key = selection.version, selection.resources
         while True:
             if is_whole and bodies.whole is not None and bodies.whole[0] == key:
@@ -127,7 +119,7 @@ class ResponseBodies:
                 await bodies.rendering.wait()
                 continue
             await self._render(bodies, selection, snapshot)
-            # Only the next rendering drops fragments, and none starts before this continues.
+            # Only the next rendering drops fragments; it starts later.
             break
         payload = Payload(_join(selection, bodies.fragments))
         if is_whole:
@@ -164,7 +156,6 @@ def _missing(bodies: _TypeBodies, resources: Collection[Resource]) -> bool:
 
 
 def _sweep(bodies: _TypeBodies, snapshot: Snapshot, type_url: TypeUrl) -> None:
-    """Drop fragments of changed or removed resources, once per generation; the cost follows the change."""
     if snapshot.generation <= bodies.swept_at:
         return
     before, rows = bodies.rows, snapshot.resources(type_url)
@@ -173,7 +164,7 @@ def _sweep(bodies: _TypeBodies, snapshot: Snapshot, type_url: TypeUrl) -> None:
         for name in (change.fresh | change.removed) & before.keys():
             bodies.fragments.pop(before[name].version, None)
     if len(bodies.fragments) > len(rows):
-        # Some fragments are of a response with an older snapshot, rendered after its sweep.
+        # Some fragments are of an older snapshot, rendered after its sweep.
         current = {resource.version for resource in rows.values()}
         bodies.fragments = {version: text for version, text in bodies.fragments.items() if version in current}
     bodies.swept_at, bodies.rows, bodies.whole = snapshot.generation, rows, None
@@ -188,12 +179,7 @@ def _join(selection: Selection, fragments: dict[Version, bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An error, as the answer to a request.
-
-    Attributes:
-        code: the gRPC status code that a gateway would give.
-        message: the fact and the remedy.
-    """
+    """An error as an answer: the gRPC `code` of a gateway; fact and remedy."""
 
     status: int
     code: int
@@ -202,29 +188,27 @@ class ErrorResponse:
 
 
 def error_response(error: ErrorResponse) -> web.Response:
-    """Build the JSON error response, in the format of gRPC-JSON gateways."""
+    """Build the error response, like gRPC-JSON gateways."""
     body = json.dumps({"code": error.code, "message": error.message, "details": []}).encode()
     return web.Response(status=error.status, body=body, headers={**JSON, **error.headers})
 
 
 INTERNAL = ErrorResponse(500, 13, "an internal error of fsxds; the server's log has its traceback")
 
-# No client reads it: aiohttp expects a response from its handler, and finds that it cannot write it.
+# No client reads it; aiohttp expects a response.
 CLIENT_GONE = ErrorResponse(499, 1, "the client went away")
 
 
 def not_modified() -> web.Response:
-    """Build the response without an update or a body."""
+    """Build the 304."""
     return web.Response(status=304)
 
 
 async def send(request: web.Request, payload: Payload) -> tuple[web.StreamResponse, bool]:
-    """Write a body, compressed if the request accepts that, to its end.
-
-    A client may go away at any byte, which is no error.
+    """Write a body, compressed if accepted.
 
     Returns:
-        The response, and whether the whole body was handed to a client that was still connected.
+        The response, and whether a still connected client got all of the body.
     """
     headers = JSON
     accepted = request.headers.get("Accept-Encoding")
@@ -239,7 +223,7 @@ async def send(request: web.Request, payload: Payload) -> tuple[web.StreamRespon
 
 
 async def write_response(request: web.Request, headers: Mapping[str, str], payload: Payload) -> web.StreamResponse:
-    """Write a whole response, for HEAD only its headers. Raises ConnectionError when the client goes away."""
+    """Write a response, for HEAD its headers. Raises ConnectionError when the client goes."""
     largest_write, slice_bytes = (
         (TLS_SLICE_BYTES, TLS_SLICE_BYTES) if request.secure else (LARGE_BODY_BYTES, SLICE_BYTES)
     )
@@ -260,7 +244,7 @@ async def write_response(request: web.Request, headers: Mapping[str, str], paylo
 
 
 def takes_gzip(accepted: str) -> bool:
-    """Whether an Accept-Encoding names gzip, with a quality above zero."""
+    """Whether an Accept-Encoding allows gzip."""
     for choice in accepted.lower().split(","):
         coding, _, quality = choice.partition(";")
         if coding.strip() in {"gzip", "x-gzip"}:

@@ -1,4 +1,4 @@
-"""Polling nodes as clients of their channels: one client per node, for all of its polls."""
+"""Polling nodes as clients of their channels: one client per node."""
 
 from __future__ import annotations
 
@@ -14,18 +14,13 @@ from fsxds.rollout import Standing, Step
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.store import end_wait
 
-# A node without an open poll has no connection that could end, so it counts as gone after this time.
+# A node without an open poll has no connection that could end.
 GONE_AFTER_S = 600.0
 LOOK_EVERY_S = 30.0
 
 
 class RestClient:
-    """One polling node.
-
-    Attributes:
-        identity: the identity that shares one vote, as of its last poll.
-        limits: the timeouts of its held polls.
-    """
+    """One polling node, with the `identity` of its last poll and the `limits` of held polls."""
 
     __slots__ = ("channel", "identity", "limits", "polls")
 
@@ -39,7 +34,7 @@ class RestClient:
 
     @property
     def node(self) -> Node:
-        """The node as it described itself."""
+        """The node as described by itself."""
         return self.polls.node
 
     @property
@@ -51,12 +46,12 @@ class RestClient:
 
     @property
     def has_returned(self) -> bool:
-        """Whether the client has shown that it stays, by a poll after an answer."""
+        """Whether the client polled after an answer."""
         return self.polls.has_returned
 
     @property
     def is_away(self) -> bool:
-        """Whether the client has no open poll, so that it cannot be reached."""
+        """Whether the client is unreachable, without an open poll."""
         return not self.polls.has_open_polls
 
     def standing(self, step: Step) -> Standing:
@@ -64,23 +59,23 @@ class RestClient:
         return self.polls.standing(step)
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` of a type that the client subscribes to."""
+        """Return the subscribed subset of `names`."""
         return self.polls.selected(type_url, names)
 
     def sync_state(self) -> SyncState:
-        """Return the state of the client relative to its channel's snapshot."""
+        """Return the state relative to the channel's snapshot."""
         snapshot = self.channel.store.current
         return combined_state(() if snapshot is None else self.polls.sync_states(snapshot))
 
     def status(self) -> ClientStatus:
-        """Return the resources that the client was sent, ACKed and NACKed."""
+        """Return the resources sent, ACKed and NACKed."""
         return self.polls.status(self.channel.store.current)
 
     def wake(self) -> None:
-        """Do nothing: held polls wait for snapshots on their own."""
+        """Do nothing: held polls wait themselves."""
 
     def follow(self, channel: Channel) -> None:
-        """Wake all held polls to check another channel, which the client has already joined."""
+        """Wake held polls to check another channel, already joined."""
         self.channel = channel
         now_s = asyncio.get_running_loop().time()
         for limit in self.limits:
@@ -99,14 +94,14 @@ class RestClients:
         return len(self._clients)
 
     def statuses(self) -> Iterator[ClientStatus]:
-        """Yield the status of each client, possibly including clients that leave meanwhile."""
+        """Yield each client's status, maybe of gone ones."""
         for client in tuple(self._clients.values()):
             yield client.status()
 
     def channel_of(self, polls: PollingNode | None, channel: Channel) -> Channel:
-        """Return the channel that the node follows, if it has the same view as `channel`, else `channel`.
+        """Return the followed channel if it has the view of `channel`, else `channel`.
 
-        The node belongs to `channel` now; rollout steps move it there.
+        The node belongs to `channel`; rollout steps move it there.
         """
         client = None if polls is None else self._clients.get(polls)
         if client is None or client not in client.channel.clients:
@@ -116,7 +111,7 @@ class RestClients:
         return client.channel if is_same else channel
 
     def receive_poll(self, poll: PollRequest, polls: PollingNode | None, channel: Channel, identity: str) -> RestClient:
-        """Return the client of a poll, joined to `channel`; a client that is not remembered joins none."""
+        """Return a poll's client, joined to `channel` if remembered."""
         if polls is None:
             return RestClient(PollingNode(poll.node), channel)
         client = self._clients.get(polls)
@@ -136,20 +131,20 @@ class RestClients:
         return client
 
     def receive_recognized(self, polls: PollingNode) -> None:
-        """Record that a node holds the current version, which another process sent it."""
+        """Record that another process sent the current version."""
         client = self._clients.get(polls)
         if client is not None:
             client.channel.progressed(client)
 
     def receive_end(self, client: RestClient) -> None:
-        """Record the end of a poll; a client that polls no more leaves its channel."""
+        """Record a poll's end, maybe the client's last."""
         if client.polls.is_polling:
             client.channel.progressed(client)
         else:
             self.forget(client.polls)
 
     def forget(self, polls: PollingNode) -> None:
-        """Remove the client of a node from its channel."""
+        """Remove a node's client from its channel."""
         client = self._clients.pop(polls, None)
         if client is not None:
             client.channel.leave(client)
@@ -159,7 +154,6 @@ class RestClients:
             self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._forget_silent)
 
     def _forget_silent(self) -> None:
-        """Forget clients without a poll for long, and start the timer again if any are left."""
         self._timer = None
         silent_since_s = asyncio.get_running_loop().time() - GONE_AFTER_S
         for polls in [one for one in self._clients if one.is_silent_since(silent_since_s)]:

@@ -1,7 +1,6 @@
-"""TLS between the socket of an HTTP connection and its request handler.
+"""TLS between an HTTP connection's socket and its request handler.
 
-asyncio's TLS with less memory: asyncio's read buffer takes 256 KiB per connection, and a server that holds polls has
-thousands of connections.
+asyncio's read buffer takes 256 KiB per connection, and a server that holds polls has thousands.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from dataclasses import dataclass
 from fsxds.events.client_events import HandshakeFailed
 from fsxds.events.event import Observer
 
-# A client that is silent, or stops during the handshake, is cut off.
+# A silent client is cut off.
 HANDSHAKE_S = 10
-# Time for a client to read the remaining data and to close its side.
+# For a client to read the rest and to close.
 GOODBYE_S = 30
 # A TLS record has at most 16 KiB.
 RECORD_BYTES = 16 * 1024
 
-# The most frequent mistakes of clients, by OpenSSL's names.
+# Clients' most frequent mistakes, by OpenSSL's names.
 _REMEDIES = {
     "HTTP_REQUEST": "it speaks plain HTTP; give it an https:// URL, or an Envoy cluster a transport_socket",
     "WRONG_VERSION_NUMBER": "it does not speak TLS; give an Envoy cluster a transport_socket",
@@ -34,14 +33,14 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class HttpTls:
-    """TLS of a listener; `context` returns the context of the next handshake."""
+    """TLS of a listener; `context` is for the next handshake."""
 
     context: Callable[[], ssl.SSLContext]
     observer: Observer
 
 
 class TlsLayer(SSLProtocol):
-    """TLS of one connection. Makes the inner protocol by `make` after the handshake."""
+    """TLS of one connection; `make` makes the inner protocol."""
 
     max_size = RECORD_BYTES
 
@@ -71,20 +70,20 @@ class TlsLayer(SSLProtocol):
 
     @property
     def unsent(self) -> int:
-        """Return the number of encrypted bytes that the socket has not taken yet."""
+        """Return the encrypted bytes that the socket has not taken."""
         try:
             return 0 if self._below is None else self._below.get_write_buffer_size()
         except (RuntimeError, AttributeError):
             return 0  # It is closed.
 
     def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
-        """Send a rejected client the alert with the reason, before asyncio closes the connection."""
+        """A rejected client gets the alert with the reason first."""
         if handshake_exc is not None:
             self._process_outgoing()  # type: ignore[attr-defined]  # typeshed does not list it
         super()._on_handshake_complete(handshake_exc)
 
     def _receive_handshake(self, handshake: asyncio.Future[None]) -> None:
-        # Clients that go away, or only probe the port, are not reported.
+        # Not clients that go away or probe the port.
         if isinstance(error := handshake.exception(), ssl.SSLError):
             self._observer(HandshakeFailed(self._peer, _words_of(error)))
 
@@ -93,7 +92,7 @@ MakeConnection = Callable[[TlsLayer], asyncio.Protocol]
 
 
 class _Unconnected(asyncio.Protocol):
-    """Takes the place of a connection during the handshake, so that strangers use no more memory than TLS needs."""
+    """During the handshake, strangers use no memory beyond TLS."""
 
     def __init__(self, make: MakeConnection, layer: TlsLayer) -> None:
         self._make = make

@@ -362,4 +362,4 @@ async def test_pages_behind_grpc_web_are_rejected(word: str) -> None:
                     assert await (call if word == "Fetch" else call.read())
                 else:
                     assert await call.code() is DENIED
-                    assert "--cors-origin" in await call.details()
+                    assert "cors_origin" in await call.details()

@@ -275,7 +275,7 @@ def test_too_many_names(field: str) -> None:
     fits = delta(**{field: names[:-1]})
     assert len(getattr(GrpcRequestReader().delta(fits, CDS, PEER), field.removeprefix("resource_names_"))) == MOST_NAMES
     with pytest.raises(
-        ProtocolError, match=f"has more than {MOST_NAMES} names; ask for less, or have --max-names raised"
+        ProtocolError, match=f"has more than {MOST_NAMES} names; ask for less, or have the setting max_names raised"
     ):
         GrpcRequestReader().delta(delta(**{field: names}), CDS, PEER)
 

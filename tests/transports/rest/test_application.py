@@ -192,7 +192,7 @@ async def test_the_query_tells_how_long_to_hold(server: Server, written: str) ->
 
 
 async def test_without_a_deadline_the_operator_decides() -> None:
-    """`--max-hold` ends a poll."""
+    """`max_hold` ends a poll."""
     async with running(max_hold_s=0.2) as server:
         server.publish(named("cds", "a"))
         version = (await server.poll()).content["version_info"]

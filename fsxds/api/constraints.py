@@ -152,7 +152,7 @@ class FieldRules:
         # The other names are fields.
         owners = {name.rpartition(".")[0] for name in hooks if not catalogue.knows(name)}
         self._looked_into = self._rules.ruled | owners
-        self._worthwhile = self._rules.holders_of(self._looked_into | hooks.keys())
+        self._types_to_visit = self._rules.holders_of(self._looked_into | hooks.keys())
         self._visits: dict[tuple[str, _Mode], Visit | None] = {}
 
     def check(self, message: Message) -> Walk:
@@ -171,7 +171,7 @@ class FieldRules:
             visit(message, path, walk)
 
     def _visit_of(self, descriptor: Descriptor, mode: _Mode) -> Visit | None:
-        if descriptor.full_name not in self._worthwhile:
+        if descriptor.full_name not in self._types_to_visit:
             return None
         key = descriptor.full_name, mode
         found = self._visits.get(key)
@@ -196,7 +196,7 @@ class FieldRules:
 
     def _has_fields_to_visit(self, descriptor: Descriptor) -> bool:
         return descriptor.full_name in self._looked_into or any(
-            field.message_type is not None and field.message_type.full_name in self._worthwhile
+            field.message_type is not None and field.message_type.full_name in self._types_to_visit
             for field in descriptor.fields
         )
 

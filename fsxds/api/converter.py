@@ -106,13 +106,13 @@ Convert: TypeAlias = Callable[[PlainValue, int], object]
 """Turns a value into an argument of a message's constructor; the number counts the enclosing messages."""
 
 
-class Odd(Exception):  # noqa: N818 - it is no error: it sends a value down the lenient path
+class NeedsLenientReader(Exception):  # noqa: N818 - it is no error: it sends a value down the lenient path
     """A value is not in the one form that the fast path takes."""
 
 
 # Signs of an odd value: our own checks, a name in no table, and the constructor's checks of range, text and depth. The
 # lenient path then finds the exact fault.
-_REFUSALS = (Odd, WrongValueError, KeyError, TypeError, ValueError, OverflowError, DecodeError)
+_REFUSALS = (NeedsLenientReader, WrongValueError, KeyError, TypeError, ValueError, OverflowError, DecodeError)
 
 # The types whose values scalar fields take unchanged; the constructor checks ranges and texts.
 _AS_IS: Mapping[int, type] = {
@@ -205,7 +205,7 @@ class CompiledConverter:
 
     def _any(self, value: PlainValue, depth: int) -> object:
         if type(value) is not dict:
-            raise Odd
+            raise NeedsLenientReader
         if not value:
             return value
         key = _content_of(value)
@@ -221,24 +221,24 @@ class CompiledConverter:
 
     def _packed_message(self, value: PlainValue, depth: int) -> Message:
         if type(value) is not dict or depth > DEEPEST_MESSAGE:
-            raise Odd
+            raise NeedsLenientReader
         content: dict[str, PlainValue] = dict(value)
         message_class, convert, is_special = self._packing(content.pop("@type"))
         if not is_special:
             return _made(message_class, convert(content, depth + 1))
         inner = content.pop("value")
         if content:
-            raise Odd
+            raise NeedsLenientReader
         return _made(message_class, convert(inner, depth + 1))
 
     def _packing(self, type_url: PlainValue) -> tuple[type[Message], Convert, bool]:
         if type(type_url) is not str:
-            raise Odd
+            raise NeedsLenientReader
         packed = self._packed.get(type_url)
         if packed is None:
             message_type = type_of_url(type_url)
             if message_type is None:
-                raise Odd
+                raise NeedsLenientReader
             message_class = self._catalogue.message_class(message_type)
             converter = self._converter(descriptor_of(message_class))
             packed = self._packed[type_url] = (message_class, converter, message_type in SPECIAL_JSON)
@@ -272,7 +272,7 @@ def _scalar(field: FieldDescriptor) -> tuple[type | None, Convert]:
 def _object(table: Mapping[str, _Row], nulls: frozenset[str]) -> Convert:
     def convert(value: PlainValue, depth: int) -> object:
         if type(value) is not dict or depth > DEEPEST_MESSAGE:
-            raise Odd
+            raise NeedsLenientReader
         depth += 1
         taken = 0
         fields: dict[str, object] = {}
@@ -286,10 +286,10 @@ def _object(table: Mapping[str, _Row], nulls: frozenset[str]) -> Convert:
                 continue
             if oneof:
                 if taken & oneof:
-                    raise Odd
+                    raise NeedsLenientReader
                 taken |= oneof
         if len(fields) != len(value) and len({table[key][0] for key in value}) != len(value):
-            raise Odd  # one field under both its names; a null alone would only be absent
+            raise NeedsLenientReader  # one field under both its names; a null alone would only be absent
         return fields
 
     return convert
@@ -305,7 +305,7 @@ def _wrapper(as_is: type | None, convert_scalar: Convert) -> Convert:
 def _list(as_is: type | None, convert_item: Convert) -> Convert:
     def convert(value: PlainValue, depth: int) -> object:
         if type(value) is not list:
-            raise Odd
+            raise NeedsLenientReader
         return [element if type(element) is as_is else convert_item(element, depth) for element in value]
 
     return convert
@@ -314,7 +314,7 @@ def _list(as_is: type | None, convert_item: Convert) -> Convert:
 def _map(read_key: Read | None, as_is: type | None, convert_item: Convert) -> Convert:
     def convert(value: PlainValue, depth: int) -> object:
         if type(value) is not dict:
-            raise Odd
+            raise NeedsLenientReader
         depth += 1
         entries = {
             key if read_key is None else read_key(key): element
@@ -323,7 +323,7 @@ def _map(read_key: Read | None, as_is: type | None, convert_item: Convert) -> Co
             for key, element in value.items()
         }
         if len(entries) != len(value):
-            raise Odd
+            raise NeedsLenientReader
         return entries
 
     return convert
@@ -346,21 +346,21 @@ def _value_fields(value: PlainValue, depth: int) -> dict[str, object]:
 
 def _list_fields(value: PlainValue, depth: int) -> dict[str, object]:
     if type(value) is not list or depth > DEEPEST_MESSAGE:
-        raise Odd
+        raise NeedsLenientReader
     return {"values": [_value_fields(element, depth + 1) for element in value]}
 
 
 def _struct_fields(value: PlainValue, depth: int) -> dict[str, object]:
     """For a google.protobuf.Struct in a list, in a map or at the top."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
-        raise Odd
+        raise NeedsLenientReader
     return {"fields": {key: _value_fields(element, depth + 2) for key, element in value.items()}}
 
 
 def _struct_content(value: PlainValue, depth: int) -> dict[str, object]:
     """Only for a singular Struct field the constructor takes a dict as the struct's content."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
-        raise Odd
+        raise NeedsLenientReader
     return {key: element if type(element) is str else _content(element, depth) for key, element in value.items()}
 
 
@@ -371,6 +371,6 @@ def _content(value: PlainValue, depth: int) -> object:
         return _struct_content(value, depth + STRUCT_LEVELS)
     if type(value) is list:
         if depth > DEEPEST_MESSAGE:
-            raise Odd
+            raise NeedsLenientReader
         return [_content(element, depth + LIST_LEVELS) for element in value]
     return value.text if isinstance(value, SpelledFloat) else scalars.read_number(value)

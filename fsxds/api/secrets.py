@@ -105,12 +105,12 @@ _FREE_TEXT = frozenset({"google.protobuf.BytesValue", "google.protobuf.StringVal
 _TYPED_CONFIG = "typed_config"
 
 _PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_TELLING = re.compile(
+_SECRET_WORD = re.compile(
     r"password|passwd|passphrase|passcode|credential|secret|apikey|accesskey|privatekey|signingkey|encryptionkey"
     r"|masterkey|accountkey|sharedkey|sessionkey|sessionid|authkey|authorization|authentication|cookie|hmac|bearer|jwt|jwk"
     r"|token|signature|assertion|connectionstring"
 )
-_TELLING_PIECES = frozenset({"auth", "otp", "pass", "pin", "psk", "pw", "pwd", "salt", "sig"})
+_SECRET_PIECES = frozenset({"auth", "otp", "pass", "pin", "psk", "pw", "pwd", "salt", "sig"})
 # A name with such an end denotes a place or a quantity, not a value.
 _HARMLESS_ENDS = frozenset({
     "algorithm", "bucket", "cluster", "count", "duration", "enabled", "endpoint", "expiration", "expires", "file",
@@ -154,7 +154,7 @@ def is_secret_name(name: str) -> bool:
     pieces = _pieces(name)
     if not pieces or pieces[-1] in _HARMLESS_ENDS or pieces[0] in _HARMLESS_STARTS:
         return False
-    return _TELLING.search("".join(pieces)) is not None or not _TELLING_PIECES.isdisjoint(pieces)
+    return _SECRET_WORD.search("".join(pieces)) is not None or not _SECRET_PIECES.isdisjoint(pieces)
 
 
 @lru_cache(maxsize=4096)

@@ -23,7 +23,7 @@ from fsxds.transports.admin.status_paths import OUTLINE
 
 
 @dataclass(frozen=True, slots=True)
-class AskedServer:
+class OtherServer:
     """A running fsxds: its served state and holding rules."""
 
     address: str
@@ -55,7 +55,7 @@ def problem_of(change: HeldChange) -> Problem:
     return Problem(change.path, line, 1, "", change.rule, fact, change.remedy, Severity.ERROR)
 
 
-def read_server(address: str, settings: Settings) -> AskedServer:
+def read_server(address: str, settings: Settings) -> OtherServer:
     """Ask a running fsxds. Raises UsageError if none answers."""
     if address.startswith("https://") and settings.admin_ca is None:
         raise UsageError(f"{address}: nobody is known to be trusted there; give --admin-ca FILE")
@@ -69,11 +69,11 @@ def read_server(address: str, settings: Settings) -> AskedServer:
         ) from error
 
 
-def _read(address: str, answer: Any) -> AskedServer:
+def _read(address: str, answer: Any) -> OtherServer:
     outlines = map(ServedOutline.read, answer["views"])
     rules = HoldingRules(
         keeps_references=answer["references"] == "hold",
         max_removal=answer["max_removal"],
         approved=frozenset(answer["approved"]),
     )
-    return AskedServer(address, rules, {one.layers: one for one in outlines})
+    return OtherServer(address, rules, {one.layers: one for one in outlines})

@@ -107,7 +107,7 @@ def check_subject(
     if subject.refers_to_others(loaded.problems):
         print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
     else:
-        loaded = _as_envoy_says(loaded, subject, settings, catalogue)
+        loaded = _with_envoy_result(loaded, subject, settings, catalogue)
     # Untrusted files are checked too: their mistakes should be found before they are signed.
     distrusted = (
         () if subject.is_partial or subject.asked is not None else loading_rules.trust_faults(subject.tree, settings)
@@ -169,7 +169,7 @@ def _together(reports: Sequence[Report]) -> Report:
     )
 
 
-def _as_envoy_says(loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue) -> LoadedViews:
+def _with_envoy_result(loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue) -> LoadedViews:
     """Add the rejections of a real Envoy; errors of resources that it accepts become notes.
 
     It checks all good resources, also in held files.

@@ -35,13 +35,13 @@ DEMANDS: Demands = {"rules": _require_rules}
 
 
 def value_reader(row: Option) -> Callable[[str], object]:
-    """Return a reader that raises the row's complaint."""
+    """Return a reader that raises the row's error."""
 
     def read(written: str) -> object:
         try:
             return row.form.read(written)
         except ValueError as error:
-            raise click.BadParameter(row.complaint(written, error)) from error
+            raise click.BadParameter(row.error_text(written, error)) from error
 
     return read
 

@@ -57,7 +57,7 @@ def run_convert(file: str, settings: Settings, flags: ConvertFlags) -> None:
     try:
         converted = ConversionWriter(catalogue).write(read.parts, target, hint)
     except (NotOneResponseError, ConversionLossError) as error:
-        raise UsageError(f"{path}: {_words_of(error, target)}") from error
+        raise UsageError(f"{path}: {_message_of(error, target)}") from error
     for note in (converted.note, "comments are not kept" if has_comments(content, source.name) else ""):
         if note:
             print(f"{escape(file)}: {note}", file=sys.stderr)
@@ -80,7 +80,7 @@ def _read(file: str) -> bytes:
         raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
 
 
-def _words_of(error: NotOneResponseError | ConversionLossError, target: Format) -> str:
+def _message_of(error: NotOneResponseError | ConversionLossError, target: Format) -> str:
     if isinstance(error, NotOneResponseError):
         fact = (
             "its documents have different versions, or one has nothing of a type, so they are not one DiscoveryResponse"

@@ -79,7 +79,7 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
     try:
         shown = look()
     except NotDoneError as error:
-        _complain(error)
+        _print_error(error)
         raise click.exceptions.Exit(NOT_GOOD) from error
     if flags["output_format"] == "json":
         print(json.dumps(shown.plain, indent=2))
@@ -151,7 +151,7 @@ def _watch_in_lines(look: Look, found: Shown | FsxdsError, *, is_json: bool) -> 
                 sys.stdout.flush()
             before = now
         elif words != trouble:
-            _complain(words)
+            _print_error(words)
         trouble = words
         time.sleep(REFRESH_S)
         found = _looked(look)
@@ -169,5 +169,5 @@ def _drawn(shown: Shown | None, found: Shown | FsxdsError) -> Group:
     return Group(*trouble, *([] if shown is None else [shown.drawn]))
 
 
-def _complain(words: object) -> None:
+def _print_error(words: object) -> None:
     print(f"fsxds: {escape(str(words))}", file=sys.stderr, flush=True)

@@ -21,7 +21,7 @@ from fsxds.source.listing import Exclusion
 from fsxds.source.scan import FileContent, UnreadableFile, read_file
 
 if TYPE_CHECKING:
-    from fsxds.cli.against import AskedServer
+    from fsxds.cli.against import OtherServer
 import os
 
 from rich.console import Console
@@ -67,7 +67,7 @@ class Subject:
     tree: SourceTree
     asked: frozenset[PurePosixPath] | None = None
     is_partial: bool = False
-    server: AskedServer | None = None
+    server: OtherServer | None = None
 
     def is_reported(self, problem: Problem) -> bool:
         """Whether a problem concerns the named files."""

@@ -53,7 +53,7 @@ class ClientTls:
         return grpc.ssl_channel_credentials(ca, key, cert)
 
 
-def tls_words(error: BaseException) -> str:
+def tls_error_message(error: BaseException) -> str:
     """Return why TLS failed, or "" for another cause."""
     reason: BaseException | None = error
     # Some of aiohttp's errors are SSLErrors by name, without the attributes of one.

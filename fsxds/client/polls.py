@@ -19,7 +19,7 @@ from google.protobuf import json_format
 from yarl import URL
 
 from fsxds.api.converter import Converter
-from fsxds.client.client_tls import ClientTls, tls_words
+from fsxds.client.client_tls import ClientTls, tls_error_message
 from fsxds.client.listed import Fetched, ListReader
 from fsxds.client.named import NamedReader
 from fsxds.client.streams import credentials_of
@@ -241,7 +241,7 @@ class PollingClient:
         except aiohttp.InvalidURL as error:
             raise ConnectionLostError(f"{self._address} is no URL", "INVALID_ARGUMENT", is_final=True) from error
         except aiohttp.ClientError as error:
-            raise ConnectionLostError(f"cannot connect: {words_of(error)}", "UNAVAILABLE") from error
+            raise ConnectionLostError(f"cannot connect: {error_message(error)}", "UNAVAILABLE") from error
 
     def _request(self) -> dict[str, PlainValue]:
         request: dict[str, PlainValue] = {"node": self._node, "type_url": self._row.type_url}
@@ -340,9 +340,9 @@ def _error_of(status: int, body: bytes) -> ConnectionLostError:
     return ConnectionLostError(f"{fact}: {words[:300]}", str(status), is_final=status not in _PASSING)
 
 
-def words_of(error: aiohttp.ClientError) -> str:
+def error_message(error: aiohttp.ClientError) -> str:
     """Return an error's message, without aiohttp's objects."""
-    if words := tls_words(error):
+    if words := tls_error_message(error):
         return words
     if isinstance(error, aiohttp.ClientConnectorError):
         # The message for an unknown host name has a special, negative number.

@@ -42,7 +42,7 @@ DIRECTORY = "fsxds-parsed"
 """The directory of packs."""
 
 # Parsing less takes no longer than the lookup.
-WORTH_BYTES = 256 * 1024
+LEAST_CACHED_BYTES = 256 * 1024
 
 # The packages that affect parsing.
 _LIBRARIES = ("protobuf", "pyyaml", "google-re2", "cryptography")
@@ -87,7 +87,7 @@ class ParseCache:
     def find(self, files: Sequence[SourceFile]) -> Sequence[ParsedFile | None]:
         """Return cached results, or None; few bytes are not worth a lookup."""
         found: Sequence[ParsedFile | None] = [None] * len(files)
-        if sum(file.size_bytes for file in files) < WORTH_BYTES or not self._is_usable:
+        if sum(file.size_bytes for file in files) < LEAST_CACHED_BYTES or not self._is_usable:
             return found
         try:
             found = self._opened().find(files)

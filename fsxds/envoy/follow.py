@@ -31,7 +31,7 @@ SLOW_POLL_S = 1.0
 # After this time without an ACK or NACK, missing parts are reported; then at three times that age, and every half
 # minute.
 LONG_S = 3.0
-LONGEST_SILENCE_S = 30.0
+LONGEST_REPORT_PAUSE_S = 30.0
 # The sightings of a NACK before it is reported: two, so that its log line has arrived; and half a second of them after
 # another NACK, whose update fsxds may have offered again just before.
 SIGHTINGS = 2
@@ -112,7 +112,7 @@ class Follower:
         if trial.is_reported:
             self._acks.note_reported()
         await self._look_whether_live()
-        if (isinstance(status, InProgress) or not self._is_live) and trial.is_silent_for_long():
+        if (isinstance(status, InProgress) or not self._is_live) and trial.is_report_due():
             waiting = status if isinstance(status, InProgress) else InProgress((), 0)
             self._observer.envoy_pending(waiting, await self._admin.unready(), trial.elapsed_s)
         if not self._is_live:
@@ -186,12 +186,12 @@ class SnapshotProgress:
         self.is_reported = True
         return new
 
-    def is_silent_for_long(self) -> bool:
+    def is_report_due(self) -> bool:
         """Return whether to report a pending snapshot again."""
         elapsed_s = self.elapsed_s
         if elapsed_s < self._report_at_s:
             return False
-        self._report_at_s = elapsed_s + min(2 * elapsed_s, LONGEST_SILENCE_S)
+        self._report_at_s = elapsed_s + min(2 * elapsed_s, LONGEST_REPORT_PAUSE_S)
         return True
 
 
@@ -243,7 +243,7 @@ async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserv
         # The log is read until the very end: an Envoy whose pipe is full does not end.
         async with asyncio.TaskGroup() as tasks, running_envoy(plan.executable, bootstrap, plan.observe_log) as envoy:
             tasks.create_task(envoy.read_log())
-            following = tasks.create_task(_follow_until_outgrown(store, envoy, wanted, plan, observer))
+            following = tasks.create_task(_follow_until_more_needed(store, envoy, wanted, plan, observer))
             status = await envoy.ended()
             following.cancel()
         if not envoy.was_stopped:
@@ -260,7 +260,7 @@ def _exist(files: tuple[PurePath, ...]) -> bool:
     return all(Path(file).exists() for file in files)
 
 
-async def _follow_until_outgrown(
+async def _follow_until_more_needed(
     store: SnapshotStore, envoy: LocalEnvoy, wanted: BootstrapRequest, plan: EnvoyPlan, observer: EnvoyObserver
 ) -> None:
     """Follow an Envoy until a snapshot needs more subscriptions, and stop it then."""

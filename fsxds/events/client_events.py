@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events.event import Details, Event, Measure, Words, log_row
+from fsxds.events.event import Details, Event, LogMessage, Measure, log_row
 from fsxds.events.phrases import name_of, shortened, some_of, type_name
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import TypeUrl, Version
@@ -34,9 +34,9 @@ class HandshakeFailed(Event):
     peer: str
     reason: str
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         reason = shortened(self.reason)
-        return Words(f"TLS: no connection with {self.peer or 'a local client'}: {reason}", {"reason": reason})
+        return LogMessage(f"TLS: no connection with {self.peer or 'a local client'}: {reason}", {"reason": reason})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class StreamOpened(Event):
     service: str
     peer: str
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         node = self.node
-        return Words(f"{name_of(node)} opened {self.service}", {"node": node.id, "cluster": node.cluster})
+        return LogMessage(f"{name_of(node)} opened {self.service}", {"node": node.id, "cluster": node.cluster})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class StreamClosed(Event):
     service: str
     peer: str
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         node = self.node
-        return Words(f"{name_of(node)} left {self.service}", {"node": node.id, "cluster": node.cluster})
+        return LogMessage(f"{name_of(node)} left {self.service}", {"node": node.id, "cluster": node.cluster})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class ResponseSent(Event):
     version: Version
     detected_s: float | None = None
 
-    def _words(self) -> Words:
-        return _version_words("was sent", self)
+    def _message(self) -> LogMessage:
+        return _version_message("was sent", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class AckReceived(Event):
     subscription: Subscription
     version: Version
 
-    def _words(self) -> Words:
-        return _version_words("ACKed", self)
+    def _message(self) -> LogMessage:
+        return _version_message("ACKed", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class NackReceived(Event):
     acknowledgement: Acknowledgement
     files: tuple[PurePosixPath, ...]
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         names, said = [str(path) for path in self.files], self.acknowledgement.reason
         version, type_url = self.acknowledgement.version, self.subscription.type_url
         reason = shortened(mask_reason(said or "it asked again with the version before; see its own log"))
@@ -130,13 +130,13 @@ class NackReceived(Event):
             f"NACK: {name_of(self.node)} rejected {type_name(type_url)} {version[:12]}"
             f"{f' from {some_of(names)}' if names else ''}: {reason}"
         )
-        return Words(text, {**_of(self.node, type_url, version), "reason": reason, "is_inferred": said is None})
+        return LogMessage(text, {**_of(self.node, type_url, version), "reason": reason, "is_inferred": said is None})
 
 
-def _version_words(verb: str, event: ResponseSent | AckReceived) -> Words:
+def _version_message(verb: str, event: ResponseSent | AckReceived) -> LogMessage:
     type_url = event.subscription.type_url
     text = f"{name_of(event.node)} {verb} {type_name(type_url)} {event.version[:12]}"
-    return Words(text, _of(event.node, type_url, event.version))
+    return LogMessage(text, _of(event.node, type_url, event.version))
 
 
 def _of(node: Node, type_url: TypeUrl, version: Version) -> Details:
@@ -175,10 +175,10 @@ class RequestRejected(Event):
     reason: str
     subject: str = ""
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         reason, about = shortened(self.reason), f" ({shortened(self.subject)})" if self.subject else ""
         text = f"rejected a request of {self.peer or 'a local client'} with {self.status}: {reason}{about}"
-        return Words(text, {"reason": reason, "subject": shortened(self.subject) or None})
+        return LogMessage(text, {"reason": reason, "subject": shortened(self.subject) or None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class LimitReached(Event):
     peer: str = ""
     text: str = ""
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return self.text or f"the limit {self.limit} was reached{f', by {self.peer}' if self.peer else ''}"
 
 
@@ -220,7 +220,7 @@ class RequestAnswered(Event):
     status: int | str
     peer: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"{self.name}: a request of {self.peer or 'a local client'} ended with {self.status}"
 
 
@@ -239,10 +239,10 @@ class MembersNotKept(Event):
 
     node: Node
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         fact = "has members of a collection, and does not say which when it connects again"
         remedy = "give --state DIR, so that after a restart it is told what was removed"
-        return Words(f"{name_of(self.node)} {fact}; {remedy}", {"node": self.node.id})
+        return LogMessage(f"{name_of(self.node)} {fact}; {remedy}", {"node": self.node.id})
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class AuthorityMissing(Event):
     name: str
     authority: str
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         fact = f"asks for {self.name}, without authority, and may not know what it is sent, of the authority {self.authority}"
         text = f"{name_of(self.node)} {fact}; write xdstp://{self.authority}/… in what it is configured with"
-        return Words(text, {"node": self.node.id})
+        return LogMessage(text, {"node": self.node.id})

@@ -74,7 +74,7 @@ class Measure(NamedTuple):
     fixed: tuple[str, ...] = ()
 
 
-class Words(NamedTuple):
+class LogMessage(NamedTuple):
     """A line's text, and differences from its event's row.
 
     Attributes:
@@ -108,15 +108,15 @@ class Event:
 
     def line(self) -> LogLine:
         """Return the line, with attributes as remaining fields."""
-        said = self._words()
-        words = Words(said) if isinstance(said, str) else said
+        said = self._message()
+        words = LogMessage(said) if isinstance(said, str) else said
         row = next(row for row in self.rows if words.event in {"", row.event})
         own = (name for name in row.fields if name not in words.details and hasattr(self, name))
         details = {**{name: _plain(getattr(self, name)) for name in own}, **words.details}
         details = {name: each for name, each in details.items() if each is not None}
         return LogLine(words.level or row.levels[0], row.event, words.text, details, words.admitted_as)
 
-    def _words(self) -> str | Words:
+    def _message(self) -> str | LogMessage:
         raise TypeError(f"{self} has no wording")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fsxds.events.event import Event, Level, Measure, Words, log_row
+from fsxds.events.event import Event, Level, LogMessage, Measure, log_row
 from fsxds.events.phrases import count_of, some_of
 from fsxds.formats import FORMATS
 from fsxds.model.resources import Snapshot
@@ -24,7 +24,7 @@ class WatchStarted(Event):
     mode: str
     reason: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"watching by {self.mode}: {self.reason}"
 
 
@@ -41,8 +41,8 @@ class TreeDisappeared(Event):
 
     reason: str
 
-    def _words(self) -> Words:
-        return Words(f"{self.reason}; what was served last stays until it is back", {"error": self.reason})
+    def _message(self) -> LogMessage:
+        return LogMessage(f"{self.reason}; what was served last stays until it is back", {"error": self.reason})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class TreeReturned(Event):
     rows = (log_row("tree_found", "info", "The directory is back."),)
     measures = (Measure("tree_present", 1),)
 
-    def _words(self) -> Words:
-        return Words("the tree is back", admitted_as=Level.ERROR)
+    def _message(self) -> LogMessage:
+        return LogMessage("the tree is back", admitted_as=Level.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class FilesIgnored(Event):
 
     paths: tuple[PurePosixPath, ...]
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         names = [str(path) for path in self.paths]
         text = f"{some_of(names)}: ignored, no format has {'this suffix' if len(names) == 1 else 'these suffixes'}"
-        return Words(text, {"count": len(names), "files": [*names[:MOST_FILES]]})
+        return LogMessage(text, {"count": len(names), "files": [*names[:MOST_FILES]]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,12 @@ class ConfigurationMissing(Event):
     ignored: tuple[PurePosixPath, ...] = ()
     excluded: tuple[PurePosixPath, ...] = ()
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         suffixes = ", ".join(suffix for row in FORMATS for suffix in row.suffixes)
         others = ((self.ignored, "ignored"), (self.excluded, "excluded"))
         there = "".join(f"; {word}: {some_of([str(path) for path in paths])}" for paths, word in others if paths)
         text = f"waiting for configuration: no file in {self.root} has one of the suffixes {suffixes}{there}"
-        return Words(text, {"directory": str(self.root), **{word: len(paths) for paths, word in others}})
+        return LogMessage(text, {"directory": str(self.root), **{word: len(paths) for paths, word in others}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class QueueOverflowed(Event):
     rows = (log_row("queue_overflowed", "warning", "The kernel dropped file events; the whole tree is read again."),)
     measures = (Measure("file_event_overflows_total"),)
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return "too many file events at once: reading the whole tree again"
 
 
@@ -115,7 +115,7 @@ class CacheRead(Event):
     found: int
     count: int
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"cache: {self.found} of {count_of(self.count, 'file')} need not be parsed"
 
 
@@ -128,12 +128,12 @@ class CacheFailed(Event):
     directory: Path
     reason: str
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         text = (
             f"cache: {self.directory} is not used, and every start parses all files: {self.reason}; "
             "give another --cache-dir"
         )
-        return Words(text, {"error": self.reason})
+        return LogMessage(text, {"error": self.reason})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fsxds.events.event import Event, Measure, Words, log_row
+from fsxds.events.event import Event, LogMessage, Measure, log_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class FleetLost(Event):
 
     reason: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"fleet: {self.reason}; what was published until now is served on, and nothing new is heard of"
 
 
@@ -36,11 +36,11 @@ class FleetReached(Event):
 
     elapsed_s: float
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         if not self.elapsed_s:
-            return Words("fleet: what is published is followed", {"elapsed_s": None})
+            return LogMessage("fleet: what is published is followed", {"elapsed_s": None})
         text = f"fleet: what is published is followed again, after {self.elapsed_s:.1f} s"
-        return Words(text, {"elapsed_s": round(self.elapsed_s, 1)})
+        return LogMessage(text, {"elapsed_s": round(self.elapsed_s, 1)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class SnapshotUnreadable(Event):
 
     reason: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"fleet: what is published cannot be read ({self.reason}); it is tried again, and what was served stays"
 
 
@@ -78,7 +78,7 @@ class SecretsNotPublished(Event):
 
     place: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         remedy = "give --fleet-encryption-key FILE to all servers, or allow it with --insecure-secrets"
         return f"fleet: {self.place}: is a secret, and would be kept in clear; nothing new is published: {remedy}"
 
@@ -91,7 +91,7 @@ class PublicationFailed(Event):
 
     reason: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"fleet: a change cannot be published ({self.reason}); it is tried again, and what was published stays"
 
 
@@ -104,8 +104,8 @@ class PublisherElected(Event):
 
     epoch: int
 
-    def _words(self) -> Words:
-        return Words(f"fleet: this server publishes from now on, as number {self.epoch}", {"count": self.epoch})
+    def _message(self) -> LogMessage:
+        return LogMessage(f"fleet: this server publishes from now on, as number {self.epoch}", {"count": self.epoch})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class PublisherWaits(Event):
 
     retry_s: float
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         fact = "the tree of this server is older than what was published last"
         return f"fleet: {fact}; it is published when it changes, or in {self.retry_s:g} s"
 
@@ -139,5 +139,5 @@ class PublisherLost(Event):
 
     reason: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"fleet: this server publishes no more ({self.reason}); who has a source may be elected"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsxds import __version__
-from fsxds.events.event import Event, Level, Measure, Words, log_row
+from fsxds.events.event import Event, Level, LogMessage, Measure, log_row
 from fsxds.events.phrases import count_of, shortened, some_of
 
 MOST_ATTEMPTS = 3
@@ -24,7 +24,7 @@ class ApiFound(Event):
 
     api: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"API: {self.api}"
 
 
@@ -37,7 +37,7 @@ class TransportChosen(Event):
     transport: str
     reason: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"transport: {self.transport}, {self.reason}"
 
 
@@ -50,7 +50,7 @@ class ListeningStarted(Event):
     name: str
     address: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"{self.name}: {self.address}"
 
 
@@ -70,7 +70,7 @@ class PlainTextExposed(Event):
     name: str
     address: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return (
             f"{self.name}: NO TLS at {self.address}, which other machines can reach: whoever is between can read and change "
             "all that is served; give --tls-cert and --tls-key, or a loopback address or unix:PATH"
@@ -93,7 +93,7 @@ class CertificatesReloaded(Event):
 
     files: tuple[str, ...]
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"TLS: read again, for new connections: {', '.join(self.files)}"
 
 
@@ -113,7 +113,7 @@ class CertificatesKept(Event):
 
     reason: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"TLS: not read again, what was read before stays in use: {shortened(self.reason)}"
 
 
@@ -134,12 +134,12 @@ class TokensRead(Event):
     count: int
     unknown: tuple[str, ...] = ()
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         text = f"tokens: {count_of(self.count, 'token')} in {self.path}"
         if not self.unknown:
-            return Words(text, {"file": str(self.path)})
+            return LogMessage(text, {"file": str(self.path)})
         text = f"{text}; `access` names {some_of(self.unknown)}, which no token has: nobody can meet these rules"
-        return Words(text, {"file": str(self.path)}, Level.WARNING)
+        return LogMessage(text, {"file": str(self.path)}, Level.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,8 @@ class TokensKept(Event):
     path: Path
     reason: str
 
-    def _words(self) -> Words:
-        return Words(f"tokens: the ones before stay valid: {self.reason}", {"file": str(self.path)})
+    def _message(self) -> LogMessage:
+        return LogMessage(f"tokens: the ones before stay valid: {self.reason}", {"file": str(self.path)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +170,9 @@ class TokensExposed(Event):
 
     path: Path
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         text = f"tokens: other users can read {self.path}; take that away with `chmod o-r`"
-        return Words(text, {"file": str(self.path)})
+        return LogMessage(text, {"file": str(self.path)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class StartDelayed(Event):
     waits_for: str
     elapsed_s: float
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"waiting for {self.waits_for}, {self.elapsed_s:g} s so far"
 
 
@@ -199,10 +199,10 @@ class ReadinessChanged(Event):
 
     reason: str
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         if self.reason:
-            return Words(f"not ready: {self.reason}", event="not_ready")
-        return Words("ready: clients are served", event="ready")
+            return LogMessage(f"not ready: {self.reason}", event="not_ready")
+        return LogMessage("ready: clients are served", event="ready")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class StopRequested(Event):
 
     reason: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"stopping: {self.reason}"
 
 
@@ -230,11 +230,11 @@ class SettingsReloaded(Event):
     changed: tuple[str, ...]
     needs_restart: tuple[str, ...]
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         text = f"settings reloaded: {', '.join(self.changed) or 'nothing'} changed"
         if not self.needs_restart:
-            return Words(text)
-        return Words(f"{text}; restart to change {', '.join(self.needs_restart)}", level=Level.WARNING)
+            return LogMessage(text)
+        return LogMessage(f"{text}; restart to change {', '.join(self.needs_restart)}", level=Level.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ class SettingsRejected(Event):
 
     reason: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return (
             f"settings not reloaded, those in use stay: {shortened(self.reason)}; correct them, and send SIGHUP again"
         )
@@ -276,7 +276,7 @@ class ComponentDegraded(Event):
     reason: str
     retry_s: float
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         reason = shortened(self.reason)
         return f"degraded: {self.component} restarts in {self.retry_s:g} s ({reason}); what is served stays"
 
@@ -289,7 +289,7 @@ class ComponentRecovered(Event):
 
     component: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"recovered: {self.component} runs again"
 
 
@@ -310,14 +310,14 @@ class SnapshotSetAside(Event):
     component: str
     error: BaseException
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         text = (
             f"{self.component}: this snapshot is set aside after {MOST_ATTEMPTS} failures, by {fault_of(self.error)}; "
             "what it made of the last one stays, and the next edit is tried at once. Send this line, the "
             "traceback of `internal_error` and, if you may, the changed files to the authors of fsxds"
         )
         name, place = type(self.error).__name__, place_of(self.error)
-        return Words(text, {"rule": "internal-error", "error": name, "place": place})
+        return LogMessage(text, {"rule": "internal-error", "error": name, "place": place})
 
 
 def fault_of(error: BaseException) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events.event import Details, Event, Measure, Words, log_row
+from fsxds.events.event import Details, Event, LogMessage, Measure, log_row
 from fsxds.events.phrases import (
     LONGEST_NAME,
     MOST_NAMES,
@@ -54,7 +54,7 @@ class RolloutCommanded(Event):
     words: Mapping[str, str]
     peer: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         said = "".join(f" {name}={word}" for name, word in self.words.items())
         return f"admin: {self.command}{said}, from {self.peer or 'the unix socket'}"
 
@@ -107,12 +107,12 @@ class RolloutChanged(Event):
     happened: RolloutEvent
     names: Mapping[Client, str]
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         name, text, details = self._happened()
         where = f" of {', '.join(self.layers)}" if self.layers else ""
         cohort = "" if self.cohort == "main" else f" ({self.cohort})"
         version = self.happened.snapshot_id
-        return Words(f"rollout {version}{where}{cohort}: {text}", {"version": version, **details}, event=name)
+        return LogMessage(f"rollout {version}{where}{cohort}: {text}", {"version": version, **details}, event=name)
 
     def _happened(self) -> tuple[str, str, Details]:
         match self.happened:
@@ -209,14 +209,14 @@ class VersionsHeld(Event):
     versions: frozenset[ResourceVersion]
     nodes: tuple[RejectingNode, ...]
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         keys, nodes = [key for key, _ in self.versions], sorted(node.name[:LONGEST_NAME] for node in self.nodes)
         reasons = (each for node in self.nodes for each in node.reasons.items())
         reason = next((words for version, (words, _) in reasons if version in self.versions), None)
         shown = shortened(mask_reason(reason or NO_REASON))
         fact = "held back from all nodes where a good version is known"
         text = f"{resources_of(keys)}: {fact}, because {some_of(nodes) or 'nodes'} rejected them: {shown}"
-        return Words(text, {**_keys(keys), **_clients(nodes), "reason": shown})
+        return LogMessage(text, {**_keys(keys), **_clients(nodes), "reason": shown})
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +231,9 @@ class VersionsReleased(Event):
 
     versions: frozenset[ResourceVersion]
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         keys = [key for key, _ in self.versions]
-        return Words(f"{resources_of(keys)}: no longer held back from all nodes", _keys(keys))
+        return LogMessage(f"{resources_of(keys)}: no longer held back from all nodes", _keys(keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class CanaryAwaited(Event):
     missing: int
     count: int
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         who = (
             f"{self.missing} of {self.count} canaries have not taken it, or left"
             if self.count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsxds.events.event import Event, Measure, Words, log_row
+from fsxds.events.event import Event, LogMessage, Measure, log_row
 from fsxds.events.phrases import count_of
 
 
@@ -27,9 +27,9 @@ class StateFailed(Event):
     reason: str
     retry_s: float
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         text = f"state: {self.directory} cannot be written ({self.reason}), and is tried again; what is served goes on"
-        return Words(text, {"error": self.reason})
+        return LogMessage(text, {"error": self.reason})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class StateWritten(Event):
     directory: Path
     count: int
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"state: {self.directory} has {count_of(self.count, 'view')} more as they are served"
 
 
@@ -56,7 +56,7 @@ class StateRecovered(Event):
 
     directory: Path
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"state: {self.directory} is written again"
 
 
@@ -70,10 +70,10 @@ class StateRestored(Event):
     channel_count: int
     draining_count: int
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         views, names = count_of(self.channel_count, "view"), count_of(self.draining_count, "resource")
         text = f"state: what was served before is served again, in {views}; draining listeners may use {names}"
-        return Words(text, {"count": self.channel_count})
+        return LogMessage(text, {"count": self.channel_count})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class LingeringDropped(Event):
 
     count: int
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         resources = count_of(self.count, "resource")
         return f"the end of fsxds ends what lingers: {resources} that open connections may use; --state keeps them"
 
@@ -98,7 +98,7 @@ class StateIgnored(Event):
     subject: str
     reason: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"state: {self.subject} is not used: {self.reason}"
 
 
@@ -118,7 +118,7 @@ class MembersNotWritten(Event):
     directory: Path
     reason: str
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         fact = f"the names of members of collections cannot be kept in {self.directory}: {self.reason}"
         remedy = "give --state DIR, so that clients are told after a restart what was removed"
-        return Words(f"{fact}; {remedy}", {"error": self.reason})
+        return LogMessage(f"{fact}; {remedy}", {"error": self.reason})

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsxds.events.event import Details, Event, Level, Measure, Words, log_row
+from fsxds.events.event import Details, Event, Level, LogMessage, Measure, log_row
 from fsxds.events.phrases import (
     LONGEST_NAME,
     MOST_NAMES,
@@ -61,7 +61,7 @@ class UpstreamConnected(UpstreamEvent):
     server: str
     wire: str
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"upstream {self.upstream}: connected{self._with(self.server)} by {self.wire}"
 
 
@@ -87,13 +87,13 @@ class UpstreamLost(UpstreamEvent):
     retry_s: float
     resources: int = 0
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         kept = f"its {count_of(self.resources, 'resource')} stay" if self.resources else "nothing of it is known yet"
         reason = quoted(self.reason)
         text = (
             f"upstream {self.upstream}: no connection{self._with(self.server)}: {reason}; {kept}, and it is tried again"
         )
-        return Words(text, {"reason": reason, "count": self.resources})
+        return LogMessage(text, {"reason": reason, "count": self.resources})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,14 @@ class UpstreamFailedOver(UpstreamEvent):
     server: str
     reason: str = ""
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         reason = quoted(self.reason)
         if not self.reason:
-            return Words(
+            return LogMessage(
                 f"upstream {self.upstream}: {self.server} answers again, and is asked instead of {self.before}"
             )
         text = f"upstream {self.upstream}: {self.server} is asked instead of {self.before}: {reason}"
-        return Words(text, {"reason": reason}, Level.WARNING)
+        return LogMessage(text, {"reason": reason}, Level.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +148,11 @@ class UpstreamChanged(UpstreamEvent, _OfType):
     changed: int
     removed: int
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         counts = f"{self.changed} changed, {self.removed} removed"
         changes: PlainValue = {self.type: {"changed": self.changed, "removed": self.removed}}
         text = f"upstream {self.upstream}: {noun_of(self.type_url)} {self.version[:12]}: {counts}"
-        return Words(text, {"changes": changes})
+        return LogMessage(text, {"changes": changes})
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +171,9 @@ class UpstreamExpired(UpstreamEvent):
 
     keys: tuple[Key, ...]
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         text = f"upstream {self.upstream}: the time to live of {resources_of(self.keys)} is over, which nobody renewed"
-        return Words(text, {"count": len(self.keys), "resources": [*written_keys(self.keys)[:MOST_RESOURCES]]})
+        return LogMessage(text, {"count": len(self.keys), "resources": [*written_keys(self.keys)[:MOST_RESOURCES]]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +191,10 @@ class UpstreamUnanswered(UpstreamEvent):
 
     types: tuple[TypeUrl, ...]
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         types = [type_name(type_url) for type_url in self.types]
         text = f"upstream {self.upstream}: a change is published without an answer about {', '.join(types)}"
-        return Words(text, {"types": [*types]})
+        return LogMessage(text, {"types": [*types]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class UpstreamRejected(UpstreamEvent, _OfType):
     version: str
     faults: tuple[str, ...]
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         faults = [quoted(fault) for fault in self.faults[:MOST_NAMES]]
         more = f" and {len(self.faults) - MOST_NAMES} more" if len(self.faults) > MOST_NAMES else ""
         text = (
@@ -227,7 +227,7 @@ class UpstreamRejected(UpstreamEvent, _OfType):
             f"{self._with(self.server, 'of')}: {'; '.join(faults)}{more}; what is good in it is served, "
             "beside the last good content of the rest"
         )
-        return Words(text, {"faults": [*faults], "count": len(self.faults)})
+        return LogMessage(text, {"faults": [*faults], "count": len(self.faults)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,12 +252,12 @@ class UpstreamNacked(UpstreamEvent, _OfType):
     names: frozenset[str]
     was_sent: bool
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         reason = quoted(self.reason)
         names = f" {some_of(sorted(name[:LONGEST_NAME] for name in self.names))}" if self.names else ""
         fact = f"{noun_of(self.type_url)}{names} of it: held back from all nodes; {reason}"
         outcome = "it was NACKed" if self.was_sent else "it is not connected, and has not heard of it"
-        return Words(f"upstream {self.upstream}: {fact}; {outcome}", {"reason": reason})
+        return LogMessage(f"upstream {self.upstream}: {fact}; {outcome}", {"reason": reason})
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ class UpstreamLooped(UpstreamEvent):
     server: str
     relays: tuple[str, ...]
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         path = f" ({' → '.join(shortened(relay) for relay in self.relays)})" if self.relays else ""
         return (
             f"upstream {self.upstream}: a loop: {self.server} gets its resources from here{path}, so nothing is taken from "
@@ -308,15 +308,17 @@ class UpstreamShadowed(UpstreamEvent):
     count: int
     examples: tuple[tuple[Key, str], ...] = ()
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         details: Details = {"resources": [*written_keys(key for key, _ in self.examples)]}
         if not self.count:
             text = f"upstream {self.upstream}: no resource of it is replaced by an earlier source any more"
-            return Words(text, details)
+            return LogMessage(text, details)
         examples = [f"{written_keys((key,))[0]} (of {winner})" for key, winner in self.examples]
         more = f": {some_of(examples)}" if examples else ""
         resources = count_of(self.count, "resource")
-        return Words(f"upstream {self.upstream}: earlier sources have {resources} of it too, and win{more}", details)
+        return LogMessage(
+            f"upstream {self.upstream}: earlier sources have {resources} of it too, and win{more}", details
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,8 +341,8 @@ class UpstreamsRestored(Event):
     resources: Mapping[str, int]
     age_s: float
 
-    def _words(self) -> Words:
+    def _message(self) -> LogMessage:
         count, names = sum(self.resources.values()), sorted(self.resources)
         age = f", up to {duration(self.age_s)} old" if count else ""
         text = f"state: {count_of(count, 'resource')} of {some_of(names) or 'no upstream'} served again{age}"
-        return Words(text, {"upstreams": [*names], "count": count, "age_s": round(self.age_s)})
+        return LogMessage(text, {"upstreams": [*names], "count": count, "age_s": round(self.age_s)})

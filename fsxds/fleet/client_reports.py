@@ -162,7 +162,7 @@ class ClientsReporter:
 
 def _has_taken(client: ChannelClient, rollout: ChannelRollout) -> bool:
     """Whether a client has all that its view is published."""
-    if rollout.leads_to is not None or client not in rollout.channel.clients:
+    if rollout.goal is not None or client not in rollout.channel.clients:
         return False
     is_taken = rollout.asked is None or client.standing(rollout.asked) is Standing.TAKEN
     return is_taken and client.sync_state() in {SyncState.SYNCED, SyncState.NOT_SENT}

@@ -160,12 +160,14 @@ class EtcdKeyValues:
                 if _is_old_token(error):
                     self._token = ""
                 elif isinstance(error, grpc.aio.AioRpcError) and error.code() not in _GONE:
-                    raise RejectedRequestError(f"{self.member} refuses to be watched: {_words(error)}") from error
+                    raise RejectedRequestError(
+                        f"{self.member} refuses to be watched: {_error_message(error)}"
+                    ) from error
                 else:
                     self._leave(moved)
                 failures += 1
                 if failures > len(self._channels):
-                    raise UnreachableError(f"no member can be watched: {_words(error)}") from error
+                    raise UnreachableError(f"no member can be watched: {_error_message(error)}") from error
                 await asyncio.sleep(PAUSE_S)
 
     async def _responses(self, create: Any) -> AsyncGenerator[Any]:
@@ -246,11 +248,11 @@ class EtcdKeyValues:
                 if _LOST_LEASE in (found.details() or ""):
                     raise LeaseLostError("the lease is no more") from found
                 if found.code() not in _GONE:
-                    raise RejectedRequestError(f"{self.member} refuses: {_words(found)}") from found
+                    raise RejectedRequestError(f"{self.member} refuses: {_error_message(found)}") from found
                 self._leave(moved)
                 if not is_repeated:
                     break
-        raise UnreachableError(f"no member answers; the last was asked in vain: {_words(error)}") from error
+        raise UnreachableError(f"no member answers; the last was asked in vain: {_error_message(error)}") from error
 
     async def _authenticate(self) -> None:
         """Get a token if there is none, and one is needed."""
@@ -310,7 +312,7 @@ def _is_old_token(error: Exception) -> bool:
     return isinstance(error, grpc.aio.AioRpcError) and _TOKEN_FAULT in (error.details() or "")
 
 
-def _words(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         return str(error.details() or error.code().name)
     return str(error) or "it gave no answer in time"

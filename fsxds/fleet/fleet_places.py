@@ -83,7 +83,7 @@ class FleetPlaces:
     def forget(self, key: ChannelKey) -> None:
         """Have the place of a rollout removed soon."""
         if key.is_main:
-            self._due[ViewKey(key.layers, key.is_canary)] = _nowhere
+            self._due[ViewKey(key.layers, key.is_canary)] = _no_state
             self._on_due()
 
     async def write(self) -> None:
@@ -146,5 +146,5 @@ def _is_plain(state: RolloutState) -> bool:
     return state.target is state.served and not is_decided and not state.draining
 
 
-def _nowhere() -> None:
+def _no_state() -> None:
     """Return the place of a rollout that is forgotten."""

@@ -211,7 +211,7 @@ class FleetPlanner:
 
     async def _publish(self) -> None:
         reported = max((one.order for one in self._servers.reports.values()), default=NOTHING_PUBLISHED)
-        if self._publication.rise_above(reported):
+        if self._publication.advance_past(reported):
             self._published.clear()
         absent = self._absent.due()
         await self._publication.publish_head(self._loading.existing)

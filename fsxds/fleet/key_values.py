@@ -243,7 +243,7 @@ class MemoryKeyValues:
     def _end_soon(self, lease: int) -> None:
         """End a lease if nobody keeps it alive now: this process may have been the one that did not answer."""
         if (found := self._leases.get(lease)) is not None:
-            found.timer = asyncio.get_running_loop().call_later(MERCY_S, self._end, lease)
+            found.timer = asyncio.get_running_loop().call_later(LEASE_GRACE_S, self._end, lease)
 
     def _end(self, lease: int) -> None:
         if (found := self._leases.get(lease)) is not None:
@@ -254,7 +254,7 @@ class MemoryKeyValues:
 
 
 # What was sent to this process while it did not run is read within this time.
-MERCY_S = 0.5
+LEASE_GRACE_S = 0.5
 
 # So many writes are known to those who watch, and come back after a while.
 MOST_LOGGED = 1000

@@ -51,7 +51,7 @@ from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
-from fsxds.publishing.membership import Alone, Targets
+from fsxds.publishing.membership import SingleServer, Targets
 from fsxds.publishing.node_channels import NodeChannels, ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import HoldingRules
@@ -138,7 +138,7 @@ def _read_user(path: Path) -> tuple[str, str]:
     return name, password
 
 
-class Member(Alone):
+class Member(SingleServer):
     """This server in its fleet. `run` is to be run.
 
     Attributes:
@@ -171,7 +171,7 @@ class Member(Alone):
         self._loaded: Latest[tuple[Mapping[Layers, Snapshot], float] | None] = Latest(None)
         self._taken: dict[ViewKey, Order] = {}
         # Something published was served, and when another server published something else last.
-        self._is_serving, self._heard_s = False, 0.0
+        self._is_serving, self._other_served_s = False, 0.0
 
     @property
     def asks_names(self) -> bool:
@@ -285,7 +285,7 @@ class Member(Alone):
             canaries = {key.layers: one for key, one in snapshots.items() if key.is_canary}
             now_s = asyncio.get_running_loop().time()
             if self._is_serving and self.planner is None:
-                self._heard_s = now_s
+                self._other_served_s = now_s
             self._is_serving = True
             self._publisher.receive(others, now_s, canaries)
 
@@ -318,7 +318,7 @@ class Member(Alone):
 
     def _is_late(self) -> bool:
         """Whether another server published something since the tree of this one changed."""
-        return self._loaded.current is not None and self._loaded.current[1] < self._heard_s
+        return self._loaded.current is not None and self._loaded.current[1] < self._other_served_s
 
     async def _keep_elected(self) -> Never:
         """Be the publisher whenever there is no other one."""
@@ -394,7 +394,7 @@ class Member(Alone):
                 async with asyncio.timeout(LATE_TREE_PATIENCE_S):
                     while self._is_late():
                         await self._loaded.replaced()
-            self._heard_s = 0.0
+            self._other_served_s = 0.0
         if self._loaded.current is not None:
             planner.receive(*self._loaded.current)
 

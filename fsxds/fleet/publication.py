@@ -110,7 +110,7 @@ class Publication:
         self._digests |= {self.content.name_of(one.digest): one.digest for one in new}
         return new
 
-    def rise_above(self, reported: Order) -> bool:
+    def advance_past(self, reported: Order) -> bool:
         """Have what is published next come after what a server reports; return whether that is later than it is now."""
         if reported <= self.order:
             return False

@@ -62,7 +62,7 @@ def write_changes(
         elif known is not None and known.resource is held.resource:
             renewed.append((*_changing(held), *part, name))
         else:
-            fresh.append((*part, name, *_changing(held), *_lasting(held.resource)))
+            fresh.append((*part, name, *_changing(held), *_lasting_columns(held.resource)))
     connection.executemany(_DELETE, gone)
     connection.executemany(_RENEW, renewed)
     connection.executemany(_INSERT, fresh)
@@ -78,7 +78,7 @@ def _changing(held: HeldResource) -> tuple[str | float | None, ...]:
     return *columns, _checksum(held.resource.name, *columns)
 
 
-def _lasting(resource: Resource) -> tuple[str | bytes | bool, ...]:
+def _lasting_columns(resource: Resource) -> tuple[str | bytes | bool, ...]:
     is_deflated = len(resource.body) >= _DEFLATED_BYTES
     body = zlib.compress(resource.body, 1) if is_deflated else resource.body
     return resource.version, _facts(resource), is_deflated, body

@@ -280,7 +280,7 @@ class State:
                 self._close()
                 if not isinstance(error, OSError | UsageError) and is_damage(error):
                     self._set_aside(str(error))
-                raise StateError(_words_of(error)) from error
+                raise StateError(_message_of(error)) from error
             finally:
                 if not is_done:
                     self._close()
@@ -308,7 +308,7 @@ class State:
                 opened.connection.close()
 
 
-def _words_of(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 

@@ -163,7 +163,7 @@ class StateWriter:
         """Schedule the removal of a rollout without clients."""
         self._readers.pop(key, None)
         self._kept.pop(key, None)
-        self._due[key] = _nowhere
+        self._due[key] = _no_state
         self._noted.set()
 
     async def keep_written(self) -> Never:
@@ -208,7 +208,7 @@ class StateWriter:
 
     def _unwritten(self, due: Mapping[ChannelKey, ReadState]) -> _Unwritten:
         behind = self.read_behind()
-        forgotten = [key for key, read in due.items() if read is _nowhere]
+        forgotten = [key for key, read in due.items() if read is _no_state]
         forgotten += [key for key in self._kept if key.lane and key not in behind]
         changed, rejections, by_clock = self._changed(due, behind), None, self._kept_rejections
         if self._are_rejections_due and self.rejections is not None:
@@ -259,7 +259,7 @@ class StateWriter:
                 self.save(key, self._readers[key])
 
 
-def _nowhere() -> None:
+def _no_state() -> None:
     """Stands for the reader of a forgotten rollout."""
 
 

@@ -93,10 +93,10 @@ class Memberships:
             key = VIRTUAL_HOST, collection_of(VIRTUAL_HOST, host.name)
             if key in self._names.open.unasked and key not in seen:
                 seen.add(key)
-                words = self._words(route_configuration_of(host.name), scope.hints.get((parsed.path, key), ""))
+                words = self._message(route_configuration_of(host.name), scope.hints.get((parsed.path, key), ""))
                 yield ReferenceFinding(host, Fault("unused-virtual-host", *words, severity=Severity.WARNING))
 
-    def _words(self, table: str, hint: str) -> tuple[str, str]:
+    def _message(self, table: str, hint: str) -> tuple[str, str]:
         found = self._route_configuration(table)
         if found is not None:
             fact = f'route configuration "{table}" at {found.origin} has no vhds; Envoy asks for none of its hosts'

@@ -32,7 +32,7 @@ Mention: TypeAlias = tuple[Key, Resource]
 Counted = TypeVar("Counted", bound=Hashable)
 
 # Resources by their ids: equal ones of two files are two.
-_Several: TypeAlias = "HashTrieMap[int, Resource]"
+_ResourcesById: TypeAlias = "HashTrieMap[int, Resource]"
 
 
 class ByKey:
@@ -40,8 +40,8 @@ class ByKey:
 
     __slots__ = ("_found",)
 
-    def __init__(self, found: HashTrieMap[Key, Resource | _Several] | None = None) -> None:
-        self._found: HashTrieMap[Key, Resource | _Several] = HashTrieMap() if found is None else found
+    def __init__(self, found: HashTrieMap[Key, Resource | _ResourcesById] | None = None) -> None:
+        self._found: HashTrieMap[Key, Resource | _ResourcesById] = HashTrieMap() if found is None else found
 
     def __contains__(self, key: object) -> bool:
         """Return whether a key has a resource."""
@@ -60,7 +60,7 @@ class ByKey:
 
     def with_changes(self, lost: Iterable[Mention], added: Iterable[Mention]) -> ByKey:
         """Return a copy without some mentions, and with others."""
-        changed: dict[Key, Resource | _Several | None] = {}
+        changed: dict[Key, Resource | _ResourcesById | None] = {}
         for key, resource in lost:
             changed[key] = _without(changed[key] if key in changed else self._found.get(key), resource)
         for key, resource in added:
@@ -73,14 +73,14 @@ class ByKey:
         return ByKey(found.update({key: left for key, left in changed.items() if left is not None}))
 
 
-def _with(found: Resource | _Several | None, resource: Resource) -> Resource | _Several:
+def _with(found: Resource | _ResourcesById | None, resource: Resource) -> Resource | _ResourcesById:
     if found is None or found is resource:
         return resource
     several = HashTrieMap({id(found): found}) if isinstance(found, Resource) else found
     return several.insert(id(resource), resource)
 
 
-def _without(found: Resource | _Several | None, resource: Resource) -> Resource | _Several | None:
+def _without(found: Resource | _ResourcesById | None, resource: Resource) -> Resource | _ResourcesById | None:
     if found is None or found is resource:
         return None
     if isinstance(found, Resource):

@@ -87,13 +87,13 @@ def rule_of(reference: Reference) -> str:
     return _OF_BOOTSTRAP[reference.type_url] if reference.is_static else REFERENTS[reference.type_url].missing
 
 
-def words_of_missing(reference: Reference, hint: str | None, *, may_be_elsewhere: bool) -> tuple[str, str]:
+def missing_message(reference: Reference, hint: str | None, *, may_be_elsewhere: bool) -> tuple[str, str]:
     """Return the fact and the remedy of a dangling reference.
 
     `hint` is the probable name, if any; `may_be_elsewhere`: the tree has no resource of the type.
     """
     if reference.is_static:
-        return _words_of_static(reference)
+        return _static_message(reference)
     referent = REFERENTS[reference.type_url]
     verb = "are" if reference.type_url == ENDPOINTS else "is"
     named = "" if reference.name == ANY else f' "{reference.name}"'
@@ -106,7 +106,7 @@ def words_of_missing(reference: Reference, hint: str | None, *, may_be_elsewhere
     return f"{fact}; {outcome}", f"{meant}define it{referent.elsewhere}"
 
 
-def _words_of_static(reference: Reference) -> tuple[str, str]:
+def _static_message(reference: Reference) -> tuple[str, str]:
     if reference.type_url == SECRET:
         fact = f'without sds_config, secret "{reference.name}" has to be in the bootstrap, and is not'
         return fact, "add sds_config, or define the secret in the bootstrap's static_resources"
@@ -243,7 +243,7 @@ class ReferenceFindings:
                     continue
                 may_be_elsewhere = not self._declares(reference.type_url)
                 hint = self._scope.hints.get(key)
-                fact, remedy = words_of_missing(reference, hint, may_be_elsewhere=may_be_elsewhere)
+                fact, remedy = missing_message(reference, hint, may_be_elsewhere=may_be_elsewhere)
                 severity = self._severity_of(reference)
                 fault = Fault(rule_of(reference), fact, remedy, reference.field_path, severity=severity)
                 yield ReferenceFinding(resource, fault)
@@ -275,7 +275,7 @@ class ReferenceFindings:
             return
         # A file with just the same name may be another one.
         severity = Severity.ERROR if depth > 1 else Severity.WARNING
-        words = _words_of_source(source, type_url, name)
+        words = _source_message(source, type_url, name)
         if words is not None:
             fault = Fault("wrong-file-source", *words, reference.field_path, severity=severity)
             yield ReferenceFinding(resource, fault)
@@ -294,7 +294,7 @@ def declares(type_url: TypeUrl, declared: Collection[TypeUrl], static: StaticNam
     return type_url in declared or (type_url == CLUSTER and static.clusters is not None)
 
 
-def _words_of_source(source: ParsedFile, type_url: TypeUrl, name: str) -> tuple[str, str] | None:
+def _source_message(source: ParsedFile, type_url: TypeUrl, name: str) -> tuple[str, str] | None:
     present = source.resources
     noun = BY_TYPE_URL[type_url].noun
     if len(present) > 1:

@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from fsxds.lint.reference_findings import REFERENTS
 from fsxds.model.values import Problem, Severity
-from fsxds.rollout.uses import HANDED_OUT
+from fsxds.rollout.uses import MAY_BE_REMOTE
 from fsxds.settings.options import Settings
 
-_DEMANDED = frozenset(referent.missing for type_url, referent in REFERENTS.items() if type_url not in HANDED_OUT)
+_DEMANDED = frozenset(referent.missing for type_url, referent in REFERENTS.items() if type_url not in MAY_BE_REMOTE)
 
 
 def with_undefined_names(problems: Iterable[Problem], settings: Settings) -> tuple[Problem, ...]:

@@ -32,11 +32,12 @@ class ResourceType:
         has_sotw: its service has the SotW method and the unary one.
         is_user: it uses other types: in a rollout it changes after additions to these and before removals from them.
         followed_by: the short name of the type that an Envoy needs again, by Delta, after this one, or empty.
-        comes_and_goes: an Envoy drops its resources, and uses them again without a request (ENVOY.md E36), such as a
-            route configuration for another scope. Endpoints follow their clusters anyway, and runtime layers stay.
+        is_reused_without_request: an Envoy drops its resources, and uses them again without a request (ENVOY.md E36),
+            such as a route configuration for another scope. Endpoints follow their clusters anyway, and runtime layers
+            stay.
         absence_hangs_envoy: when Delta reports that an awaited name does not exist, Envoy 1.40 waits for ever, and its
             start with it; without a report, it continues after `initial_fetch_timeout`.
-        lets_go_of_removed: that holds for awaited names; Envoy drops a resource that it has (ENVOY.md E86).
+        drops_removed: that holds for awaited names; Envoy drops a resource that it has (ENVOY.md E86).
         survives_expiry: Envoy 1.40 survives the end of a time to live (ENVOY.md E40).
         is_secret: never shown, and mirrored into files that only the user of fsxds can read.
         holds_config_sources: its resources may name the source of others.
@@ -57,9 +58,9 @@ class ResourceType:
     has_sotw: bool = True
     is_user: bool = False
     followed_by: str = ""
-    comes_and_goes: bool = False
+    is_reused_without_request: bool = False
     absence_hangs_envoy: bool = False
-    lets_go_of_removed: bool = False
+    drops_removed: bool = False
     survives_expiry: bool = False
     is_secret: bool = False
     holds_config_sources: bool = False
@@ -84,7 +85,7 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
                  grpc="runtime.v3.RuntimeDiscoveryService Runtime", survives_expiry=True,
                  file_words=("runtimes",), file_order=10),
     ResourceType("sds", "envoy.extensions.transport_sockets.tls.v3.Secret", "secrets", "secrets",
-                 grpc="secret.v3.SecretDiscoveryService Secrets", comes_and_goes=True, is_secret=True, file_order=20),
+                 grpc="secret.v3.SecretDiscoveryService Secrets", is_reused_without_request=True, is_secret=True, file_order=20),
     ResourceType("cds", "envoy.config.cluster.v3.Cluster", "clusters", "clusters",
                  grpc="cluster.v3.ClusterDiscoveryService Clusters", full_state_in_sotw=True, may_be_empty=True,
                  followed_by="eds", survives_expiry=True, holds_config_sources=True, file_order=40),
@@ -96,7 +97,7 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
                  file_words=("lb_endpoints",)),
     ResourceType("ecds", "envoy.config.core.v3.TypedExtensionConfig", "extension-configs", "extension_configs",
                  grpc="extension.v3.ExtensionConfigDiscoveryService ExtensionConfigs", is_user=True,
-                 comes_and_goes=True, absence_hangs_envoy=True, lets_go_of_removed=True, holds_config_sources=True,
+                 is_reused_without_request=True, absence_hangs_envoy=True, drops_removed=True, holds_config_sources=True,
                  file_words=("extension_configs",), file_order=50, new_file_order=35),
     ResourceType("lds", "envoy.config.listener.v3.Listener", "listeners", "listeners",
                  grpc="listener.v3.ListenerDiscoveryService Listeners", full_state_in_sotw=True, may_be_empty=True,
@@ -106,7 +107,7 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
                  file_order=90),
     ResourceType("rds", "envoy.config.route.v3.RouteConfiguration", "routes", "routes",
                  grpc="route.v3.RouteDiscoveryService Routes", may_be_empty=True, is_user=True,
-                 followed_by="vhds", comes_and_goes=True, absence_hangs_envoy=True, holds_config_sources=True,
+                 followed_by="vhds", is_reused_without_request=True, absence_hangs_envoy=True, holds_config_sources=True,
                  file_order=60),
     ResourceType("srds", "envoy.config.route.v3.ScopedRouteConfiguration", "scoped-routes", "scoped-routes",
                  grpc="route.v3.ScopedRoutesDiscoveryService ScopedRoutes", full_state_in_sotw=True, may_be_empty=True,

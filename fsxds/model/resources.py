@@ -387,7 +387,7 @@ class Rows(NameTable[Resource]):
         table = self.changed(new, gone)
         return Rows(self.type_url, table, (self, self._change(new, gone)) if self else None)
 
-    def with_those_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
+    def with_rows_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
         """Add earlier rows, none of which is in these.
 
         The result knows its difference to `earlier`, and keeps its valid results.
@@ -474,7 +474,7 @@ class Snapshot:
         undeclared: the types that no document ever listed.
         unresolved: redirects without a target that is served here.
         tombstones: removed members of collections, the latest last.
-        let_go: names of upstreams that are gone though no upstream removed them; see `UpstreamContent`.
+        released: names of upstreams that are gone though no upstream removed them; see `UpstreamContent`.
         upstreams: the `sequence` of each merged content.
     """
 
@@ -487,7 +487,7 @@ class Snapshot:
     undeclared: frozenset[TypeUrl] = frozenset()
     unresolved: Mapping[Key, Resource] = field(default_factory=lambda: MappingProxyType({}))
     tombstones: Mapping[Key, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}), repr=False)
-    let_go: Mapping[TypeUrl, tuple[HashTrieSet[str], ...]] = field(
+    released: Mapping[TypeUrl, tuple[HashTrieSet[str], ...]] = field(
         default_factory=lambda: MappingProxyType({}), compare=False, repr=False
     )
     upstreams: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}), compare=False)

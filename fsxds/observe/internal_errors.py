@@ -20,7 +20,7 @@ from fsxds.events.phrases import omitted, shortened
 from fsxds.events.process_events import InternalError, place_of
 
 # On a write to a client that is gone, which aiohttp detects itself.
-_DEPARTURES = ("socket.send() raised exception",)
+_DISCONNECTS = ("socket.send() raised exception",)
 MOST_IN_TEN_SECONDS = 20
 MOST_KEYS = 100
 
@@ -122,7 +122,7 @@ class LibraryLogs(logging.Handler):
         """Write a record, under this handler's lock."""
         error = record.exc_info[1] if record.exc_info else None
         message = record.getMessage().strip()
-        is_clients = isinstance(error, ConnectionError) or message.startswith(_DEPARTURES)
+        is_clients = isinstance(error, ConnectionError) or message.startswith(_DISCONNECTS)
         level = Level.DEBUG if is_clients else Level(min(max(record.levelno // 10 * 10, Level.DEBUG), Level.ERROR))
         self._report(record.name, level, message, error)
 

@@ -28,12 +28,12 @@ class Absence:
     Removals that this process observed are always reported.
     """
 
-    __slots__ = ("_brought", "_in_use", "_is_hidden", "_lets_go", "_type_url", "_unanswered", "unreported")
+    __slots__ = ("_brought", "_drops_removed", "_in_use", "_is_hidden", "_type_url", "_unanswered", "unreported")
 
     def __init__(self, row: ResourceType, *, is_envoy: bool, unanswered: Unanswered = nothing_unanswered) -> None:
         self.unreported = NOTHING
         self._type_url, self._unanswered = row.type_url, unanswered
-        self._is_hidden, self._lets_go = is_envoy and row.absence_hangs_envoy, row.lets_go_of_removed
+        self._is_hidden, self._drops_removed = is_envoy and row.absence_hangs_envoy, row.drops_removed
         # Names received before this process started, that have not existed since.
         self._brought = NOTHING
         # Those that a served resource referenced: they stay until the client connects again and goes through the steps.
@@ -61,7 +61,7 @@ class Absence:
     def withhold(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str], acks: Acks) -> Changes:
         """Leave out names that are not reported now."""
         if self._is_hidden:
-            removed = changes.removed - acks.unconfirmed if changes.removed and self._lets_go else NOTHING
+            removed = changes.removed - acks.unconfirmed if changes.removed and self._drops_removed else NOTHING
             changes = replace(changes, absent=NOTHING, removed=removed)
         self.unreported = self._uncertain(changes, snapshot, subscribed)
         if not self.unreported:

@@ -162,15 +162,15 @@ class Acks:
     @property
     def retry_at_s(self) -> float | None:
         """The next retry; None for never, or while enough retries await their ACK."""
-        return self.pending.retry_at_s if self._room else None
+        return self.pending.retry_at_s if self._retries_left else None
 
     @property
-    def _room(self) -> int:
+    def _retries_left(self) -> int:
         return max(self._most_retries - sum(sent.is_retry for sent in self._unanswered.values()), 0)
 
     def due(self, now_s: float) -> tuple[frozenset[str], ...]:
         """Return the pending names to send now, one set per response."""
-        return self.pending.due(now_s, self._room) if self.pending.names else ()
+        return self.pending.due(now_s, self._retries_left) if self.pending.names else ()
 
     def record(self, nonce: Nonce, sent: Sent, now_s: float) -> None:
         """Record a response."""

@@ -184,7 +184,7 @@ class DeltaStream:
         arrival.begin_batch(self._watches.values(), now_s, self._memory.rollout, is_envoy=self._is_envoy)
         for watch in self._watches.values():
             watch.is_led = arrival.is_ordered
-            arrives = watch.is_led and watch.brings_content
+            arrives = watch.is_led and watch.has_new_content
             # Clusters are not warm before the client has asked for endpoints.
             is_growing = grows or ENDPOINTS in self._needed
             if arrives and watch.is_user and arrival.holds_users(self._watches.values(), now_s, grows=is_growing):
@@ -287,7 +287,7 @@ class _DeltaWatch:
         return BY_TYPE_URL[self.type_url].is_user
 
     @property
-    def brings_content(self) -> bool:
+    def has_new_content(self) -> bool:
         return self._base is None and bool(self._held)
 
     @property

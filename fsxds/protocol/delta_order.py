@@ -75,7 +75,7 @@ class ArrivingWatch(Protocol):
         """Whether its resources use other types."""
 
     @property
-    def brings_content(self) -> bool:
+    def has_new_content(self) -> bool:
         """Whether brought content was not compared yet."""
 
     @property
@@ -102,13 +102,13 @@ class Arrival:
     replaced ones may be open.
     """
 
-    __slots__ = ("_came_s", "_has_waited", "_rollout", "_unknown_until_s", "has_new_listeners", "timer_at_s")
+    __slots__ = ("_arrived_s", "_has_waited", "_rollout", "_unknown_until_s", "has_new_listeners", "timer_at_s")
 
     def __init__(self) -> None:
         self.timer_at_s: float | None = None
         self.has_new_listeners = False
         # When the client first brought content.
-        self._came_s: float | None = None
+        self._arrived_s: float | None = None
         self._rollout = AT_ONCE
         # Until then, draining listeners of an Envoy may use resources that are not served; other clients have none.
         self._unknown_until_s = 0.0
@@ -119,8 +119,8 @@ class Arrival:
     ) -> None:
         """Called before anything is sent; time counts from the first brought content."""
         self.timer_at_s = None
-        if self._came_s is None and any(watch.brings_content for watch in watches):
-            self._came_s, self._rollout = now_s, rollout()
+        if self._arrived_s is None and any(watch.has_new_content for watch in watches):
+            self._arrived_s, self._rollout = now_s, rollout()
             self._unknown_until_s = self._rollout.unknown_until_s if is_envoy else 0.0
 
     @property
@@ -147,7 +147,7 @@ class Arrival:
         return True
 
     def _until_s(self, steps: int) -> float:
-        return (self._came_s or 0.0) + steps * self._rollout.step_timeout_s
+        return (self._arrived_s or 0.0) + steps * self._rollout.step_timeout_s
 
 
 def _have_moved_on(watches: tuple[ArrivingWatch, ...]) -> bool:

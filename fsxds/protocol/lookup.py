@@ -80,19 +80,19 @@ class Lookup:
     def has_any_member(self, names: AbstractSet[str]) -> bool:
         """Whether any name stands for a collection with members."""
         collections = self._index.collections()
-        return bool(collections) and any(name in collections and self.stands_for_collection(name) for name in names)
+        return bool(collections) and any(name in collections and self.is_collection_name(name) for name in names)
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
         """Return the own names of these names' resources."""
         return frozenset(own for name in self.existing(names) for own in self._names_of(name))
 
-    def stands_for_collection(self, name: str) -> bool:
+    def is_collection_name(self, name: str) -> bool:
         """Whether a name is a glob and no own name."""
         return is_glob(name) and name not in self.rows
 
     def collections_among(self, names: AbstractSet[str]) -> frozenset[str]:
         """Return the names of collections."""
-        return frozenset(name for name in names if self.stands_for_collection(name))
+        return frozenset(name for name in names if self.is_collection_name(name))
 
     def members_among(self, names: AbstractSet[str], collections: AbstractSet[str]) -> frozenset[str]:
         """Return the members of these collections."""
@@ -241,8 +241,8 @@ class DeltaNames:
         collections = before.collections_among(indirect)
         if not collections or collections != after.collections_among(self._indirect):
             return before.names(indirect), after.names(self._indirect)
-        was = before.names({name for name in indirect if not before.stands_for_collection(name)})
-        now = after.names({name for name in self._indirect if not after.stands_for_collection(name)})
+        was = before.names({name for name in indirect if not before.is_collection_name(name)})
+        now = after.names({name for name in self._indirect if not after.is_collection_name(name)})
         looked_at = changed | was | now
         was |= before.members_among(looked_at, collections)
         return was, now | after.members_among(looked_at, collections)

@@ -67,7 +67,7 @@ class PolledWatch:
         open_polls: the number of unanswered polls.
         is_given_up: the client did not wait for the last poll's response.
         ended_at_s: the last time at which a poll was open.
-        came_s: the times of the last polls, the oldest first.
+        polled_s: the times of the last polls, the oldest first.
     """
 
     sent: PolledVersion | None = None
@@ -80,7 +80,7 @@ class PolledWatch:
     open_polls: int = 0
     is_given_up: bool = False
     ended_at_s: float = 0.0
-    came_s: tuple[float, ...] = ()
+    polled_s: tuple[float, ...] = ()
 
     def holds(self, version: Version | None) -> bool:
         """Whether the client certainly holds a version."""
@@ -217,7 +217,7 @@ class PollingNode:
         self.has_returned |= watch.sent is not None and not watch.open_polls
         self.watches.move_to_end(subscription)
         watch.ended_at_s = self._seen_at_s = now_s
-        watch.came_s = (*watch.came_s, now_s)[-SURELY_GONE_AFTER:]
+        watch.polled_s = (*watch.polled_s, now_s)[-SURELY_GONE_AFTER:]
         watch.open_polls += 1
         self._open_polls += 1
         self._has_lost = False
@@ -268,12 +268,12 @@ class PollingNode:
             # It is unknown which clusters it rejected; it polls no endpoints for those.
             self._needed = {one: version for one, version in self._needed.items() if one in self.watches}
         # The rejected resources may have been the only users of some names, which the client then does not poll again.
-        came_s = self.watches[subscription].came_s
-        if len(came_s) == SURELY_GONE_AFTER:
+        polled_s = self.watches[subscription].polled_s
+        if len(polled_s) == SURELY_GONE_AFTER:
             self._waiting = {
                 one: version
                 for one, version in self._waiting.items()
-                if one.wildcard or self.watches[one].open_polls or self.watches[one].ended_at_s >= came_s[0]
+                if one.wildcard or self.watches[one].open_polls or self.watches[one].ended_at_s >= polled_s[0]
             }
 
     def nacks_of(self, version: Version) -> int:

@@ -159,8 +159,8 @@ class SotwStream:
             # The client may wait for endpoints that it has: for clusters that it has just received.
             clusters = self._watches.get(CLUSTERS)
             return watch.everything if watch.type_url == ENDPOINTS and clusters and clusters.has_sent else NOTHING
-        may_have_let_go = bool(added) and self._is_envoy and BY_TYPE_URL[watch.type_url].comes_and_goes
-        is_asked_again = may_have_let_go or (is_repeat and watch.subscription == before)
+        may_have_released = bool(added) and self._is_envoy and BY_TYPE_URL[watch.type_url].is_reused_without_request
+        is_asked_again = may_have_released or (is_repeat and watch.subscription == before)
         return added | watch.names_again(is_asked=is_asked_again)
 
     def _after_stale_nack(self, watch: _SotwWatch, answer: Answer | None, now_s: float) -> tuple[SotwResponse, ...]:

@@ -128,7 +128,7 @@ class HostLookup(Lookup):
         self._found = Lru(MOST_KEPT)
         return False
 
-    def stands_for_collection(self, name: str) -> bool:
+    def is_collection_name(self, name: str) -> bool:
         """Always False: hosts have no collections."""
         return False
 

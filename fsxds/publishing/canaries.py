@@ -28,7 +28,7 @@ from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, Version
 from fsxds.protocol.messages import SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
-from fsxds.publishing.held_resources import WordedHold, held_resources
+from fsxds.publishing.held_resources import ExplainedHold, held_resources
 from fsxds.rollout import (
     Composed,
     Hold,
@@ -223,7 +223,7 @@ class CanaryGate:
         changes = (_change_of(key, hold) for key, hold in rollout.waits.items())
         return {id(bake): bake for one in changes if (bake := self._bakes.get(one)) is not None}.values()
 
-    def held_in(self, rollout: ChannelRollout) -> Iterator[WordedHold]:
+    def held_in(self, rollout: ChannelRollout) -> Iterator[ExplainedHold]:
         """Yield the resources that a rollout waits for, with the missing canaries."""
         for one in held_resources(rollout.waits, rollout.held_since_s):
             bake = self._bakes.get(_change_of(one.key, rollout.waits[one.key]))
@@ -276,7 +276,7 @@ class CanaryGate:
 
 
 def _goal(rollout: ChannelRollout) -> ChannelRollout:
-    return rollout.leads_to or rollout
+    return rollout.goal or rollout
 
 
 def _change_of(key: Key, hold: Hold) -> Change:
@@ -288,7 +288,7 @@ def _answers(bake: Bake, seats: Iterable[ChannelRollout], rejections: Rejections
     for rollout, place in zip(seats, bake.places, strict=True):
         if place is None:
             continue
-        is_served: bool | None = None if place and rollout.leads_to is None else False
+        is_served: bool | None = None if place and rollout.goal is None else False
         for client in rollout.channel.clients:
             node = node_key(client)
             known, others = rejections.nodes.get(node), answers.get(node, True)

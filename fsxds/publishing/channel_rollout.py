@@ -65,7 +65,7 @@ class ChannelRollout:
 
     Attributes:
         wanted: the tree to serve; None before the first.
-        leads_to: the goal of a lane; None if the channel follows the tree itself.
+        goal: the goal of a lane; None if the channel follows the tree itself.
         origin: the snapshots served at the split, by the original channel and by this one.
         returns: how often its clients came back to its origin, and were away again before taking it.
         before: the target before the reached one; None if there was none.
@@ -82,7 +82,7 @@ class ChannelRollout:
         self.machine = machine
         self.target = Target()
         self.wanted: Snapshot | None = None
-        self.leads_to: ChannelRollout | None = None
+        self.goal: ChannelRollout | None = None
         self.lanes: dict[ChannelRollout, None] = {}
         self.origin: tuple[Snapshot | None, Snapshot | None] = None, None
         self.returns = 0
@@ -119,7 +119,7 @@ class ChannelRollout:
     @property
     def follows_tree(self) -> bool:
         """Whether the wanted tree has been taken in."""
-        return self.wanted is self.target.tree if self.leads_to is None else self.leads_to.follows_tree
+        return self.wanted is self.target.tree if self.goal is None else self.goal.follows_tree
 
     @property
     def has_completed(self) -> bool:
@@ -154,7 +154,7 @@ class ChannelRollout:
 
     @property
     def _intended(self) -> Snapshot | None:
-        composed = (self.leads_to or self).target.composed
+        composed = (self.goal or self).target.composed
         return None if composed is None else composed.snapshot
 
     def begin_with(self, other: ChannelRollout) -> None:
@@ -179,7 +179,7 @@ class ChannelRollout:
         """Take the admitted tree, if any, and clients' answers; publish the result."""
         self._now_s = now_s
         progressed, self._progressed = self._progressed, {}
-        if self.leads_to is None and admitted is not None:
+        if self.goal is None and admitted is not None:
             self._admit(admitted)
         # First: no step of a target follows a rejected one.
         was_stale, base = self.is_stale, self.base
@@ -195,7 +195,7 @@ class ChannelRollout:
         self.publish(now_s)
 
     def _compose(self, holding: Holding, now_s: float) -> None:
-        if self.leads_to is None:
+        if self.goal is None:
             if self.is_stale:
                 self.is_stale = False
                 held = self.channel.key.held
@@ -244,7 +244,7 @@ class ChannelRollout:
         if not self.machine.is_resting:
             late = [client for client in self.channel.clients if client in (self.machine.waiting or ())]
             # In a lane, clients that are all late proceed together, at last.
-            is_alone = self.leads_to is not None and len(late) == len(self.channel.clients)
+            is_alone = self.goal is not None and len(late) == len(self.channel.clients)
             if leaving := [client for client in late if client.is_away or not is_alone]:
                 self.on_left_behind(leaving)
             if is_alone and self._patience > 0 and len(leaving) < len(late):
@@ -332,7 +332,7 @@ class ChannelRollout:
         waiting = [client for client in self.channel.clients if client.standing(asked) is not Standing.TAKEN]
         newcomers = [client for client in waiting if not client.has_returned]
         # A lane of newcomers alone delays no other client.
-        if newcomers and not (self.leads_to is not None and len(newcomers) == len(self.channel.clients)):
+        if newcomers and not (self.goal is not None and len(newcomers) == len(self.channel.clients)):
             self.on_left_behind(newcomers)
         self.machine.receive_waiting({client for client in waiting if client in self.channel.clients}, now_s)
 

@@ -27,7 +27,7 @@ CLUSTERS, LISTENERS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds"))
 
 
 @dataclass(frozen=True, slots=True)
-class WordedHold:
+class ExplainedHold:
     """A resource that is not served as in the tree, or that nodes reject.
 
     Attributes:
@@ -49,14 +49,14 @@ def hold_problems(holds: Holds) -> Iterator[Problem]:
     return islice(found, MOST_PROBLEMS)
 
 
-def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[WordedHold]:
+def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[ExplainedHold]:
     """Yield the held resources, except rejected ones, given the starts of the holds."""
     for key, hold in holds.items():
         resource = hold.asked or hold.kept
         if resource is not None and hold.reason in _WORDS:
             rule, fact, remedy = _WORDS[hold.reason](noun_of(key), hold)
             problem = _problem_at(resource, rule, fact, remedy, Severity.ERROR)
-            yield WordedHold(key, hold.reason, problem, since_s.get(key))
+            yield ExplainedHold(key, hold.reason, problem, since_s.get(key))
 
 
 def rejection_problems(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[Problem]:
@@ -64,7 +64,7 @@ def rejection_problems(rejections: Rejections, targets: Callable[[], Iterable[Ta
     return (one.problem for one in rejected_resources(rejections, targets))
 
 
-def rejected_resources(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[WordedHold]:
+def rejected_resources(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[ExplainedHold]:
     """Yield each rejected version in the trees or rollbacks of `targets`."""
     nodes: dict[ResourceVersion, list[RejectingNode]] = {}
     for node in rejections.nodes.values():
@@ -80,7 +80,7 @@ def rejected_resources(rejections: Rejections, targets: Callable[[], Iterable[Ta
             problem = _rejection(having[0][0], nodes[version], is_held=is_held, is_kept=is_kept)
             since_s = min(node.reasons[version][1] for node in nodes[version])
             names = tuple(sorted({node.name for node in nodes[version]}))
-            yield WordedHold(version[0], HoldReason.REJECTED, problem, since_s, names)
+            yield ExplainedHold(version[0], HoldReason.REJECTED, problem, since_s, names)
 
 
 def _rejection(resource: Resource, nodes: list[RejectingNode], *, is_held: bool, is_kept: bool) -> Problem:

@@ -23,7 +23,7 @@ class Targets(Protocol):
         """Take trees by layers; `detected_s` is the monotonic clock at the first sign of the change."""
 
 
-class Alone:
+class SingleServer:
     """A server outside of a fleet: it serves its own trees."""
 
     def __init__(self) -> None:

@@ -231,11 +231,11 @@ class NodeChannels:
         for rollout in self._publisher.rollouts.values() if nodes else ():
             for client in rollout.channel.clients:
                 key = self._key_of_present(client) if node_key(client) in nodes else None
-                if key not in (None, _lasting(rollout)) and not (is_apart and key.held is None):
+                if key not in (None, _final_key(rollout)) and not (is_apart and key.held is None):
                     leaving[rollout, key].append(client)
         for (rollout, wanted), clients in leaving.items():
             # Groups before may have got the last channels.
-            if (key := self._with_room(wanted)) != _lasting(rollout):
+            if (key := self._within_limit(wanted)) != _final_key(rollout):
                 self._move(clients, rollout, key)
         for rollout in [one for key, one in self._publisher.rollouts.items() if key.held is not None]:
             self.merge(rollout)
@@ -258,15 +258,15 @@ class NodeChannels:
                     and (left := self._left.get(node_key(client))) is not None
                 ):
                     self._left[node_key(client)] = replace(left, returns=rollout.returns + 1)
-                (rollout.leads_to or rollout).channel.expect(client)
+                (rollout.goal or rollout).channel.expect(client)
         nodes = {node_key(client) for client in clients if not client.is_away}
         if leaving := [client for client in rollout.channel.clients if node_key(client) in nodes]:
-            self._catch_up(leaving, rollout, rollout.leads_to or rollout)
+            self._catch_up(leaving, rollout, rollout.goal or rollout)
 
     def merge(self, rollout: ChannelRollout) -> None:
         """Move nodes that have caught up to the goal; call it for a rollout that waits for no client."""
         for lane in (rollout, *rollout.lanes):
-            goal = lane.leads_to
+            goal = lane.goal
             if goal is not None and lane.machine.step is None and self._has_caught_up(lane, goal):
                 self._let_follow(self._caught_up(lane), lane, goal)
             if not lane.channel.key.is_main and not lane.lanes and self._is_over(lane):
@@ -289,7 +289,7 @@ class NodeChannels:
 
     def _is_over(self, rollout: ChannelRollout) -> bool:
         key = rollout.channel.key
-        if not _is_idle(rollout.channel) or rollout.leads_to is not None:
+        if not _is_idle(rollout.channel) or rollout.goal is not None:
             return _is_idle(rollout.channel)
         rejecting = self._publisher.verdicts.rejections.nodes if key.held is not None else ()
         return not any(self._with_held(replace(key, held=None, is_shared=False), node) == key for node in rejecting)
@@ -327,9 +327,9 @@ class NodeChannels:
 
     def _with_held(self, key: ChannelKey, node: NodeKey | None) -> ChannelKey:
         held = None if node is None else self._publisher.held_for(node, key)
-        return key if held is None else self._with_room(replace(key, held=held))
+        return key if held is None else self._within_limit(replace(key, held=held))
 
-    def _with_room(self, key: ChannelKey) -> ChannelKey:
+    def _within_limit(self, key: ChannelKey) -> ChannelKey:
         rollouts = self._publisher.rollouts
         if key.held is None or key.is_shared or key in rollouts:
             return key
@@ -351,7 +351,7 @@ class NodeChannels:
         if not node.id:
             return self._wanted_rollout(key)
         lane = self._lanes.get((node.id, node.cluster))
-        if lane is not None and _lasting(lane) == key:
+        if lane is not None and _final_key(lane) == key:
             if holds is not None:
                 self._left.pop((node.id, node.cluster), None)
             return lane
@@ -364,7 +364,7 @@ class NodeChannels:
         node = node_key(client)
         if not client.node.id or any(node_key(one) == node for one in rollout.channel.clients):
             return
-        now_s, machine, key = asyncio.get_running_loop().time(), rollout.machine, _lasting(rollout)
+        now_s, machine, key = asyncio.get_running_loop().time(), rollout.machine, _final_key(rollout)
         known = next(reversed(self._left.values()), None)
         if known is None or known.machine.served is not machine.served or known.key != key:
             known = _Left(machine.split(machine.options, now_s), key, next(self._lane_numbers))
@@ -454,7 +454,7 @@ class NodeChannels:
 
     def _present(self, node: Node, key: ChannelKey) -> ChannelRollout | None:
         for rollout in self._publisher.rollouts.values():
-            if _lasting(rollout) != key and any(
+            if _final_key(rollout) != key and any(
                 node_key(client) == (node.id, node.cluster) for client in rollout.channel.clients
             ):
                 return rollout
@@ -491,7 +491,7 @@ class NodeChannels:
             self._let_follow(clients, rollout, goal)
         else:
             goal = self._wanted_rollout(key)
-            goal.target.begin_with((rollout.leads_to or rollout).target)
+            goal.target.begin_with((rollout.goal or rollout).target)
             self._catch_up(clients, rollout, goal)
         self.merge(rollout)
 
@@ -572,9 +572,9 @@ def _is_idle(channel: Channel) -> bool:
     return not channel.clients and not channel.readers
 
 
-def _lasting(rollout: ChannelRollout) -> ChannelKey:
+def _final_key(rollout: ChannelRollout) -> ChannelKey:
     """Return the key of the channel that the clients of a rollout finally belong to."""
-    return (rollout.leads_to or rollout).channel.key
+    return (rollout.goal or rollout).channel.key
 
 
 def _begins_as(lane: ChannelRollout, machine: Rollout, held: frozenset[ResourceVersion] | None) -> bool:

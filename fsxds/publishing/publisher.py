@@ -22,7 +22,7 @@ from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, Problem
 from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding, names_in
 from fsxds.publishing.held_resources import (
-    WordedHold,
+    ExplainedHold,
     held_resources,
     hold_problems,
     rejected_resources,
@@ -264,7 +264,7 @@ class Publisher:
         made = self._add(key, machine.split(self.rules.rollout, asyncio.get_running_loop().time()))
         main = self.main_of(key)
         if goal is not None:
-            made.leads_to = goal
+            made.goal = goal
             goal.lanes[made] = None
         elif main is not None and main is not made:
             made.begin_with(main)
@@ -276,8 +276,8 @@ class Publisher:
     def drop(self, rollout: ChannelRollout) -> None:
         """Forget a channel without followers."""
         del self.rollouts[rollout.channel.key]
-        if rollout.leads_to is not None:
-            rollout.leads_to.lanes.pop(rollout, None)
+        if rollout.goal is not None:
+            rollout.goal.lanes.pop(rollout, None)
         rollout.part()
         if self._keeper is not None and not rollout.channel.key.lane:
             self._keeper.forget(rollout.channel.key)
@@ -372,7 +372,7 @@ class Publisher:
         self.verdicts.forget(versions)
         return len(versions)
 
-    def held_in(self, rollout: ChannelRollout) -> Iterator[WordedHold]:
+    def held_in(self, rollout: ChannelRollout) -> Iterator[ExplainedHold]:
         """Yield the resources held back in a channel or rejected."""
         yield from rejected_resources(self.verdicts.rejections, lambda: [rollout.target])
         yield from held_resources(rollout.target.holds, rollout.held_since_s)
@@ -392,7 +392,7 @@ class Publisher:
 
     def _admitted(self, rollout: ChannelRollout) -> Composed | None:
         """Return the part of the tree that a rollout may take; None without a tree, and in a lane."""
-        if rollout.wanted is None or rollout.leads_to is not None:
+        if rollout.wanted is None or rollout.goal is not None:
             return None
         gate = None if rollout.channel.key.is_canary else self.gate
         return Composed(rollout.wanted) if gate is None else gate.admit(rollout, rollout.wanted)
@@ -476,7 +476,7 @@ class Publisher:
         if client not in rollout.channel.clients and client not in rollout.channel.absent:
             self.on_gone(rollout, client)
         is_gated = rollout.channel.key.is_canary and self.gate is not None and bool(self.gate.bakes)
-        if rollout.channel.step is not None or rollout.leads_to is not None or is_gated:
+        if rollout.channel.step is not None or rollout.goal is not None or is_gated:
             rollout.receive_progress(client)
             self.note(rollout)
 
@@ -542,7 +542,7 @@ class Publisher:
     def _want(self, rollout: ChannelRollout) -> None:
         layers, is_canary = rollout.channel.key.layers, rollout.channel.key.is_canary
         wanted = (self._canaries.get(layers) if is_canary else None) or self._targets.get(layers)
-        if rollout.leads_to is not None or wanted is None or wanted is rollout.wanted:
+        if rollout.goal is not None or wanted is None or wanted is rollout.wanted:
             return
         if rollout.wanted is None or not same_content(wanted, rollout.wanted):
             rollout.wanted, rollout.detected_s = wanted, self._detected_s
@@ -573,7 +573,7 @@ class Publisher:
 
     def keep(self, rollout: ChannelRollout) -> None:
         """Write the place of a rollout, and of nodes behind it, to disk soon, as it is then."""
-        kept = rollout.leads_to or rollout
+        kept = rollout.goal or rollout
         if self._keeper is not None:
             self._keeper.save(kept.channel.key, lambda: kept.state)
 

@@ -193,7 +193,7 @@ class RolloutOperator:
         if good is None:
             return False
         if removals or not rollout.machine.is_complete:
-            rollout.machine.hurry(asyncio.get_running_loop().time())
+            rollout.machine.end_step_now(asyncio.get_running_loop().time())
             return rollout.target.pin(good, time.time())
         key = rollout.channel.key
         if not key.is_canary or not self._publisher.has_followers:
@@ -217,7 +217,7 @@ class RolloutOperator:
         times_s = [bake.opens_at_s for bake in gate.bakes_of(rollout)] if gate is not None else []
         baking_s = [max(at_s - now_s, 0.0) for at_s in times_s if at_s is not None]
         served = machine.target if machine.is_complete else machine.served
-        composed = (rollout.leads_to or rollout).target.composed
+        composed = (rollout.goal or rollout).target.composed
         removals = () if composed is None else composed.removals
         return ChannelReport(
             views=views,

@@ -104,7 +104,7 @@ class Verdicts:
             self.rejections.forget(versions)
             self.decide_soon(nodes)
 
-    def forget_said(self, words: str) -> None:
+    def forget_reason(self, words: str) -> None:
         """Offer versions again that were rejected with these words."""
         nodes = self.rejections.nodes.values()
         self.forget({version for one in nodes for version, (said, _) in one.reasons.items() if words in (said or "")})
@@ -183,7 +183,7 @@ class Verdicts:
 
     def _may_come(self, version: ResourceVersion, rollout: ChannelRollout) -> bool:
         key, served = rollout.channel.key, rollout.machine.served
-        is_final = rollout.leads_to is None and not rollout.is_stale and rollout.has_completed
+        is_final = rollout.goal is None and not rollout.is_stale and rollout.has_completed
         if not is_final or served is None:
             return True
         if version in (self.rejections.held if key.held is None else key.held):

@@ -35,7 +35,7 @@ def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: Hold
 
 
 def _is_apart(holds: Holds, earlier: Snapshot, later: Snapshot) -> bool:
-    if any(getattr(earlier, mark) != getattr(later, mark) for mark in ("withheld", "undeclared", "let_go")):
+    if any(getattr(earlier, mark) != getattr(later, mark) for mark in ("withheld", "undeclared", "released")):
         return False
     for type_url in earlier.by_type.keys() | later.by_type.keys():
         before, after = earlier.resources(type_url), later.resources(type_url)

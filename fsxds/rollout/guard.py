@@ -55,9 +55,9 @@ def removals_to_approve(before: Snapshot, after: Snapshot, max_removal: float | 
         rows_before = before.resources(type_url)
         if rows is rows_before:
             continue
-        let_go = after.let_go.get(type_url, ())
+        released = after.released.get(type_url, ())
         change = rows.changes_since(rows_before)
-        gone = frozenset(name for name in change.removed if not any(name in names for names in let_go))
+        gone = frozenset(name for name in change.removed if not any(name in names for names in released))
         shrinks_by = len(gone) - (len(rows) - (len(rows_before) - len(change.removed)))
         if gone and _is_too_large(shrinks_by, len(rows_before), max_removal):
             found.append(Removal(type_url, len(gone), len(rows_before), frozenset((type_url, one) for one in gone)))

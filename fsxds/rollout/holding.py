@@ -192,7 +192,7 @@ class _Composition:
         self._hold_users(users, self.holds)
         for key, good in self._before.items():
             if self._served(key) is None:
-                self._take_back(key, good)
+                self._roll_back_users(key, good)
         if self._rules.keeps_references:
             undefined = dict(self._undefined(users))
             self._hold_users(users | undefined, undefined)
@@ -271,7 +271,7 @@ class _Composition:
                     self._hold(user, reason, obstacle)
                     found.append(user)
 
-    def _take_back(self, key: Key, good: Snapshot) -> None:
+    def _roll_back_users(self, key: Key, good: Snapshot) -> None:
         """Hold users at the version before they named a removed resource, and their users in turn."""
         found = [key]
         while found:

@@ -168,7 +168,7 @@ class Rollout:
         if self.step is None or not self.options.is_on:
             self._proceed(now_s)
         else:
-            self._overtake(self.step, now_s)
+            self._supersede(self.step, now_s)
 
     def receive_waiting(self, clients: AbstractSet[Client], now_s: float) -> None:
         """Take the clients to wait for; without any, the next step follows."""
@@ -202,7 +202,7 @@ class Rollout:
             self._events.append(StepTimedOut(self.target_id, self.step, frozenset(self.waiting or ())))
             self._end_step(now_s)
 
-    def hurry(self, now_s: float) -> None:
+    def end_step_now(self, now_s: float) -> None:
         """Wait no longer for the step's clients."""
         self._look_at_clock(now_s)
         self._step_ends_at_s = now_s
@@ -271,19 +271,19 @@ class Rollout:
             self.rest(now_s)
         self._now_s = now_s
 
-    def _overtake(self, step: Step, now_s: float) -> None:
+    def _supersede(self, step: Step, now_s: float) -> None:
         """Serve the next target's first step early, if no order counts."""
         if self._next is None or self.served is None or self.is_resting:
             return
         if (supplied := supplied_step(step, self.served, self._next)) is not None:
-            self._supply(supplied, now_s)
+            self._add_endpoints(supplied, now_s)
             return
         planned = self._planned(self._next, is_first=True)
         if planned is not None and step.needs_no_order_with(planned.step):
             self.step = self.waiting = None
             self._proceed(now_s, untaken=step)
 
-    def _supply(self, step: Step, now_s: float) -> None:
+    def _add_endpoints(self, step: Step, now_s: float) -> None:
         """Serve endpoints that a step's clusters wait for, without a new time limit."""
         ends_at_s = self._step_ends_at_s
         self._serve(PlannedStep(step, self._is_last, self._draining, self._lingering), now_s)

@@ -178,7 +178,7 @@ def _kept(step_kind: StepKind, served: Snapshot, target: Snapshot, kept: NamesBy
 
 def _with_kept(served: Snapshot, target: Snapshot, type_url: TypeUrl, names: Collection[str]) -> Rows:
     rows = target.by_type[type_url]
-    return rows.with_those_of(served.resources(type_url), frozenset(names)) if names else rows
+    return rows.with_rows_of(served.resources(type_url), frozenset(names)) if names else rows
 
 
 def _between(step_kind: StepKind, served: Snapshot, target: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Step:

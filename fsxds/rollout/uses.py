@@ -13,7 +13,7 @@ from fsxds.model.values import Severity, TypeUrl
 CLUSTERS, ROUTES, SECRETS, SCOPES = (BY_SHORT_NAME[name].type_url for name in ("cds", "rds", "sds", "srds"))
 EXTENSIONS = BY_SHORT_NAME["ecds"].type_url
 
-HANDED_OUT = frozenset({SECRETS, EXTENSIONS})
+MAY_BE_REMOTE = frozenset({SECRETS, EXTENSIONS})
 """Types that other servers often have: a name with less than an error may be theirs."""
 
 STAYS_IN_USE = frozenset({CLUSTERS, ROUTES, SECRETS, SCOPES})
@@ -53,7 +53,9 @@ def demands_of(resource: Resource) -> frozenset[Key]:
 def expects(resource: Resource, key: Key) -> bool:
     """Whether this server must have a name; else another may be asked."""
     return any(
-        (one.type_url, one.name) == key and not one.is_static and one.severity in _EXPECTED[one.type_url in HANDED_OUT]
+        (one.type_url, one.name) == key
+        and not one.is_static
+        and one.severity in _EXPECTED[one.type_url in MAY_BE_REMOTE]
         for one in resource.references
     )
 

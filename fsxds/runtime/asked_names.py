@@ -31,14 +31,14 @@ PASSING_S = 1.0
 NO_NAMES: frozenset[str] = frozenset()
 
 
-class Denying(Protocol):
+class KnownAbsence(Protocol):
     """Answers which names an upstream is known not to have."""
 
     @property
     def is_away(self) -> bool:
         """Whether no server can be asked now."""
 
-    def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+    def absent_names(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """Return the names that this upstream is known not to have.
 
         Globs, and `*`, are included if all of their resources are known.
@@ -54,7 +54,7 @@ class AskedNames:
         upstreams: may have the names.
     """
 
-    def __init__(self, upstreams: Iterable[Denying] = ()) -> None:
+    def __init__(self, upstreams: Iterable[KnownAbsence] = ()) -> None:
         self.changed: Latest[Mapping[TypeUrl, frozenset[str]]] = Latest(MappingProxyType({}))
         self.listeners: dict[object, Callable[[], object]] = {}
         self.upstreams = tuple(upstreams)
@@ -91,7 +91,7 @@ class AskedNames:
         for upstream in self.upstreams:
             if type_url == VIRTUAL_HOSTS and upstream.is_away:
                 continue
-            maybe = left - upstream.denies(type_url, left)
+            maybe = left - upstream.absent_names(type_url, left)
             found, left = found | maybe, left - maybe
             if not left:
                 break
@@ -131,11 +131,11 @@ class AskedNames:
             if not counts[name]:
                 del counts[name]
                 is_changed = True
-                self._let_go(type_url, name)
+                self._release(type_url, name)
         if is_changed:
             self._publish_soon(type_url)
 
-    def _let_go(self, type_url: TypeUrl, name: str) -> None:
+    def _release(self, type_url: TypeUrl, name: str) -> None:
         if type_url in self._unpublished and name not in self.changed.current.get(type_url, ()):
             if not self._passing:
                 asyncio.get_running_loop().call_later(PASSING_S, self._end_passing)

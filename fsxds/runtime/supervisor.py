@@ -94,7 +94,7 @@ class Supervisor:
             return error
         # The boundary of every component: a failure ends no other component, and not the process.
         except Exception as error:
-            if not words_of(error):
+            if not error_message(error):
                 self._observer(InternalError(component, error))
             elif self.is_starting or is_vital:
                 raise
@@ -109,7 +109,7 @@ class Supervisor:
 
     def _degrade(self, component: str, failure: BaseException, pause_s: float) -> None:
         self.failures[component] += 1
-        reason = words_of(failure) or type(failure).__name__
+        reason = error_message(failure) or type(failure).__name__
         self._observer(ComponentDegraded(component, reason, pause_s))
         if component not in self._failed:
             self._failed = (*self._failed, component)
@@ -191,10 +191,10 @@ def leave_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
-def words_of(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     """Return an FsxdsError's text, or that of a group; empty for other errors."""
     if isinstance(error, BaseExceptionGroup):
-        words = [words_of(each) for each in error.exceptions]
+        words = [error_message(each) for each in error.exceptions]
         return "; ".join(words) if all(words) else ""
     return str(error) if isinstance(error, FsxdsError) else ""
 

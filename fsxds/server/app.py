@@ -36,13 +36,13 @@ from fsxds.model.tree_trust import SeenInProcess, SeenManifests
 from fsxds.model.values import OfferedManifest
 from fsxds.observe.internal_errors import observed_by
 from fsxds.observe.log import Log
-from fsxds.publishing.membership import Alone
+from fsxds.publishing.membership import SingleServer
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.runtime.access import Access
 from fsxds.runtime.row_source import RowSource, rules_of
 from fsxds.runtime.store import Latest, SnapshotStore
-from fsxds.runtime.supervisor import Supervisor, words_of
+from fsxds.runtime.supervisor import Supervisor, error_message
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.server.loading_rules import LoadingRules, WatchRules, cache_of, find_catalogue, scanner_of, verifier_of
 from fsxds.server.mirror_settings import require_views
@@ -50,12 +50,12 @@ from fsxds.server.parsing import Parsing
 from fsxds.server.readiness import (
     FirstAnswers,
     Readiness,
-    is_barren,
+    has_no_resources,
     reject_exposed_secrets,
     reported_wait,
     unready_reason,
 )
-from fsxds.server.reload import NOTHING, Loader, Reload, Surroundings
+from fsxds.server.reload import NOTHING, LoadContext, Loader, Reload
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
@@ -213,9 +213,9 @@ class Application:
         upstreams.trust(rules.anchors)
         return upstreams
 
-    def _member_of(self, settings: Settings) -> Alone:
+    def _member_of(self, settings: Settings) -> SingleServer:
         if settings.fleet is None:
-            return Alone()
+            return SingleServer()
         from fsxds.fleet.member import member_of  # noqa: PLC0415 - a capability, loaded if it is used
 
         has_source = self.directory is not None or bool(rules_of(settings))
@@ -231,7 +231,7 @@ class Application:
         offered = (*self.reload.trust.offered, *self.upstreams.offered)
         if offered != self.offered.current:
             self.offered.replace(offered)
-            self.publisher.verdicts.forget_said(NOT_LISTED)
+            self.publisher.verdicts.forget_reason(NOT_LISTED)
 
     @property
     def store(self) -> SnapshotStore:
@@ -277,7 +277,9 @@ class Application:
         """Wait for the first resource; UsageError if a secret may not be served."""
         # Like a process that listens, wait for a mistake in the tree to be corrected.
         self.supervisor.is_starting = False
-        while not (views := _loaded_views(self.publisher)) or (all(map(is_barren, views)) and not self._asks_names):
+        while not (views := _loaded_views(self.publisher)) or (
+            all(map(has_no_resources, views)) and not self._asks_names
+        ):
             await self.publisher.published.replaced()
         await self.reject_exposed_secrets({each.name: each.address_of(self.settings) for each in TRANSPORTS})
         self.supervisor.is_starting = True
@@ -300,7 +302,7 @@ class Application:
             self._load_again()
             # Without a directory nothing is signed.
             verifier = None if directory is None else verifier_of(rules.anchors, self._seen)
-            around = Surroundings(rules.resolution, self.upstreams.elsewhere, verifier)
+            around = LoadContext(rules.resolution, self.upstreams.elsewhere, verifier)
             loader = Loader(parsing, rules.acceptance, rules.view_rules, around)
             self.upstreams.trust(rules.anchors)
             async with asyncio.TaskGroup() as tasks:
@@ -399,10 +401,12 @@ class Application:
         if snapshots is None:
             return f"{count} files of {size_bytes:,} bytes in all to be parsed"
         answers = self._first_answers()
-        is_barren_everywhere = bool(snapshots) and not answers.has_unasked and all(map(is_barren, snapshots.values()))
-        if answers.silent and (is_barren_everywhere or not answers.is_over):
+        has_no_resources_anywhere = (
+            bool(snapshots) and not answers.has_unasked and all(map(has_no_resources, snapshots.values()))
+        )
+        if answers.silent and (has_no_resources_anywhere or not answers.is_over):
             return str(answers)
-        return _first_resource(directory, count) if is_barren_everywhere else self._waits_for_mirror()
+        return _first_resource(directory, count) if has_no_resources_anywhere else self._waits_for_mirror()
 
     def _waits_for_mirror(self) -> str:
         waiting = next((each for each in self.mirrors if not each.has_written.is_set()), None)
@@ -439,7 +443,7 @@ class Application:
                 for task in running:
                     task.cancel()
         except ExceptionGroup as group:
-            if self.supervisor.is_starting and (words := words_of(group)):
+            if self.supervisor.is_starting and (words := error_message(group)):
                 raise UsageError(words) from group
             raise
 

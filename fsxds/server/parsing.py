@@ -49,13 +49,13 @@ PATIENCE_S = 2.0
 FIRST_PATIENCE_S = 10.0
 
 # A worker takes a second to start.
-WORTH_KILLING_AFTER_S = 2.0
+KILL_AFTER_S = 2.0
 
 # Each takes 30 MB and more, depending on its files.
 MOST_WORKERS = 4
 
 # To start another worker: that costs a twentieth of a second, these bytes more than a tenth.
-WORTH_A_WORKER_BYTES = MIB
+LEAST_WORKER_BYTES = MIB
 
 # For workers of a command: the first one takes half a second.
 PARSE_BY_WORKERS_ABOVE_BYTES = 8 * MIB
@@ -292,7 +292,7 @@ class Parsing:
             if lane.running is not None:
                 batch, since_s = lane.running
                 is_wished = any(self._queue.has(job) for job in batch)
-                if not is_wished and monotonic() - since_s > WORTH_KILLING_AFTER_S:
+                if not is_wished and monotonic() - since_s > KILL_AFTER_S:
                     lane.end()
 
     async def _until_done(self) -> None:
@@ -316,7 +316,7 @@ class Parsing:
             if not is_first:
                 # It knows the large files, and edits of them cost it little.
                 await asyncio.sleep(0)
-            is_worth_it = is_first or lane.worker is not None or self._queue.waiting_bytes() > WORTH_A_WORKER_BYTES
+            is_worth_it = is_first or lane.worker is not None or self._queue.waiting_bytes() > LEAST_WORKER_BYTES
             batch = self._queue.take() if is_worth_it else []
             if batch:
                 known = [row for job in batch if (row := self._unlearned.pop(job.file.path)) is not None]

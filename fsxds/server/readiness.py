@@ -84,7 +84,7 @@ def reported_wait(what: str, report: Report) -> Iterator[None]:
         thread.join()
 
 
-def is_barren(snapshot: Snapshot) -> bool:
+def has_no_resources(snapshot: Snapshot) -> bool:
     """Whether no file was ever good."""
     return len(snapshot.withheld) == len(BY_TYPE_URL)
 
@@ -107,9 +107,9 @@ class FirstAnswers:
     @classmethod
     def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool, has_unasked: bool = False) -> Self:
         """Derive this from upstreams' states."""
-        unheard = [each for each in statuses if each.last_update_s is None]
-        silent = tuple(each for each in unheard if each.state != "connected" or each.pending)
-        return cls(silent, len(statuses), is_over, has_unasked=has_unasked or len(silent) < len(unheard))
+        unanswered = [each for each in statuses if each.last_update_s is None]
+        silent = tuple(each for each in unanswered if each.state != "connected" or each.pending)
+        return cls(silent, len(statuses), is_over, has_unasked=has_unasked or len(silent) < len(unanswered))
 
     def __str__(self) -> str:
         named = [f"{each.name} ({each.trouble})" if each.trouble else each.name for each in self.silent]
@@ -135,13 +135,13 @@ def unready_reason(
     silent = f"{len(answers.silent)} of {answers.count}"
     if answers.silent and not answers.is_over:
         return f"{silent} {NOT_ANSWERED}"
-    barren = 0 if answers.has_unasked else sum(map(is_barren, views))
-    if barren and answers.count and not answers.is_over:
+    without_resources = 0 if answers.has_unasked else sum(map(has_no_resources, views))
+    if without_resources and answers.count and not answers.is_over:
         # Upstreams' resources are not loaded yet.
         return NOT_LOADED
-    if barren:
+    if without_resources:
         cause = f"nothing is known of {silent} upstreams" if answers.silent else "no file there is without a mistake"
-        return f"nothing can be served in {barren} of {len(views)} views; {cause}"
+        return f"nothing can be served in {without_resources} of {len(views)} views; {cause}"
     if not is_mirrored:
         return NOT_MIRRORED
     return f"{', '.join(lost)}: degraded" if lost else ""

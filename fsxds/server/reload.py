@@ -26,7 +26,7 @@ from fsxds.runtime.views import Views
 from fsxds.server.parsing import Parsing
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
-from fsxds.snapshots.loaded_views import LoadedViews, unjudged_views, whole_tree, with_served
+from fsxds.snapshots.loaded_views import LoadedViews, unchecked_views, whole_tree, with_served
 from fsxds.snapshots.stages import ResolutionRules
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
@@ -41,7 +41,7 @@ NOTHING = SourceTree(())
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LoadContext:
     """The inputs of loading besides files and acceptance; `verifier` if signatures are required."""
 
     resolution: ResolutionRules = field(default_factory=ResolutionRules)
@@ -60,20 +60,20 @@ class Loader:
         parsing: Parsing,
         acceptance: Acceptance,
         rules: Views | None = None,
-        around: Surroundings | None = None,
+        around: LoadContext | None = None,
     ) -> None:
         self._parsing = parsing
         self._acceptance = acceptance
         self.rules = rules
-        self._around = around or Surroundings()
+        self._context = around or LoadContext()
         # The loader knows upstreams' resources.
-        self._resolution = replace(self._around.resolution, unasked=frozenset())
+        self._resolution = replace(self._context.resolution, unasked=frozenset())
         # Of the last tree.
         self._changed: tuple[SourceFile, ...] = ()
 
     async def trusted(self, tree: SourceTree, trust: TreeTrust) -> TrustDecision:
         """Return a tree's trusted part, given the one before."""
-        verifier = self._around.verifier
+        verifier = self._context.verifier
         if verifier is None:
             return trust.decide(tree, None, 0.0)
         decide = partial(trust.decide, has_layers=self.rules is not None)
@@ -82,7 +82,7 @@ class Loader:
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
         """Parse changed files; load valid ones into the wanted views."""
         self._parsing.forget_gone(tree)
-        rules, elsewhere = self.rules, self._around.elsewhere()
+        rules, elsewhere = self.rules, self._context.elsewhere()
         self._acceptance = replace(self._acceptance, elsewhere=elsewhere)
         if rules is None:
             views = await self._load_whole(tree, before.by_layers.get(WHOLE_TREE) if before else None)
@@ -188,7 +188,7 @@ class Reload:
     def change_rules(self) -> None:
         """Have every file parsed and checked again. Served snapshots stay."""
         if self.views is not None:
-            self.views = unjudged_views(self.views)
+            self.views = unchecked_views(self.views)
         # So that any file can be set aside under the new rules.
         self._tree, self._set_aside, self._attempts = NOTHING, {}, Attempts()
 

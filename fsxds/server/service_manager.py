@@ -16,7 +16,7 @@ from typing import Never
 # Between looks at the state.
 LOOK_EVERY_S = 0.5
 # Within the watchdog's time.
-SIGNS_OF_LIFE = 3
+WATCHDOG_REPORTS = 3
 
 
 class ServiceManager:
@@ -29,7 +29,7 @@ class ServiceManager:
 
     def __init__(self, path: str, watchdog_s: float | None = None) -> None:
         self._path = f"\0{path[1:]}" if path.startswith("@") else path
-        self._pause_s = LOOK_EVERY_S if watchdog_s is None else min(LOOK_EVERY_S, watchdog_s / SIGNS_OF_LIFE)
+        self._pause_s = LOOK_EVERY_S if watchdog_s is None else min(LOOK_EVERY_S, watchdog_s / WATCHDOG_REPORTS)
         self._has_watchdog = watchdog_s is not None
 
     @classmethod

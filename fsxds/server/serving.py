@@ -23,7 +23,7 @@ from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader, service_environment
 
 
-class Beside(Protocol):
+class ProcessLink(Protocol):
     """An application's companion: its workers, or a worker's link to its parent.
 
     `is_second`: another process listens until this one has a snapshot.
@@ -75,14 +75,14 @@ async def serve(
         ready_file.remove()
 
 
-async def serve_as_worker(check_of: CheckOf, reader: SettingsReader, log: Log, beside: Beside) -> None:
+async def serve_as_worker(check_of: CheckOf, reader: SettingsReader, log: Log, beside: ProcessLink) -> None:
     """Serve another process's publications until SIGTERM. Raises UsageError."""
     application = Application(None, reader.read(), log, check_of)
     await until_stopped(run(application, reader, None, beside), log.receive)
 
 
 async def run(
-    application: Application, reader: SettingsReader, ready_file: ReadyFile | None, beside: Beside | None = None
+    application: Application, reader: SettingsReader, ready_file: ReadyFile | None, beside: ProcessLink | None = None
 ) -> None:
     """Run all parts of `fsxds serve`."""
     async with AsyncExitStack() as stack:

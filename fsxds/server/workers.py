@@ -43,7 +43,7 @@ from fsxds.transports.sockets import bind_tcp, close_all, explained
 
 # Between signs of life; a worker silent at so many looks hangs.
 LOOK_EVERY_S = 1.0
-MOST_SILENT_LOOKS = 20
+MOST_MISSED_HEARTBEATS = 20
 
 # Another process may take a chosen port.
 MOST_TRIES = 20
@@ -96,7 +96,7 @@ def admin_of(written: str, number: int) -> str:
 class ServeAsWorker(Protocol):
     """Serves as a worker."""
 
-    def __call__(self, reader: SettingsReader, log: Log, beside: WorkerLife) -> Coroutine[object, object, None]:
+    def __call__(self, reader: SettingsReader, log: Log, beside: WorkerHeartbeat) -> Coroutine[object, object, None]:
         """Serve until SIGTERM."""
 
 
@@ -211,7 +211,7 @@ class Workers:
             process.close()
             ours.close()
 
-    async def _watch(self, pid: int, signs_of_life: Connection, ended: asyncio.Event) -> None:
+    async def _watch(self, pid: int, heartbeats: Connection, ended: asyncio.Event) -> None:
         """Forward SIGHUPs until the end. WorkerEndedError: it hung, and was killed."""
         answered, silent, has_begun = self._reader.count, 0, False
         while not ended.is_set():
@@ -224,10 +224,10 @@ class Workers:
             # A start takes any time.
             silent += has_begun
             with suppress(EOFError, OSError):
-                while signs_of_life.poll():
-                    signs_of_life.recv_bytes()
+                while heartbeats.poll():
+                    heartbeats.recv_bytes()
                     silent, has_begun = 0, True
-            if silent >= MOST_SILENT_LOOKS:
+            if silent >= MOST_MISSED_HEARTBEATS:
                 os.kill(pid, signal.SIGKILL)
                 raise WorkerEndedError(f"it did nothing for {silent * LOOK_EVERY_S:g} s, and was killed")
 
@@ -238,13 +238,13 @@ def _status_of(process: multiprocessing.process.BaseProcess) -> str:
     return str(status) if status >= 0 else signal.Signals(-status).name
 
 
-class WorkerLife:
+class WorkerHeartbeat:
     """A worker's duty to report that its event loop runs."""
 
     is_second = True
 
-    def __init__(self, signs_of_life: Connection) -> None:
-        self._signs_of_life = signs_of_life
+    def __init__(self, heartbeats: Connection) -> None:
+        self._heartbeats = heartbeats
 
     def start(self, application: Application, tasks: asyncio.TaskGroup) -> None:
         """Begin to report."""
@@ -254,11 +254,11 @@ class WorkerLife:
         while True:
             # Without a reader, a pipe is full after hours.
             with suppress(OSError):
-                self._signs_of_life.send_bytes(b".")
+                self._heartbeats.send_bytes(b".")
             await asyncio.sleep(LOOK_EVERY_S)
 
 
-def _work(place: WorkerPlace, read: Callable[[], Settings], serve: ServeAsWorker, signs_of_life: Connection) -> None:
+def _work(place: WorkerPlace, read: Callable[[], Settings], serve: ServeAsWorker, heartbeats: Connection) -> None:
     # The first process ends its workers at Ctrl-C.
     os.setsid()
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -267,7 +267,7 @@ def _work(place: WorkerPlace, read: Callable[[], Settings], serve: ServeAsWorker
     try:
         settings = reader.read()
         with open_log(settings.log_format, settings.log_level, place.number) as log:
-            run(serve(reader, log, WorkerLife(signs_of_life)))
+            run(serve(reader, log, WorkerHeartbeat(heartbeats)))
     except FsxdsError as error:
         sys.stderr.write(f"worker {place.number}: {error}\n")
         sys.exit(2)

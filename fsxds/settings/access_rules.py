@@ -19,8 +19,8 @@ from fsxds.settings.view_rules import PATTERNS, REGEX, no_such_view, read_patter
 TOKEN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 """The allowed names of tokens."""
 
-_WHO = ("token", "name", "dns")
-_WHAT = ("nodes", "clusters", "views", "admin")
+_IDENTITIES = ("token", "name", "dns")
+_GRANTS = ("nodes", "clusters", "views", "admin")
 # A `*` in the trust domain would let another domain in: `spiffe://acme*` matches spiffe://acme.evil, too.
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://[^/*?]+(/.*)?")
 
@@ -73,12 +73,12 @@ def _read_access(part: SettingPart) -> tuple[AccessRule, ...]:
 
 
 def _read_rule(part: SettingPart) -> AccessRule:
-    members = part.members((*_WHO, *_WHAT))
+    members = part.members((*_IDENTITIES, *_GRANTS))
     for key, value in part.written.items() if isinstance(part.written, dict) else ():
         if value is None:
             # If it were ignored, it would mean any.
             SettingPart(value, (*part.path, str(key)), part.mistakes).reject("is empty; add something, or leave it out")
-    if not members.keys() & set(_WHO) and isinstance(part.written, dict):
+    if not members.keys() & set(_IDENTITIES) and isinstance(part.written, dict):
         part.reject("says nobody; add a token, a name or dns")
     lists = {key: read_patterns(members[key]) for key in ("name", "dns", "nodes", "clusters") if key in members}
     for pattern in lists.get("name", ()):

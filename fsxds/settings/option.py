@@ -140,7 +140,7 @@ class Option:
         """Whether it has a flag and an environment variable; lists, mappings and `IN_FILE_ONLY` do not."""
         return not self.form.in_file_only and self.name not in IN_FILE_ONLY
 
-    def complaint(self, written: object, error: ValueError | None = None) -> str:
+    def error_text(self, written: object, error: ValueError | None = None) -> str:
         """Return why `written` is no value, with an example, or the text of `error`."""
         if isinstance(error, MistakesFound):
             # The written value may contain a password.

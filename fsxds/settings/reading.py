@@ -98,7 +98,7 @@ def _read_variable(row: Option, text: str) -> object:
     try:
         return row.form.read(text)
     except ValueError as error:
-        raise UsageError(f"{row.variable}: {row.complaint(text, error)}") from error
+        raise UsageError(f"{row.variable}: {row.error_text(text, error)}") from error
 
 
 def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:
@@ -167,7 +167,7 @@ def _read_file(path: Path, demands: Demands) -> dict[str, object]:
             except MistakesFound as error:
                 faults += [file.fault((key, *mistake.path), mistake.fact) for mistake in error.mistakes]
             except ValueError:
-                faults.append(file.fault((key,), row.complaint(written)))
+                faults.append(file.fault((key,), row.error_text(written)))
             except UsageError as error:
                 # Its text has the key already.
                 faults.append(file.placed((key,), str(error)))

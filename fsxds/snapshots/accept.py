@@ -112,7 +112,7 @@ class _Deciding:
         self._fresh = {path: _on_its_own(record, self._before.get(path)) for path, record in change.present.items()}
         self._paths = change.gone | self._fresh.keys()
         self._rules = rules
-        self._heirs = self._find_heirs()
+        self._successors = self._find_successors()
 
     def decide(self, held: Mapping[PurePosixPath, tuple[Problem, ...]]) -> _Attempt:
         records, held, given_up = dict(self._fresh), dict(held), set[PurePosixPath]()
@@ -128,7 +128,7 @@ class _Deciding:
                 if not record.suspects:
                     held[path] = problems
                     records[path] = self.held_back(path, problems)
-                elif left := _what_is_left(record, self._proposals(records)):
+                elif left := _without_redefined(record, self._proposals(records)):
                     records[path] = left
                 else:
                     given_up.add(path)
@@ -173,10 +173,10 @@ class _Deciding:
         if record.good is None:
             return None
         served = self._served.good(path)
-        was = self._heirs.get(path, ()) if served is None else (served,)
+        was = self._successors.get(path, ()) if served is None else (served,)
         return Proposal(path, record.good, served is record.good, bool(record.suspects), was, is_on_trial)
 
-    def _find_heirs(self) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
+    def _find_successors(self) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
         gone = [record.good for record in self._gone.values() if record.good is not None]
         by_key = {key_of(resource): parsed for parsed in gone for resource in parsed.resources}
         heirs = {}
@@ -207,7 +207,7 @@ def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPa
         yield from (frozenset({path}) for path in candidates)
 
 
-def _what_is_left(record: FileRecord, others: Proposals) -> FileRecord | None:
+def _without_redefined(record: FileRecord, others: Proposals) -> FileRecord | None:
     """Keep names that no other file defines; None if none or all are left."""
     was = record.good.resources if record.good else ()
     left = {id(resource) for resource in was if not others.defining(key_of(resource))}

@@ -113,7 +113,7 @@ def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None
     resolver.folders = rules.by_name()
     message: DynamicMessage = rules.catalogue.message_class(COLLECTION.message_type)
     return tuple(
-        _leads_nowhere(collection, index, locator, found)
+        _is_dangling(collection, index, locator, found)
         for collection in collections.values()
         for index, entry in enumerate(message.FromString(collection.body).entries)
         if entry.HasField("locator")
@@ -127,7 +127,7 @@ def _authority_of(collection: Resource) -> str:
     return structured.authority if structured else ""
 
 
-def _leads_nowhere(collection: Resource, index: int, locator: Locator, found: NotThere) -> Problem:
+def _is_dangling(collection: Resource, index: int, locator: Locator, found: NotThere) -> Problem:
     fact = f"leads to {locator}, {found.reason}; Envoy is given the collection without it"
     place = collection.origin
     pointer = f"entries[{index}].locator"

@@ -15,7 +15,7 @@ from fsxds.model.values import HeldFile, Layers, Problem, Severity, SourceFile, 
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerRules, LayerSource
 from fsxds.snapshots.layers import LayerFiles, LoadedLayer, load_layer
-from fsxds.snapshots.load import Acceptance, unjudged
+from fsxds.snapshots.load import Acceptance, unchecked
 from fsxds.snapshots.loaded_views import LoadedViews, folders_of, merged_held, named_in
 
 # The maximum number of files in no layer named in their note; further files are counted.
@@ -61,9 +61,9 @@ class ViewsMemory:
             good[one.path] = next((record.good for record in records if record is not None), None)
         return good
 
-    def unjudged(self) -> ViewsMemory:
+    def unchecked(self) -> ViewsMemory:
         """Return a copy for other checks: all is parsed again, good content stays."""
-        loaded = {key: replace(each, bare=unjudged(each.bare)) for key, each in self.loaded.items()}
+        loaded = {key: replace(each, bare=unchecked(each.bare)) for key, each in self.loaded.items()}
         return replace(self, layers={}, loaded=loaded)
 
 

@@ -198,7 +198,7 @@ def changed_files(tree: Tree, before: Loaded | None) -> tuple[SourceFile, ...]:
     return tuple(file for file in files if _known_parse(file, known.get(file.path)) is None)
 
 
-def unjudged(loaded: Loaded) -> Loaded:
+def unchecked(loaded: Loaded) -> Loaded:
     """Return a copy for other checks: all is parsed again, good content stays."""
     records = {
         # Good content with an empty digest matches no file.

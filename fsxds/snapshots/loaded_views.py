@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 from fsxds.model.resources import Key, ParsedFile, Snapshot
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, SourceFile, SourceTree
 from fsxds.snapshots import stages
-from fsxds.snapshots.load import Loaded, unjudged
+from fsxds.snapshots.load import Loaded, unchecked
 from fsxds.snapshots.stages import Inputs, ResolutionRules, Staged
 from fsxds.snapshots.upstream_content import UpstreamContent
 
@@ -28,7 +28,7 @@ MOST_NAMED = 3
 class LayersMemory(Protocol):
     """The memory for the next load of layers."""
 
-    def unjudged(self) -> LayersMemory:
+    def unchecked(self) -> LayersMemory:
         """Return a copy for other checks; good content stays."""
 
     @property
@@ -142,12 +142,12 @@ def only_view(views: LoadedViews) -> Loaded:
     return replace(loaded, snapshot=views.served[layers], problems=views.problems)
 
 
-def unjudged_views(views: LoadedViews) -> LoadedViews:
+def unchecked_views(views: LoadedViews) -> LoadedViews:
     """Return a copy for other checks; good content stays."""
     memory = views.memory
     if memory is None:
-        return replace(views, by_layers={layers: unjudged(loaded) for layers, loaded in views.by_layers.items()})
-    return replace(views, memory=memory.unjudged())
+        return replace(views, by_layers={layers: unchecked(loaded) for layers, loaded in views.by_layers.items()})
+    return replace(views, memory=memory.unchecked())
 
 
 def named_in(problem: Problem, views: Iterable[Layers]) -> Problem:

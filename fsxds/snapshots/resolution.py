@@ -28,7 +28,7 @@ from fsxds.snapshots.redirects import (
     conflict,
     kept_content,
 )
-from fsxds.snapshots.stages import Inputs, ResolutionRules, Staged, leads_elsewhere, names_that_lead_elsewhere
+from fsxds.snapshots.stages import Inputs, ResolutionRules, Staged, is_redirect_elsewhere, names_redirected_elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Co
         elif known is not None and known.redirects.watching:
             names = tuple(rows)
         else:
-            names = tuple(name for chunk in rows.chunks for name in chunk.once(names_that_lead_elsewhere))
+            names = tuple(name for chunk in rows.chunks for name in chunk.once(names_redirected_elsewhere))
         if names:
             changed[type_url] = names
     return changed
@@ -145,7 +145,7 @@ def _touched(
             now = raw.by_type[type_url].get(name)
             was = None if earlier is None else earlier.resources(type_url).get(name)
             both = [one for one in (now, was) if one is not None]
-            touched.update((type_url, name) for one in both if leads_elsewhere(one))
+            touched.update((type_url, name) for one in both if is_redirect_elsewhere(one))
             for place in {place for one in both for place in _places(one)} if redirects.watching else ():
                 watching = redirects.watching.get(place, frozenset[Key]())
                 # The place of a resource matters if a problem mentions it.
@@ -183,7 +183,7 @@ class _Resolution:
         was = known.redirects if known is not None else _Redirects()
         self._redirects = was.without(touched)
         found = (self._raw.resources(type_url).get(name) for type_url, name in sorted(touched))
-        present = [resource for resource in found if resource is not None and leads_elsewhere(resource)]
+        present = [resource for resource in found if resource is not None and is_redirect_elsewhere(resource)]
         for resource in present:
             self._redirects = self._redirects.with_one(self._served_content(self._follower.follow(resource)))
         redirects = self._redirects

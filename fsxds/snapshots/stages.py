@@ -152,19 +152,21 @@ def locates(resource: Resource) -> bool:
     return any(map(has_directives, resource.references))
 
 
-def leads_elsewhere(resource: Resource) -> bool:
+def is_redirect_elsewhere(resource: Resource) -> bool:
     """Whether the served form depends on other resources."""
     return bool(resource.redirect) or locates(resource)
 
 
-def names_that_lead_elsewhere(chunk: Chunk[Resource]) -> tuple[str, ...]:
+def names_redirected_elsewhere(chunk: Chunk[Resource]) -> tuple[str, ...]:
     """Return a chunk's names that lead elsewhere."""
-    return tuple(name for name, resource in zip(chunk.names, chunk.values, strict=True) if leads_elsewhere(resource))
+    return tuple(
+        name for name, resource in zip(chunk.names, chunk.values, strict=True) if is_redirect_elsewhere(resource)
+    )
 
 
-def _leads_elsewhere(raw: Snapshot, earlier: Snapshot | None, inputs: Inputs) -> bool:
+def _has_redirects(raw: Snapshot, earlier: Snapshot | None, inputs: Inputs) -> bool:
     return inputs.rules.catalogue is not None and any(
-        chunk.once(names_that_lead_elsewhere)
+        chunk.once(names_redirected_elsewhere)
         for type_url, rows in raw.by_type.items()
         if earlier is None or earlier.by_type.get(type_url) is not rows
         for chunk in rows.chunks
@@ -177,7 +179,7 @@ def _has_collections(raw: Snapshot, _: Snapshot | None, inputs: Inputs) -> bool:
 
 STAGES = (
     Stage("fsxds.snapshots.upstream_rows", lambda _raw, _earlier, inputs: bool(inputs.contents)),
-    Stage("fsxds.snapshots.resolution", _leads_elsewhere),
+    Stage("fsxds.snapshots.resolution", _has_redirects),
     Stage("fsxds.snapshots.folder_collections", _has_collections),
 )
 """In order of application."""

@@ -17,7 +17,7 @@ from fsxds.model.resources import Key, Origin, Resource, Rows
 from fsxds.model.values import TypeUrl
 from fsxds.snapshots.references import ANY
 
-LetGo: TypeAlias = "Mapping[TypeUrl, HashTrieSet[str]]"
+ReleasedNames: TypeAlias = "Mapping[TypeUrl, HashTrieSet[str]]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class UpstreamContent:
         rows: without empty types. An unchanged type keeps its object.
         pending: the types with an awaited response, so that missing names may exist.
         answered: the types in responses, or kept from an earlier process.
-        let_go: names dropped because no client needs them, or their TTL is over, not by the upstream.
+        released: names dropped because no client needs them, or their TTL is over, not by the upstream.
         sequence: the number of responses taken in; a publication of a snapshot with this number includes them all.
     """
 
@@ -37,7 +37,7 @@ class UpstreamContent:
     pending: frozenset[TypeUrl] = frozenset()
     answered: frozenset[TypeUrl] = frozenset()
     sequence: int = 0
-    let_go: LetGo = field(default_factory=lambda: MappingProxyType({}))
+    released: ReleasedNames = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

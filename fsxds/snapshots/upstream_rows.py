@@ -192,10 +192,10 @@ def _snapshot(
         incomplete=raw.incomplete | pending,
         withheld=(withheld | pending) - filled,
         undeclared=undeclared,
-        let_go=MappingProxyType(
+        released=MappingProxyType(
             {
-                type_url: tuple(content.let_go[type_url] for content in contents if type_url in content.let_go)
-                for type_url in {each for content in contents for each in content.let_go}
+                type_url: tuple(content.released[type_url] for content in contents if type_url in content.released)
+                for type_url in {each for content in contents for each in content.released}
             }
         ),
         upstreams=MappingProxyType({content.name: content.sequence for content in contents}),

@@ -171,7 +171,7 @@ class TreeListing:
             try:
                 self._walk_real(real, relative + "/")
             except _TooMuchError:
-                self._take_back(self._through)
+                self._discard_link(self._through)
 
     def _walk_real(self, top: str, prefix: str) -> None:
         pending = deque([(top, prefix)])
@@ -182,7 +182,7 @@ class TreeListing:
                 if identity in self._visited:
                     continue
                 self._visited[identity] = self._through
-                self._make_room(inner.rstrip("/"))
+                self._check_count(inner.rstrip("/"))
                 self.directories[directory] = identity
                 if directory == top:
                     self.tops.append(top)
@@ -260,7 +260,7 @@ class TreeListing:
         remedy = "put that into the tree, serve a directory that holds both, or allow such links with --follow-outside"
         self.lost.append(LostDirectory(relative, problem_of(relative, "outside-link", message, remedy)))
 
-    def _make_room(self, relative: str) -> None:
+    def _check_count(self, relative: str) -> None:
         if len(self.files) + len(self.directories) >= self._bounds.max_files:
             raise _TreeTooLargeError(relative)
 
@@ -288,7 +288,7 @@ class TreeListing:
                 self.problems.append(problem_of(relative, "unreadable-file", message, remedy_of(error)))
             return
         if stat.S_ISREG(status.st_mode):
-            self._make_room(relative)
+            self._check_count(relative)
             self.files.append(FoundFile(relative, path, signature_of(status)))
         else:
             self._report_not_a_file(relative, status.st_mode)
@@ -315,7 +315,7 @@ class TreeListing:
         if self._counts[self._through] > _MOST_BEHIND_LINK:
             raise _TooMuchError
 
-    def _take_back(self, link: str) -> None:
+    def _discard_link(self, link: str) -> None:
         below = link + "/"
         self.files = [file for file in self.files if not file.relative.startswith(below)]
         self.ignored = [relative for relative in self.ignored if not relative.startswith(below)]

@@ -61,7 +61,7 @@ class Look:
         tops: real paths of the root and linked directories.
         directories: by real path.
         paths: real paths by paths in the tree.
-        turning_points: linked files, and paths that affect links or the root.
+        link_paths: linked files, and paths that affect links or the root.
     """
 
     tree: SourceTree
@@ -69,7 +69,7 @@ class Look:
     tops: tuple[str, ...]
     directories: Mapping[str, Identity]
     paths: Mapping[str, str]
-    turning_points: frozenset[str]
+    link_paths: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Scanner:
         look = self._look
         if look is None or not look.is_steady or self._is_too_large or len(paths) > _MOST_LOOKED_AT:
             return None
-        if not (look.turning_points.isdisjoint(paths) and look.directories.keys().isdisjoint(paths)):
+        if not (look.link_paths.isdisjoint(paths) and look.directories.keys().isdisjoint(paths)):
             return None
         if self._plain is None:
             self._plain = {path: relative for relative, path in look.paths.items()}

@@ -117,7 +117,7 @@ class WatchTargets:
         listed: Mapping[str, Identity] = {}
         points = _way_to(self._root)
         if look is not None:
-            tops, listed, points = look.tops, look.directories, look.turning_points
+            tops, listed, points = look.tops, look.directories, look.link_paths
             await asyncio.to_thread(self._find_remote, tops)
         self._activity.follow(tops, points)
         self._points = points

@@ -76,7 +76,7 @@ class _Watcher:
         self._looked_s = 0.0
         # Of the whole tree, and whether every change since has had an event.
         self._looked_at_all_s = 0.0
-        self._is_told = False
+        self._has_all_events = False
         # Of the last tree yielded without some files, and the first sign of their changes.
         self._shared_s = 0.0
         self._waiting_s: float | None = None
@@ -138,7 +138,7 @@ class _Watcher:
             await self._activity.wait_for_more(max(rest_s, _SHORTEST_REST_S))
 
     def _early_save(self) -> Save | None:
-        if not self._is_told or self._last is None or self._waiting_s is not None or self._is_lost:
+        if not self._has_all_events or self._last is None or self._waiting_s is not None or self._is_lost:
             return None
         last_s, now_s = self._activity.last_s, time.monotonic()
         if last_s is None or now_s >= last_s + self._options.settle_s:
@@ -146,18 +146,18 @@ class _Watcher:
         return self._activity.lone_save()
 
     async def _is_complete(self, save: Save, look: Look) -> bool:
-        is_alone = await asyncio.to_thread(self._has_nobody_at, save, look)
+        is_alone = await asyncio.to_thread(self._has_no_writer, save, look)
         await asyncio.sleep(_ECHO_S)
         return is_alone and self._activity.first_s is None
 
-    def _has_nobody_at(self, save: Save, look: Look) -> bool:
+    def _has_no_writer(self, save: Save, look: Look) -> bool:
         before = self._last.files if self._last is not None else ()
         changed = [pair for pair in zip(look.tree.files, before, strict=False) if pair[0] is not pair[1]]
         if len(changed) != 1 or len(look.tree.files) != len(before) or not look.is_steady:
             return False
         ((file, old),) = changed
         is_it = file.path == old.path and look.paths[str(file.path)] == save.path
-        is_whole = is_it and save.brings(file, old) and self._writers.has_nobody(file.path)
+        is_whole = is_it and save.brings(file, old) and self._writers.has_no_writer(file.path)
         return is_whole and self._scanner.is_as_read(file.path, save.path)
 
     async def _wait_for_quiet(self, due_s: float) -> bool:
@@ -200,7 +200,7 @@ class _Watcher:
             look, error = await self._look_once()
             # They had no event.
             is_new = await self._targets.follow(look)
-            self._is_told = not (is_new or look is None or self._targets.can_miss)
+            self._has_all_events = not (is_new or look is None or self._targets.can_miss)
             if not is_new or (number > 0 and time.monotonic() - started_s > self._options.share_s):
                 break
         if look is not None and self._lost_everything(look.tree):
@@ -215,7 +215,7 @@ class _Watcher:
         """Empty if other files may have changed too."""
         touched = self._activity.touched
         is_fresh = time.monotonic() < self._looked_at_all_s + self._options.rescan_s
-        is_all = self._is_told and is_fresh and self._waiting_s is None and not self._activity.unlisted
+        is_all = self._has_all_events and is_fresh and self._waiting_s is None and not self._activity.unlisted
         return frozenset(touched or ()) if is_all else frozenset()
 
     async def _look_once(self) -> tuple[Look | None, TreeLost | None]:

@@ -70,7 +70,7 @@ class Writers:
                 waits[path] = seen_s + self._patience.twice_s - now_s
         return {path: wait_s for path, wait_s in waits.items() if wait_s > 0.0}
 
-    def has_nobody(self, path: PurePosixPath) -> bool:
+    def has_no_writer(self, path: PurePosixPath) -> bool:
         """Whether certainly nobody writes to a file, nor git."""
         return is_open_for_writing(self._root / path) is False and self.git_rest_s() == 0.0
 

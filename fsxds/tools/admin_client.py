@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from fsxds.client.client_tls import ClientTls
-from fsxds.client.polls import open_session, words_of
+from fsxds.client.polls import error_message, open_session
 from fsxds.client.streams import credentials_of
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.settings.access_rules import read_token
@@ -68,11 +68,11 @@ async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[
     except TimeoutError as error:
         raise UsageError(f"{where}: no response came in time; {_REMEDY}") from error
     except (aiohttp.ClientError, ValueError) as error:
-        words_of_error = words_of(error) if isinstance(error, aiohttp.ClientError) else str(error)
+        message = error_message(error) if isinstance(error, aiohttp.ClientError) else str(error)
         is_cut_off = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
         if tls is None and is_cut_off and not isinstance(error, aiohttp.ClientConnectorError):
-            words_of_error += " (where it takes TLS, give --admin-ca FILE)"
-        raise UsageError(f"{where}: cannot be asked: {words_of_error}; {_REMEDY}") from error
+            message += " (where it takes TLS, give --admin-ca FILE)"
+        raise UsageError(f"{where}: cannot be asked: {message}; {_REMEDY}") from error
     return _content_of(where, status, body)
 
 

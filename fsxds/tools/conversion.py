@@ -229,7 +229,7 @@ class ConversionWriter:
     ) -> tuple[list[Message], ConvertedFile]:
         messages, note = _messages(parts), ""
         if len(parts) != 1 or parts[0].is_list:
-            messages, note = [self._one_response(messages, hint)], f"{_what(parts)} {_ONE_RESPONSE}"
+            messages, note = [self._one_response(messages, hint)], f"{_names_of_parts(parts)} {_ONE_RESPONSE}"
         header = f"# proto-message: {messages[0].DESCRIPTOR.full_name}\n"
         return messages, ConvertedFile(header.encode() + file_format.encode(messages[0], self._printer), note)
 
@@ -238,7 +238,7 @@ class ConversionWriter:
     ) -> tuple[list[Message], ConvertedFile]:
         messages, note = _messages(parts), ""
         if len(messages) != 1 or not _is(messages[0], DISCOVERY_RESPONSE):
-            messages, note = [self._one_response(messages, hint)], f"{_what(parts)} {_ONE_RESPONSE}"
+            messages, note = [self._one_response(messages, hint)], f"{_names_of_parts(parts)} {_ONE_RESPONSE}"
         return messages, ConvertedFile(file_format.encode(messages[0], self._printer), note)
 
     def _plain(self, part: Part) -> PlainValue:
@@ -337,7 +337,7 @@ def _head(envelope: Message) -> bytes:
     return bytes(head.SerializeToString(deterministic=True))
 
 
-def _what(parts: Sequence[Part]) -> str:
+def _names_of_parts(parts: Sequence[Part]) -> str:
     if len(parts) > 1:
         return "several documents"
     return "the list" if parts[0].is_list else "the resource"

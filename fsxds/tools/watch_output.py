@@ -25,7 +25,7 @@ from fsxds.model.errors import ApiError, UsageError
 from fsxds.model.resources import Resource, Rows, Snapshot, version_of_body
 from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.tools.diff.compare import Comparer, Difference, ResourceChange, TypeDifference
-from fsxds.tools.diff.difference import STYLES, Compared, Side, field_content, text_lines, worded_counts
+from fsxds.tools.diff.difference import STYLES, Compared, Side, counts_text, field_content, text_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _headline(step: HoldingsUpdate, difference: Difference) -> str:
     if step.is_first:
         return str(len(step.after)) if step.after else "none"
     for row in difference.types:
-        return worded_counts(row)
+        return counts_text(row)
     if step.update.resources:
         return f"{len(step.update.resources)} sent again, nothing changed"
     if step.update.heartbeats:

@@ -32,7 +32,7 @@ from fsxds.transports.limits import Limiter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asker:
+class Requester:
     """A request's sender and subject, compared by identity.
 
     `type_url` is None until known; `*` in `asked` means all.
@@ -64,18 +64,18 @@ class Reader:
 class _Asking(AbstractContextManager[None]):
     """Not a generator, which would take 0.5 kB for each held request."""
 
-    __slots__ = ("_asker", "_on_demand")
+    __slots__ = ("_on_demand", "_requester")
 
-    def __init__(self, on_demand: OnDemand, asker: Asker) -> None:
-        self._on_demand, self._asker = on_demand, asker
+    def __init__(self, on_demand: OnDemand, requester: Requester) -> None:
+        self._on_demand, self._requester = on_demand, requester
 
     def __enter__(self) -> None:
-        if self._asker.type_url is not None:
-            self._on_demand.ask(self._asker, self._asker.type_url, self._asker.asked)
+        if self._requester.type_url is not None:
+            self._on_demand.ask(self._requester, self._requester.type_url, self._requester.asked)
 
     def __exit__(self, *_: object) -> None:
         # Also if the request fails or is cancelled.
-        self._on_demand.forget(self._asker)
+        self._on_demand.forget(self._requester)
 
 
 def _store(channel: Channel) -> SnapshotStore:
@@ -133,33 +133,38 @@ class Exchange:
             for by_owner, _ in listeners:
                 by_owner.pop(self, None)
 
-    def check(self, asker: Asker) -> None:
+    def check(self, requester: Requester) -> None:
         """Check that the sender may ask. Raises ProtocolError."""
         access = self.access.current
-        if asker.type_url is None:
-            access.check_node(asker.peer, asker.node)
+        if requester.type_url is None:
+            access.check_node(requester.peer, requester.node)
         else:
-            access.check_request(asker.peer, asker.node, asker.type_url)
+            access.check_request(requester.peer, requester.node, requester.type_url)
 
     async def channel_of(
-        self, asker: Asker, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
+        self,
+        requester: Requester,
+        *,
+        holds: bool | None = None,
+        holds_of: HoldsOf = holds_nothing,
+        is_here: bool = False,
     ) -> Channel:
         """Return a node's channel; see `Channels.channel_of`. Raises ProtocolError."""
-        self.check(asker)
-        channel = await self.channels.channel_of(asker.node, holds=holds, holds_of=holds_of, is_here=is_here)
+        self.check(requester)
+        channel = await self.channels.channel_of(requester.node, holds=holds, holds_of=holds_of, is_here=is_here)
         # Finding the channel can take long.
-        self.check(asker)
+        self.check(requester)
         return channel
 
-    def asking(self, asker: Asker) -> AbstractContextManager[None]:
+    def asking(self, requester: Requester) -> AbstractContextManager[None]:
         """Ask upstreams while the context lasts."""
-        return _Asking(self.channels.on_demand, asker)
+        return _Asking(self.channels.on_demand, requester)
 
     def snapshot_of(self, channel: Channel) -> Snapshot | None:
         """Return the current snapshot of a channel."""
         return self._store_of(channel).current
 
-    async def wait(self, asker: Asker, waiting: Waiting, snapshot: Snapshot | None, wait: Wait) -> float:
+    async def wait(self, requester: Requester, waiting: Waiting, snapshot: Snapshot | None, wait: Wait) -> float:
         """Wait for a newer snapshot, another channel, other access, a time, or the server's end.
 
         `snapshot` is the present one; `wait` may end with upstreams' answers too. Times, also the returned one, are of
@@ -188,20 +193,22 @@ class Exchange:
                 now_s = max(until_s, now_s)
         else:
             now_s = asyncio.get_running_loop().time()
-        self.check(asker)
+        self.check(requester)
         return now_s
 
-    async def wait_reading(self, asker: Asker, reader: Reader, until_s: float, *, awaits_answers: bool) -> float:
+    async def wait_reading(
+        self, requester: Requester, reader: Reader, until_s: float, *, awaits_answers: bool
+    ) -> float:
         """Wait like `wait`, and update the reader's channel."""
         channel = reader.channel
         channel.readers += 1
         self._readers.add(reader)
         try:
-            now_s = await self.wait(asker, reader, self.snapshot_of(channel), Wait(until_s, awaits_answers))
+            now_s = await self.wait(requester, reader, self.snapshot_of(channel), Wait(until_s, awaits_answers))
         finally:
             channel.readers -= 1
             self._readers.discard(reader)
-        reader.channel = await self.channel_of(asker)
+        reader.channel = await self.channel_of(requester)
         return now_s
 
     async def pause(self, pause_s: float) -> None:

@@ -20,7 +20,7 @@ from fsxds.upstream.late_nacks import LateNacks
 from fsxds.upstream.responses import ReadResponse
 from fsxds.upstream.server_access import ServerAccess
 from fsxds.upstream.server_order import PAUSES
-from fsxds.upstream.trusted import VouchedContent
+from fsxds.upstream.trusted import TrustedContent
 from fsxds.upstream.upstream import Received, Upstream
 
 LONGEST_REASON = 2000
@@ -54,7 +54,7 @@ class LinkContext:
     relays: RelayIds
     converter: Converter
     back_off: BackOff = PAUSES
-    vouched: Mapping[str, VouchedContent] = field(default_factory=dict)
+    trusted_content: Mapping[str, TrustedContent] = field(default_factory=dict)
 
 
 class Intake:
@@ -66,7 +66,7 @@ class Intake:
         self.access = access
         self.context = context
         name = upstream.rule.name
-        self._vouched = context.vouched.get(name) or VouchedContent(name)
+        self._trusted_content = context.trusted_content.get(name) or TrustedContent(name)
         self._left, self._at_s = float(MOST_AT_ONCE), 0.0
 
     async def admit(self, update: Update) -> None:
@@ -86,18 +86,20 @@ class Intake:
         else:
             response = self.upstream.read(update)
         await self._await_manifest(response)
-        response = self._vouched.admitted(response, self._held(response.type_url))
+        response = self._trusted_content.admitted(response, self._held(response.type_url))
         received = self.upstream.take(response, self.server, time.time())
         self._report(update.type_url, update.version, received)
         faults = "; ".join(received.faults)
-        words = faults or self.context.late_nacks.words_on(self.upstream.rule.name, update.type_url, update.resources)
+        words = faults or self.context.late_nacks.nack_message(
+            self.upstream.rule.name, update.type_url, update.resources
+        )
         return None if words is None else words[:LONGEST_REASON]
 
     async def take_manifests(self, content: bytes) -> None:
         """Apply manifests and the responses that waited for them."""
-        examined = await asyncio.to_thread(self._vouched.examine, content, time.time())
-        self._vouched.take(examined)
-        for response in self._vouched.late():
+        examined = await asyncio.to_thread(self._trusted_content.examine, content, time.time())
+        self._trusted_content.take(examined)
+        for response in self._trusted_content.late():
             self._report(response.type_url, "", self.upstream.take(response, self.server, time.time()))
 
     def _held(self, type_url: TypeUrl) -> Rows:
@@ -108,8 +110,8 @@ class Intake:
         """After a NACK of an early response, the server might revert the change."""
         with suppress(TimeoutError):
             async with asyncio.timeout(MANIFEST_WITHIN_S):
-                while self._vouched.is_waiting(response, self._held(response.type_url)):
-                    await self._vouched.changed.replaced()
+                while self._trusted_content.is_waiting(response, self._held(response.type_url)):
+                    await self._trusted_content.changed.replaced()
 
     def disconnected(self) -> None:
         """Record the disconnection."""

@@ -57,7 +57,7 @@ class LateNacks:
         self._held = held
         self._sessions: dict[str, NackType] = {}
         # Held back from all nodes here, with a node's reason.
-        self._words: dict[ResourceVersion, str] = {}
+        self._messages: dict[ResourceVersion, str] = {}
         # Taken back by the upstream: the reason, the end of the NACKs, and how often.
         self._past: dict[ResourceVersion, tuple[str, float, int]] = {}
 
@@ -67,15 +67,17 @@ class LateNacks:
         return MappingProxyType({
             (upstream, key): words
             for upstream in self._upstreams
-            for (key, _), words in self._of(upstream, self._words)
+            for (key, _), words in self._of(upstream, self._messages)
         })  # fmt: skip
 
-    def words_on(self, upstream: str, type_url: TypeUrl, names: Collection[str]) -> str | None:
+    def nack_message(self, upstream: str, type_url: TypeUrl, names: Collection[str]) -> str | None:
         """Return why to NACK a response at once, or None."""
         if self._settings().upstream_verdict == RELAY:
             return None
         now_s = time.monotonic()
-        known = {version: words for version, (words, until_s, _) in self._past.items() if until_s > now_s} | self._words
+        known = {
+            version: words for version, (words, until_s, _) in self._past.items() if until_s > now_s
+        } | self._messages
         found = {
             name: words
             for ((of_type, name), _), words in self._of(upstream, known)
@@ -83,15 +85,15 @@ class LateNacks:
         }
         return _joined(found) if found else None
 
-    def brought_versions(self, upstream: str, type_url: TypeUrl, versions: Mapping[str, str]) -> Mapping[str, str]:
+    def versions_to_send(self, upstream: str, type_url: TypeUrl, versions: Mapping[str, str]) -> Mapping[str, str]:
         """Return the `versions` to report at a start: those not to be NACKed."""
         if self._settings().upstream_verdict == RELAY:
             return versions
-        rejected = {name for ((of_type, name), _), _ in self._of(upstream, self._words) if of_type == type_url}
+        rejected = {name for ((of_type, name), _), _ in self._of(upstream, self._messages) if of_type == type_url}
         return {name: one for name, one in versions.items() if name not in rejected} if rejected else versions
 
     @contextmanager
-    def hearing(self, upstream: str, nack: NackType) -> Iterator[None]:
+    def receiving_nacks(self, upstream: str, nack: NackType) -> Iterator[None]:
         """NACK to an upstream's server by `nack` within the context."""
         self._sessions[upstream] = nack
         try:
@@ -102,8 +104,8 @@ class LateNacks:
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
         """NACK versions that are held back from all nodes."""
-        fresh = {version: _words_of(version, nodes) for version in versions if version not in self._words}
-        self._words |= fresh
+        fresh = {version: _nack_message(version, nodes) for version in versions if version not in self._messages}
+        self._messages |= fresh
         if self._settings().upstream_verdict == RELAY:
             return
         for upstream in self._upstreams:
@@ -119,7 +121,7 @@ class LateNacks:
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
         """Remove versions no longer held back."""
-        ended = {version: words for version in versions if (words := self._words.pop(version, None)) is not None}
+        ended = {version: words for version in versions if (words := self._messages.pop(version, None)) is not None}
         if ended:
             self._remember(ended)
 
@@ -141,7 +143,7 @@ class LateNacks:
                 yield version, said
 
 
-def _words_of(version: ResourceVersion, nodes: Collection[RejectingNode]) -> str:
+def _nack_message(version: ResourceVersion, nodes: Collection[RejectingNode]) -> str:
     node = next((one for one in nodes if version in one.reasons), None)
     reason = node.reasons[version][0] if node is not None else None
     masked = mask_reason(reason or NO_REASON)

@@ -143,9 +143,9 @@ class Link:
         if has_no_delta and rules.wire is Wire.DELTA and not was_answering:
             asked.rules = replace(rules, wire=Wire.SOTW)
             return True
-        if error.code in _EXHAUSTED and rules.brings_versions and not was_answering:
+        if error.code in _EXHAUSTED and rules.sends_versions and not was_answering:
             # The first request may be too large for the server.
-            asked.rules = replace(rules, brings_versions=False)
+            asked.rules = replace(rules, sends_versions=False)
             return True
         is_calm = any(words in str(error).lower() for words in _TOO_MANY_PINGS)
         asked.rules = StreamRules(keepalive_s=LONG_KEEPALIVE_S if is_calm else rules.keepalive_s)

@@ -50,7 +50,7 @@ class PollSession:
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._follow_wanted(tasks))
             manifests = tasks.create_task(follow_polls(self._intake))
-            with late_nacks.hearing(upstream, self._nack_late):
+            with late_nacks.receiving_nacks(upstream, self._nack_late):
                 lost = await self._lost
             for each in (following, manifests, *self._polls.values()):
                 each.cancel()

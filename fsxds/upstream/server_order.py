@@ -27,7 +27,7 @@ _BOUND_OF_4_S = 4
 
 @dataclass(slots=True)
 class _Server:
-    """A server: `has_failed` since it answered, `failures` since it was well, `silences` in a row.
+    """A server: `has_failed` since it answered, `failures` since it was well, `unanswered_attempts` in a row.
 
     Its next `soon_failures` have short pauses.
     """
@@ -35,7 +35,7 @@ class _Server:
     is_answering: bool = False
     has_failed: bool = False
     failures: int = 0
-    silences: int = 0
+    unanswered_attempts: int = 0
     soon_failures: int = 0
 
 
@@ -81,14 +81,14 @@ class ServerOrder:
         if server.soon_failures:
             server.failures = min(server.failures, _BOUND_OF_4_S)
             server.soon_failures -= 1
-        server.silences = server.silences + 1 if is_silent else 0
+        server.unanswered_attempts = server.unanswered_attempts + 1 if is_silent else 0
         server.has_failed = not was_well
         server.is_answering = False
         return server.failures == 1
 
     def patience_s(self, place: int, patience_s: float) -> float:
         """Return how long to await a response, at first `patience_s`."""
-        return patience_s * min(1 << min(self._servers[place].silences, 8), LONGEST_PATIENCE)
+        return patience_s * min(1 << min(self._servers[place].unanswered_attempts, 8), LONGEST_PATIENCE)
 
     def pause_s(self, place: int, share: float, *, is_final: bool = False) -> float:
         """Return the pause before asking a failed server.

@@ -30,12 +30,12 @@ WILDCARD_ALONE = frozenset({WILDCARD})
 class StreamRules:
     """Options of a stream: silence before a ping, and whether to report held versions.
 
-    Without `brings_versions` the server sends all resources.
+    Without `sends_versions` the server sends all resources.
     """
 
     wire: Wire = Wire.DELTA
     keepalive_s: float = 30.0
-    brings_versions: bool = True
+    sends_versions: bool = True
 
 
 class StreamSession:
@@ -67,7 +67,7 @@ class StreamSession:
         ):
             client.token, client.headers = access.token(), ((HEADER, context.relays.upwards),)
             self._subscribe(client)
-            with context.late_nacks.hearing(self._intake.upstream.rule.name, partial(self._nack_late, client)):
+            with context.late_nacks.receiving_nacks(self._intake.upstream.rule.name, partial(self._nack_late, client)):
                 lost = await self._converse(channel, client)
         raise lost
 
@@ -78,11 +78,11 @@ class StreamSession:
         return SotwDialogue(node, accepts_parts=True)
 
     def _held(self, type_url: TypeUrl) -> Mapping[str, str]:
-        if not self._rules.brings_versions:
+        if not self._rules.sends_versions:
             return MappingProxyType({})
         upstream = self._intake.upstream
         versions = upstream.versions(self._intake.server, type_url)
-        return self._intake.context.late_nacks.brought_versions(upstream.rule.name, type_url, versions)
+        return self._intake.context.late_nacks.versions_to_send(upstream.rule.name, type_url, versions)
 
     async def _converse(self, channel: grpc.aio.Channel, client: StreamClient) -> ConnectionLostError:
         async with asyncio.TaskGroup() as tasks:
@@ -124,7 +124,7 @@ class StreamSession:
             is_first = update.type_url not in self._last
             self._last[update.type_url] = replace(update, resources=MappingProxyType({}))
             reason = await self._intake.take(update)
-            if is_first and not self._rules.brings_versions:
+            if is_first and not self._rules.sends_versions:
                 self._ask_for_rest(client, update)
             if reason is None:
                 client.accept(update)

@@ -104,7 +104,7 @@ class Subscriptions:
         self._shrunk: set[TypeUrl] = set()
         self._answers = _Answers()
         self._change(self._always, (), 0.0)
-        self._answers.hold_up(self._always)
+        self._answers.delay_until(self._always)
 
     @property
     def surplus(self) -> int:
@@ -156,14 +156,14 @@ class Subscriptions:
                 gone += ((type_url, name) for name in before - now)
         self._asked = asked
         self._change(added, gone, now_s)
-        self._answers.hold_up(key for key in added if key[1] == WILDCARD)
+        self._answers.delay_until(key for key in added if key[1] == WILDCARD)
 
     def refer(self, before: Iterable[Resource], after: Iterable[Resource], now_s: float) -> None:
         """Ask for the references of changed resources."""
         added = [key for resource in after for key in keys_referred_to(resource)]
         gone = [key for resource in before for key in keys_referred_to(resource)]
         self._change(added, gone, now_s)
-        self._answers.hold_up(added)
+        self._answers.delay_until(added)
         self._refer_elsewhere(filter(self._is_elsewhere, added), filter(self._is_elsewhere, gone))
 
     def restore(self, resources: Iterable[Resource], now_s: float) -> None:
@@ -238,7 +238,7 @@ class Subscriptions:
             self._reasons[key] -= 1
             if self._reasons[key] <= 0:
                 del self._reasons[key]
-                self._let_go(key, now_s)
+                self._release(key, now_s)
         self._publish(changed | self._admit(), now_s)
 
     def _admit(self) -> set[TypeUrl]:
@@ -254,7 +254,7 @@ class Subscriptions:
             self._scope.covers(name) and ((type_url, WILDCARD) not in always or is_structured(name))
         )
 
-    def _let_go(self, key: Key, now_s: float) -> None:
+    def _release(self, key: Key, now_s: float) -> None:
         if key in self._surplus:
             del self._surplus[key]
         else:
@@ -325,7 +325,7 @@ class _Answers:
     def awaits(self, type_url: TypeUrl, name: str) -> bool:
         return name in self._since.get(type_url, ())
 
-    def hold_up(self, keys: Iterable[Key]) -> None:
+    def delay_until(self, keys: Iterable[Key]) -> None:
         for type_url, name in keys:
             if self.awaits(type_url, name):
                 self._needed.setdefault(type_url, set()).add(name)

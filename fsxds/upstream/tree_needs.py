@@ -55,7 +55,7 @@ class TreeNeeds:
         return frozenset(
             (type_url, name)
             for type_url, names in _by_type(self._needed).items()
-            for name in frozenset.intersection(*(each.denies(type_url, names) for each in self._upstreams))
+            for name in frozenset.intersection(*(each.absent_names(type_url, names) for each in self._upstreams))
         )
 
     def receive_loaded(self, views: LoadedViews) -> None:
@@ -92,7 +92,7 @@ class TreeNeeds:
 
 def _scope(upstream: Upstream) -> UpstreamScope:
     everything = frozenset({WILDCARD})
-    complete = (type_url for type_url in BY_TYPE_URL if upstream.denies(type_url, everything))
+    complete = (type_url for type_url in BY_TYPE_URL if upstream.absent_names(type_url, everything))
     return UpstreamScope(upstream.covers, frozenset(complete))
 
 

@@ -6,7 +6,7 @@
 | A resource is removed if no manifest lists its name any more. | |
 | All other changes wait for a newer manifest: held resources stay. | |
 | A manifest is replaced by a newer one of its signer, and by nothing else. | a server that lost its tree, or was made to |
-| A time to live is not vouched for, and is ignored. | it would remove listed resources |
+| A time to live is not signed, and is ignored. | it would remove listed resources |
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class _Vouched:
+class _TrustedOffer:
     signed: SignedManifest
     offered: OfferedManifest
 
@@ -51,11 +51,11 @@ class ExaminedOffers:
     """All offers, and trusted ones by signer; `fault`: why others are not."""
 
     offers: tuple[OfferedManifest, ...] = ()
-    vouched: tuple[tuple[str, _Vouched], ...] = ()
+    trusted: tuple[tuple[str, _TrustedOffer], ...] = ()
     fault: str = ""
 
 
-class VouchedContent:
+class TrustedContent:
     """Decides which resources of an upstream are trusted. For the event loop, except `examine`.
 
     Attributes:
@@ -78,7 +78,7 @@ class VouchedContent:
         self._seen: SeenManifests = seen or SeenInProcess()
         self._on_changed = on_changed
         self._offers: tuple[OfferedManifest, ...] = ()
-        self._vouched: dict[str, _Vouched] = {}
+        self._trusted: dict[str, _TrustedOffer] = {}
         self._waiting: dict[Key, _Waiting] = {}
         self._gone: dict[Key, None] = {}
 
@@ -87,13 +87,13 @@ class VouchedContent:
         """Manifests for relays downstream: trusted ones, or all without `anchors`."""
         if self.anchors is None:
             return self._offers
-        return tuple(each.offered for each in self._vouched.values())
+        return tuple(each.offered for each in self._trusted.values())
 
     def trust(self, anchors: TrustedSigners | None, now_s: float) -> None:
         """Change the trusted signers. Held resources stay."""
         if anchors == self.anchors:
             return
-        self.anchors, self._vouched = anchors, {}
+        self.anchors, self._trusted = anchors, {}
         self.take(self._examined(self._offers, now_s))
 
     def examine(self, content: bytes, now_s: float) -> ExaminedOffers:
@@ -106,7 +106,7 @@ class VouchedContent:
     def _examined(self, offers: tuple[OfferedManifest, ...], now_s: float) -> ExaminedOffers:
         if self.anchors is None:
             return ExaminedOffers(offers)
-        vouched, fault = [], "" if offers else NO_MANIFEST
+        trusted, fault = [], "" if offers else NO_MANIFEST
         for offered in offers:
             try:
                 signed = verified(offered.manifest, offered.signature, self.anchors, now_s)
@@ -114,8 +114,8 @@ class VouchedContent:
             except UntrustedError as error:
                 fault = error.fact
             else:
-                vouched.append((signed.signer, _Vouched(signed, offered)))
-        return ExaminedOffers(offers, tuple(vouched), fault)
+                trusted.append((signed.signer, _TrustedOffer(signed, offered)))
+        return ExaminedOffers(offers, tuple(trusted), fault)
 
     def _note(self, signed: SignedManifest) -> None:
         """Raises UntrustedError for an older manifest than before."""
@@ -130,7 +130,7 @@ class VouchedContent:
         """Apply examined offers; old manifests still apply."""
         before = self.offered
         self._offers, self.fault = examined.offers, examined.fault
-        self._vouched.update(examined.vouched)
+        self._trusted.update(examined.trusted)
         if self.offered != before:
             self.changed.replace(self.changed.current + 1)
             self._on_changed()
@@ -190,11 +190,11 @@ class VouchedContent:
     def _lists(self, resource: Resource) -> bool:
         digest = "" if resource.redirect else digest_of(resource.body)
         type_url, name = resource.type_url, resource.name
-        return any(each.signed.manifest.lists(type_url, name, digest) for each in self._vouched.values())
+        return any(each.signed.manifest.lists(type_url, name, digest) for each in self._trusted.values())
 
     def _names(self, type_url: TypeUrl, name: str) -> bool:
         """Whether a name may still exist: listed, or without manifests."""
-        manifests = [each.signed.manifest for each in self._vouched.values()]
+        manifests = [each.signed.manifest for each in self._trusted.values()]
         return not manifests or any(name in each.resources.get(type_url, {}) for each in manifests)
 
     def _note_waiting(self, response: ReadResponse, unlisted: set[str], kept: set[str]) -> None:

@@ -34,7 +34,7 @@ from fsxds.protocol.ttl import earliest
 from fsxds.runtime.row_source import UpstreamState, UpstreamStatus
 from fsxds.runtime.store import Latest
 from fsxds.settings.upstream_rules import UpstreamRule
-from fsxds.snapshots.upstream_content import Held, LetGo, UpstreamContent
+from fsxds.snapshots.upstream_content import Held, ReleasedNames, UpstreamContent
 from fsxds.upstream.holdings import HeldResources, Taken
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
@@ -43,7 +43,7 @@ from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
 MOST_REJECTED = 1000
 
 # Remembered names per type that were let go.
-MOST_LET_GO = 100_000
+MOST_RELEASED = 100_000
 NO_NAMES_GONE: HashTrieSet[str] = HashTrieSet()
 
 
@@ -71,7 +71,7 @@ class Upstream:
         content: held resources for snapshots; replaced with each change, except those on a new connection, which are
             published together.
         held: the same, with data from the upstream.
-        changed: replaced when `content`, `wanted` or the result of `denies` changed.
+        changed: replaced when `content`, `wanted` or the result of `absent_names` changed.
         rejected: the last unusable resources, with reasons; limited.
         unanswered: types without an answer when a connection's change was published.
     """
@@ -89,7 +89,7 @@ class Upstream:
         # Their index is valid for most of the next rows.
         self._looked_at: dict[TypeUrl, Rows] = {}
         self._status = UpstreamStatus(rule.name, rule.servers)
-        self._gone: LetGo = MappingProxyType({})
+        self._gone: ReleasedNames = MappingProxyType({})
         # Counts the changes of held resources.
         self._sequence = 0
         # While set, a connection's changes are unpublished.
@@ -141,7 +141,7 @@ class Upstream:
         """Whether a name belongs to this upstream."""
         return self._scope.covers(name)
 
-    def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+    def absent_names(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """Return the `names` that this upstream is known not to have.
 
         It said so, was silent for 15 s, or is never asked. `*` and collections are included if nothing exists beside
@@ -193,13 +193,13 @@ class Upstream:
         self._status = replace(self._status, last_update_s=now_s)
         if response.type_url in BY_TYPE_URL:
             self._answered |= {response.type_url}
-        self._take_back(response)
+        self._forget_released(response)
         dropped = self._drop_unwanted(now_s)
         gone = len({each.name for each in taken.before} - {each.name for each in taken.after})
         self._publish(now_s, is_changed=bool(taken or dropped))
         rows = self._holdings.rows_of(response.type_url)
         keys = taken.keys | {(response.type_url, name) for name in rows.among(response.resources)}
-        faults = (*response.words, *self._no_room(taken))
+        faults = (*response.words, *self._surplus_faults(taken))
         return Received(self._sequence, keys, faults, len(taken.after), gone)
 
     @property
@@ -214,7 +214,7 @@ class Upstream:
         self._follow(expired, now_s)
         self._subscriptions.expire(now_s)
         dropped = self._drop_unwanted(now_s)
-        self._let_go(expired.keys)
+        self._note_released(expired.keys)
         if expired:
             # Expiry does not wait for an upstream.
             self._gathering = None
@@ -249,11 +249,11 @@ class Upstream:
             if not self._subscriptions.wants(resource)
         ]
         dropped = self._holdings.drop(unwanted)
-        self._let_go(unwanted)
+        self._note_released(unwanted)
         self._follow(dropped, now_s)
         return dropped
 
-    def _no_room(self, taken: Taken) -> tuple[str, ...]:
+    def _surplus_faults(self, taken: Taken) -> tuple[str, ...]:
         if not taken.surplus:
             return ()
         examples = ", ".join(taken.surplus[:3])
@@ -275,15 +275,15 @@ class Upstream:
         bad = {type_url for type_url, name in self.rejected if name not in self._holdings.rows_of(type_url)}
         return self._subscriptions.pending | bad
 
-    def _let_go(self, keys: Iterable[Key]) -> None:
+    def _note_released(self, keys: Iterable[Key]) -> None:
         """Remember drops without the upstream's removal, which need no approval."""
         gone = dict(self._gone)
         for type_url, name in keys:
             names = gone.get(type_url, NO_NAMES_GONE)
-            gone[type_url] = (names if len(names) < MOST_LET_GO else NO_NAMES_GONE).insert(name)
+            gone[type_url] = (names if len(names) < MOST_RELEASED else NO_NAMES_GONE).insert(name)
         self._gone = MappingProxyType(gone)
 
-    def _take_back(self, response: ReadResponse) -> None:
+    def _forget_released(self, response: ReadResponse) -> None:
         names = self._gone.get(response.type_url)
         if names is not None:
             for name in (*response.resources, *response.removed):
@@ -304,7 +304,7 @@ class Upstream:
             self.held = self._holdings.held
         else:
             pending = pending.union(_differing(rows, before.rows))
-            rows, sequence, gone = before.rows, before.sequence, before.let_go
+            rows, sequence, gone = before.rows, before.sequence, before.released
         if sequence != before.sequence or pending != before.pending or self._answered != before.answered:
             self.content = UpstreamContent(self.rule.name, rows, pending, self._answered, sequence, gone)
         self.changed.replace(self.changed.current + 1)

@@ -35,7 +35,7 @@ from fsxds.upstream.responses import ResponseReader
 from fsxds.upstream.server_access import ServerAccess
 from fsxds.upstream.subscriptions import NO_NAMES, Names, NameScope
 from fsxds.upstream.tree_needs import TreeNeeds
-from fsxds.upstream.trusted import VouchedContent
+from fsxds.upstream.trusted import TrustedContent
 from fsxds.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -103,9 +103,11 @@ class Upstreams(RowSource):
         self.late_nacks = LateNacks(settings, observer, by_name, lambda name: by_name[name].rows)
         self.contents.replace(self._current())
         self.relays = RelayIds(token_hex(8) if self.upstreams else "")
-        self.vouched = {name: VouchedContent(name, context.seen, context.on_offered) for name in by_name}
+        self.trusted_content = {name: TrustedContent(name, context.seen, context.on_offered) for name in by_name}
         converter = Converter(context.catalogue)
-        shared = LinkContext(settings, observer, self.late_nacks, self.relays, converter, vouched=self.vouched)
+        shared = LinkContext(
+            settings, observer, self.late_nacks, self.relays, converter, trusted_content=self.trusted_content
+        )
         self._links = tuple(Link(upstream, shared) for upstream in self.upstreams)
         self._settings = settings
         self._observer = observer
@@ -113,13 +115,13 @@ class Upstreams(RowSource):
 
     def trust(self, anchors: TrustedSigners | None) -> None:
         """Take only resources with a trusted signature; None: all."""
-        for vouched in self.vouched.values():
-            vouched.trust(anchors, time.time())
+        for trusted_content in self.trusted_content.values():
+            trusted_content.trust(anchors, time.time())
 
     @property
     def offered(self) -> tuple[OfferedManifest, ...]:
         """All manifests, for relays downstream."""
-        return tuple(offered for each in self.vouched.values() for offered in each.offered)
+        return tuple(offered for each in self.trusted_content.values() for offered in each.offered)
 
     def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:
         """Restore an earlier process's resources, and keep changes. Blocks; for the start."""
@@ -268,7 +270,7 @@ def _held(each: HeldResource, rejected: str | None) -> ResourceStatus:
 def _without_resource(upstream: Upstream, type_url: TypeUrl, names: frozenset[str]) -> Iterator[ResourceStatus]:
     # An answered wildcard is not a missing name.
     groups = {name for name in names if name == WILDCARD or is_glob(name)}
-    missing = upstream.denies(type_url, names)
+    missing = upstream.absent_names(type_url, names)
     for name in sorted(names):
         if name not in missing:
             yield ResourceStatus(type_url, name, ConfigStatus.UNKNOWN, ClientResourceStatus.REQUESTED)

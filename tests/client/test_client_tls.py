@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from fsxds.client.client_tls import ClientTls, tls_words
+from fsxds.client.client_tls import ClientTls, tls_error_message
 from fsxds.model.errors import UsageError
 from tests.support.certificates import Authority, make_pair
 
@@ -55,4 +55,4 @@ def test_servers_are_verified() -> None:
 
 def test_other_errors_have_no_words_of_tls() -> None:
     """Nobody is sent to look at certificates where the connection broke."""
-    assert tls_words(aiohttp.ServerDisconnectedError()) == ""
+    assert tls_error_message(aiohttp.ServerDisconnectedError()) == ""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.disk_cache.parsed_files import DIRECTORY, WORTH_BYTES, ParseCache, sealed, unsealed
+from fsxds.disk_cache.parsed_files import DIRECTORY, LEAST_CACHED_BYTES, ParseCache, sealed, unsealed
 from fsxds.events.event import Event
 from fsxds.events.file_events import CacheFailed, CacheRead
 from fsxds.lint.linter import Linter
@@ -25,7 +25,7 @@ from fsxds.snapshots.parse import FileParser
 from tests.support.trees import tree_of
 
 # So that looking is worth it.
-PADDING = "#" * WORTH_BYTES + "\n"
+PADDING = "#" * LEAST_CACHED_BYTES + "\n"
 
 CLUSTERS = "- name: b\n- name: a\n"
 

@@ -78,7 +78,7 @@ def test_long_wait_is_told_again_and_again() -> None:
     told = []
     for second in range(121):
         clock.now_s = 100.0 + second
-        if trial.is_silent_for_long():
+        if trial.is_report_due():
             told.append(second)
 
     assert told == [3, 9, 27, 57, 87, 117]

@@ -182,10 +182,10 @@ async def test_what_was_published_earlier_is_passed_over() -> None:
         await engine.write([Put(key, one.value) for key, one in backup.items()])
 
         after = await elected(engine, "b")
-        assert after.order < last or not after.rise_above(last)
+        assert after.order < last or not after.advance_past(last)
         served = {**after.served}
         assert len(served[WHOLE].resources(CDS)) == 3
-        after.rise_above(last)
+        after.advance_past(last)
         await reached(follower, await after.publish(WHOLE, snapshots[-1]))
 
     counts = [len(one.resources(CDS)) for one in follower.served]

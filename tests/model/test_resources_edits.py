@@ -135,7 +135,7 @@ def test_rows_that_keep_some_of_earlier_ones(rows: Rows) -> None:
     before = _following(rows, resource("CDS", NAMES[7]))
     selected = before.select(wanted)
     after = _following(before, resource("CDS", "new"), removed=(NAMES[4000], NAMES[4001]))
-    both = after.with_those_of(before, frozenset((NAMES[4000],)))
+    both = after.with_rows_of(before, frozenset((NAMES[4000],)))
 
     assert {"new", NAMES[4000]} == both.among(("new", NAMES[4000], NAMES[4001]))
     assert RowsChange(frozenset(("new",)), removed=frozenset((NAMES[4001],))) == both.changes_since(before)
@@ -143,7 +143,7 @@ def test_rows_that_keep_some_of_earlier_ones(rows: Rows) -> None:
     assert len(set(both.chunks) - set(after.chunks)) <= 2
     assert both.select(wanted) is selected
     gone = _following(before, removed=(NAMES[4000],))
-    assert gone.with_those_of(before, frozenset((NAMES[4000],))) is before
+    assert gone.with_rows_of(before, frozenset((NAMES[4000],))) is before
 
 
 def test_rollouts(rows: Rows) -> None:

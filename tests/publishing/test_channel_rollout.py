@@ -137,7 +137,7 @@ async def test_newcomers_are_left_behind_at_once() -> None:
 async def test_those_who_catch_up_together_go_on_at_last() -> None:
     """In a lane they wait for each other several times as long; newcomers hold nobody up there."""
     goal, lane = await Driven().begun(), await Driven(ChannelKey(lane=1)).begun()
-    lane.rollout.leads_to = goal.rollout
+    lane.rollout.goal = goal.rollout
     once = Client(lane.channel, "once")
     once.has_returned = False
     goal.want(NEW)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fsxds.events.file_events import SnapshotPublished
 from fsxds.events.rollout_events import CanaryAwaited, RolloutChanged
 from fsxds.protocol.messages import Node
-from fsxds.publishing.held_resources import WordedHold
+from fsxds.publishing.held_resources import ExplainedHold
 from fsxds.rollout import StepStarted
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.views import NodeRules, Views
@@ -304,7 +304,7 @@ async def test_the_status_says_what_waits_and_for_whom() -> None:
         assert not held(run, others)
 
 
-def held(run: Publishing, key: ChannelKey) -> list[WordedHold]:
+def held(run: Publishing, key: ChannelKey) -> list[ExplainedHold]:
     """Return what is held in a channel."""
     return list(run.publisher.held_in(run.publisher.rollouts[key]))
 

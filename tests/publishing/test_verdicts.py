@@ -335,7 +335,7 @@ async def test_who_rejects_it_for_a_reason_that_is_gone_is_offered_it_at_once() 
         await run.passed(0.1)
         client.rejects.clear()
         assert client.clusters() == {"old": "1", "other": "2"}
-        run.publisher.verdicts.forget_said("other: no such thing")
+        run.publisher.verdicts.forget_reason("other: no such thing")
         await run.passed(0.1)
         assert client.clusters() == {"old": "1", "other": "unsigned"}
         await run.passed(10)

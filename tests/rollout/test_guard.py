@@ -65,9 +65,9 @@ def test_what_was_let_go_does_not_count() -> None:
     before = tree_snapshot(SIX)
     target = tree_snapshot({**SIX, "CDS": {"a": "1"}}, before)
 
-    gone = replace(target, let_go={type_url("CDS"): (HashTrieSet("bc"), HashTrieSet("def"))})
+    gone = replace(target, released={type_url("CDS"): (HashTrieSet("bc"), HashTrieSet("def"))})
     assert () == removals_to_approve(before, gone, 0.0)
-    half = replace(target, let_go={type_url("CDS"): (HashTrieSet("bc"),)})
+    half = replace(target, released={type_url("CDS"): (HashTrieSet("bc"),)})
     left = frozenset((CDS, name) for name in "def")
     assert (Removal(CDS, 3, 6, left),) == removals_to_approve(before, half, 0.0)
 

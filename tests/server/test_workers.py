@@ -101,7 +101,7 @@ async def test_a_worker_that_hangs_is_killed(components, tmp_path, monkeypatch) 
 
 async def test_a_worker_that_lives_is_left_alone(components, tmp_path, monkeypatch) -> None:
     """It is there after more looks than a silent one has; it ends when its component is cancelled."""
-    monkeypatch.setattr(workers, "MOST_SILENT_LOOKS", 6)
+    monkeypatch.setattr(workers, "MOST_MISSED_HEARTBEATS", 6)
     keeping = asyncio.create_task(components.works["worker 2"]())
     try:
         pid = await pid_in(tmp_path)

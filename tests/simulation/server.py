@@ -25,7 +25,7 @@ from fsxds.rollout import Rejections, RolloutState, Standing, Step
 from fsxds.runtime.access import Peer
 from fsxds.runtime.channels import Channel, ChannelKey
 from fsxds.runtime.views import NodeRules, Views
-from fsxds.transports.exchange import Asker, Exchange
+from fsxds.transports.exchange import Exchange, Requester
 from fsxds.transports.grpc_streams.stream_responses import Waking
 from fsxds.transports.rest.polling_clients import RestClients
 
@@ -189,8 +189,8 @@ class Server:
     async def answer(self, poll: PollRequest) -> tuple[Selection | None, bool]:
         """Answer a poll; None for 304. The second is whether there is anything to answer with."""
         holds = poll.version_info is not None or self.polls.node_of(poll.node) is not None
-        asker = Asker(Peer("", is_private=True), poll.node)
-        channel = await self.exchange.channel_of(asker, holds=holds, holds_of=poll.holds_of)
+        requester = Requester(Peer("", is_private=True), poll.node)
+        channel = await self.exchange.channel_of(requester, holds=holds, holds_of=poll.holds_of)
         channel = self.rest.channel_of(self.polls.node_of(poll.node), channel)
         loop = asyncio.get_running_loop()
         snapshot = channel.store.current
@@ -200,7 +200,7 @@ class Server:
         try:
             while isinstance(decision, Wait) and loop.time() < deadline_s:
                 until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-                now_s = await self.exchange.wait(asker, client, snapshot, Wait(until_s))
+                now_s = await self.exchange.wait(requester, client, snapshot, Wait(until_s))
                 snapshot = client.channel.store.current
                 decision = self.polls.receive_snapshot(poll, snapshot, now_s)
             is_answered = True

@@ -134,10 +134,10 @@ def test_an_answer_of_nothing_is_a_change() -> None:
 
 def test_what_upstreams_let_go_is_known_of_the_snapshot() -> None:
     """A large removal needs approval only as far as an upstream made it."""
-    east = replace(upstream("east", {}), let_go={type_url("CDS"): HashTrieSet(["a"])})
-    west = replace(upstream("west", {}), let_go={type_url("CDS"): HashTrieSet(["b"])})
+    east = replace(upstream("east", {}), released={type_url("CDS"): HashTrieSet(["a"])})
+    west = replace(upstream("west", {}), released={type_url("CDS"): HashTrieSet(["b"])})
 
-    found = with_upstreams(snapshot({}), (east, west), None).snapshot.let_go
+    found = with_upstreams(snapshot({}), (east, west), None).snapshot.released
 
     assert {"a", "b"} == {name for names in found[type_url("CDS")] for name in names}
 

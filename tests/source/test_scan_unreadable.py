@@ -144,7 +144,7 @@ def test_a_link_to_a_huge_directory_is_a_problem(tmp_path: Path) -> None:
     assert {str(problem.path) for problem in look.tree.problems} == {"edge", "edge/small/s.yaml", "edge/linked/l.yaml"}
     assert {problem.rule for problem in look.tree.problems} == {"too-many-files"}
     assert set(look.directories) == {str(root), str(root / "deep"), str(tmp_path / "huge/linked")}
-    assert str(tmp_path / "huge/inner") not in look.turning_points
+    assert str(tmp_path / "huge/inner") not in look.link_paths
 
 
 # Runs as a user that is not root, who alone can be forbidden to read.

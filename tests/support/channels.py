@@ -13,14 +13,14 @@ from fsxds.runtime.channels import Channel, ChannelKey, HoldsOf, holds_nothing
 
 
 class Denier:
-    """An upstream that denies these names."""
+    """An upstream that is known not to have these names."""
 
     def __init__(self, *names: str, is_away: bool = False) -> None:
         self.names = frozenset(names)
         self.is_away = is_away
 
-    def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return those of the names that it denies, of any type."""
+    def absent_names(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+        """Return the names that it does not have, of any type."""
         assert type_url
         return self.names & names
 

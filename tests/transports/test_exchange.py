@@ -13,7 +13,7 @@ from fsxds.protocol.on_demand import NoUpstreams
 from fsxds.runtime.access import Access, AccessInUse, Peer
 from fsxds.runtime.channels import Channel, ChannelKey, HoldsOf, holds_nothing
 from fsxds.settings.access_rules import AccessRule
-from fsxds.transports.exchange import Asker, Exchange, Reader
+from fsxds.transports.exchange import Exchange, Reader, Requester
 from tests.support.channels import OneChannel
 from tests.support.patience import PATIENCE_S
 from tests.support.polls import until
@@ -21,7 +21,7 @@ from tests.support.snapshots import snapshot
 
 CDS = BY_SHORT_NAME["cds"].type_url
 PEER = Peer("10.0.0.9", is_private=False)
-ASKER = Asker(PEER, Node("edge-1"), CDS, frozenset({"a"}))
+ASKER = Requester(PEER, Node("edge-1"), CDS, frozenset({"a"}))
 FOR_OTHERS = Access(rules=(AccessRule(token="batch", nodes=("batch-*",)),))
 
 
@@ -54,10 +54,10 @@ def test_a_type_is_judged_as_soon_as_it_is_known() -> None:
     """Until then, it is asked whether one may ask as this node."""
     secrets = BY_SHORT_NAME["sds"].type_url
     exchange = Exchange(OneChannel())
-    exchange.check(Asker(PEER, Node("edge-1")))
+    exchange.check(Requester(PEER, Node("edge-1")))
 
     with pytest.raises(ProtocolError, match="secret"):
-        exchange.check(Asker(PEER, Node("edge-1"), secrets))
+        exchange.check(Requester(PEER, Node("edge-1"), secrets))
 
 
 class Upstreams(NoUpstreams):
@@ -79,7 +79,7 @@ class Upstreams(NoUpstreams):
 async def test_upstreams_are_asked_as_long_as_a_request_lasts() -> None:
     """Also when it fails; two equal requests are two."""
     upstreams = Upstreams()
-    exchange, other = Exchange(OneChannel(on_demand=upstreams)), Asker(PEER, Node("edge-1"), CDS, frozenset({"a"}))
+    exchange, other = Exchange(OneChannel(on_demand=upstreams)), Requester(PEER, Node("edge-1"), CDS, frozenset({"a"}))
 
     def fail() -> None:
         with exchange.asking(other), exchange.asking(ASKER):

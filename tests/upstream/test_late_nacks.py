@@ -60,7 +60,7 @@ def test_what_is_held_back_is_nacked_once() -> None:
     relay = Relay()
     a, b, r = relay.version("a"), relay.version("b"), relay.version("r", RDS)
     nodes = rejecting("n1", "no: a", a, b), rejecting("n2", None, r)
-    with relay.late_nacks.hearing(EU, relay.nack):
+    with relay.late_nacks.receiving_nacks(EU, relay.nack):
         relay.late_nacks.receive_held({a, r}, nodes)
         relay.late_nacks.receive_held({a, b, r}, nodes)
 
@@ -82,7 +82,7 @@ def test_what_was_released_is_nacked_again_when_it_is_held_back_again() -> None:
     """In between, it is not rejected."""
     relay = Relay()
     a = relay.version("a")
-    with relay.late_nacks.hearing(EU, relay.nack):
+    with relay.late_nacks.receiving_nacks(EU, relay.nack):
         relay.late_nacks.receive_held({a}, [rejecting("n1", "no", a)])
         relay.late_nacks.receive_released({a})
         between = dict(relay.late_nacks.rejected)
@@ -100,21 +100,21 @@ def test_what_was_held_back_before_it_is_known_where_it_comes_from() -> None:
     relay = Relay()
     a, before = relay.version("a"), relay.held
     relay.held = {EU: EMPTY, US: EMPTY}
-    with relay.late_nacks.hearing(EU, relay.nack):
+    with relay.late_nacks.receiving_nacks(EU, relay.nack):
         relay.late_nacks.receive_held({a}, [rejecting("n1", "no", a)])
         assert (relay.nacks, relay.events) == ([], [])
         relay.held = before
 
-        assert relay.late_nacks.brought_versions(EU, CDS, {"a": "1", "b": "1"}) == {"b": "1"}
+        assert relay.late_nacks.versions_to_send(EU, CDS, {"a": "1", "b": "1"}) == {"b": "1"}
         words = "node n1: Error adding/updating cluster(s) a: no"
-        assert relay.late_nacks.words_on(EU, CDS, ["a"]) == words
+        assert relay.late_nacks.nack_message(EU, CDS, ["a"]) == words
         assert relay.late_nacks.rejected == {(EU, (CDS, "a")): words}
 
 
 def test_versions_of_something_else() -> None:
     """What nodes reject of files, of another upstream, or of another version is none of what an upstream sent."""
     relay = Relay()
-    with relay.late_nacks.hearing(US, relay.nack):
+    with relay.late_nacks.receiving_nacks(US, relay.nack):
         versions = {relay.version("a"), ((CDS, "file"), relay.version("a")[1]), ((CDS, "b"), relay.version("a")[1])}
         relay.late_nacks.receive_held(versions, [rejecting("n1", "no", *versions)])
 
@@ -138,7 +138,7 @@ def test_a_version_that_is_not_held_any_more_is_rejected_no_more() -> None:
 def test_an_upstream_that_is_away_hears_nothing() -> None:
     """It is reported with that; nobody who is gone is told something."""
     relay = Relay()
-    with relay.late_nacks.hearing(EU, relay.nack):
+    with relay.late_nacks.receiving_nacks(EU, relay.nack):
         pass
     relay.late_nacks.receive_held({relay.version("a")}, ())
 
@@ -149,10 +149,10 @@ def test_an_upstream_that_is_away_hears_nothing() -> None:
 def test_a_server_that_took_over_goes_on_hearing() -> None:
     """That another one ends later changes nothing."""
     relay = Relay()
-    with relay.late_nacks.hearing(EU, relay.nack):
-        with relay.late_nacks.hearing(EU, lambda *_: None):
+    with relay.late_nacks.receiving_nacks(EU, relay.nack):
+        with relay.late_nacks.receiving_nacks(EU, lambda *_: None):
             pass
-        with relay.late_nacks.hearing(EU, relay.nack):
+        with relay.late_nacks.receiving_nacks(EU, relay.nack):
             relay.late_nacks.receive_held({relay.version("a")}, ())
 
     assert len(relay.nacks) == 1
@@ -161,7 +161,7 @@ def test_a_server_that_took_over_goes_on_hearing() -> None:
 def test_verdicts_of_the_relay_alone() -> None:
     """With `relay`, upstreams hear nothing of nodes; what is rejected is known."""
     relay = Relay("relay")
-    with relay.late_nacks.hearing(EU, relay.nack):
+    with relay.late_nacks.receiving_nacks(EU, relay.nack):
         relay.late_nacks.receive_held({relay.version("a")}, ())
 
     assert (relay.nacks, relay.events) == ([], [])
@@ -172,7 +172,7 @@ def test_secrets_in_the_words_of_a_node() -> None:
     """Keys and tokens that a node quotes are masked."""
     relay = Relay()
     a = relay.version("a")
-    with relay.late_nacks.hearing(EU, relay.nack):
+    with relay.late_nacks.receiving_nacks(EU, relay.nack):
         reason = "a: -----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----"
         relay.late_nacks.receive_held({a}, [rejecting("n1", reason, a)])
 
@@ -184,7 +184,7 @@ def test_one_nack_names_all_that_is_held_back() -> None:
     relay = Relay()
     a, b = relay.version("a"), relay.version("b")
     both = "Error adding/updating cluster(s) a: no port, b: no port"
-    with relay.late_nacks.hearing(EU, relay.nack):
+    with relay.late_nacks.receiving_nacks(EU, relay.nack):
         relay.late_nacks.receive_held({a, b}, [rejecting("n1", both, a, b)])
         relay.late_nacks.receive_released({a, b})
         relay.late_nacks.receive_held({a, b}, [rejecting("n1", "slow", a), rejecting("n2", "odd", b)])
@@ -204,13 +204,13 @@ def test_what_an_upstream_took_back_is_nacked_when_it_comes_again(monkeypatch: p
     relay.late_nacks.receive_held({a}, [rejecting("n1", "no", a)])
     relay.held = {EU: snapshot({"CDS": {"a": "0"}}), US: EMPTY}
     relay.late_nacks.receive_released({a})
-    assert relay.late_nacks.words_on(EU, CDS, ["a"]) is None
+    assert relay.late_nacks.nack_message(EU, CDS, ["a"]) is None
     relay.held = before
 
-    assert relay.late_nacks.words_on(EU, CDS, ["a"]) == "node n1: Error adding/updating cluster(s) a: no"
-    assert relay.late_nacks.words_on(EU, CDS, ["b"]) is None
+    assert relay.late_nacks.nack_message(EU, CDS, ["a"]) == "node n1: Error adding/updating cluster(s) a: no"
+    assert relay.late_nacks.nack_message(EU, CDS, ["b"]) is None
     now_s = BACK_OFF.first_s
-    assert relay.late_nacks.words_on(EU, CDS, ["a"]) is None
+    assert relay.late_nacks.nack_message(EU, CDS, ["a"]) is None
 
 
 def test_what_nodes_reject_again_is_nacked_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_what_nodes_reject_again_is_nacked_for_longer(monkeypatch: pytest.Monkey
         relay.held = {EU: snapshot({"CDS": {"a": "0"}}), US: EMPTY}
         relay.late_nacks.receive_released({a})
         relay.held, taken_back_s = before, now_s
-        while relay.late_nacks.words_on(EU, CDS, ["a"]) is not None:
+        while relay.late_nacks.nack_message(EU, CDS, ["a"]) is not None:
             now_s += 1.0
         pauses.append(now_s - taken_back_s)
 
@@ -240,7 +240,7 @@ def test_a_server_that_comes_back_is_not_told_of_what_is_rejected() -> None:
     versions = {"a": "1", "b": "1"}
     relay.late_nacks.receive_held({relay.version("a")}, ())
 
-    assert relay.late_nacks.brought_versions(EU, CDS, versions) == {"b": "1"}
-    assert relay.late_nacks.brought_versions(US, CDS, versions) == versions
+    assert relay.late_nacks.versions_to_send(EU, CDS, versions) == {"b": "1"}
+    assert relay.late_nacks.versions_to_send(US, CDS, versions) == versions
     relay.settings = replace(relay.settings, upstream_verdict="relay")
-    assert relay.late_nacks.brought_versions(EU, CDS, versions) == versions
+    assert relay.late_nacks.versions_to_send(EU, CDS, versions) == versions

@@ -14,7 +14,7 @@ from fsxds.signing.offered import MOST_OFFERED, read_offers, write_offers
 from fsxds.signing.signatures import Signer
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, write_manifest
 from fsxds.upstream.responses import ReadResponse
-from fsxds.upstream.trusted import MOST_WAITING, NO_MANIFEST, VouchedContent
+from fsxds.upstream.trusted import MOST_WAITING, NO_MANIFEST, TrustedContent
 from tests.support.signing import NOW_S, anchors, authority, key_of, signer
 from tests.support.snapshots import type_url
 
@@ -40,16 +40,16 @@ def offered(serial: int, *resources: Resource, by: Signer | None = None) -> Offe
     return OfferedManifest(content, (by or signer().signer()).sign(content))
 
 
-def vouched_by(*offers: OfferedManifest) -> VouchedContent:
+def content_of(*offers: OfferedManifest) -> TrustedContent:
     """Return what decides, by manifests that it was offered."""
-    vouched = VouchedContent("up")
-    vouched.trust(anchors(), NOW_S)
-    offer(vouched, *offers)
-    return vouched
+    trusted_content = TrustedContent("up")
+    trusted_content.trust(anchors(), NOW_S)
+    offer(trusted_content, *offers)
+    return trusted_content
 
 
-def offer(vouched: VouchedContent, *offers: OfferedManifest) -> None:
-    vouched.take(vouched.examine(write_offers(offers), NOW_S))
+def offer(trusted_content: TrustedContent, *offers: OfferedManifest) -> None:
+    trusted_content.take(trusted_content.examine(write_offers(offers), NOW_S))
 
 
 def other_signer() -> Signer:
@@ -60,47 +60,47 @@ def other_signer() -> Signer:
 def test_what_is_listed_is_taken() -> None:
     """By type, name and content; the rest is bad, and waits until it is listed."""
     a, b, other = resource("a"), resource("b"), resource("a", b"2")
-    vouched = vouched_by(offered(1, a))
-    admitted = vouched.admitted(response(a, b), rows())
+    trusted_content = content_of(offered(1, a))
+    admitted = trusted_content.admitted(response(a, b), rows())
 
     assert (dict(admitted.resources), dict(admitted.bad)) == ({"a": a}, {"b": "is not what a manifest lists"})
-    assert dict(vouched.admitted(response(other), rows(a)).resources) == {}
-    assert list(vouched.late()) == []
-    offer(vouched, offered(2, other, b))
-    (late,) = vouched.late()
+    assert dict(trusted_content.admitted(response(other), rows(a)).resources) == {}
+    assert list(trusted_content.late()) == []
+    offer(trusted_content, offered(2, other, b))
+    (late,) = trusted_content.late()
     assert (dict(late.resources), late.removed, late.is_full) == ({"a": other, "b": b}, frozenset(), False)
-    assert list(vouched.late()) == []
+    assert list(trusted_content.late()) == []
 
 
 def test_what_is_listed_is_not_removed() -> None:
     """Neither by a removal nor by its absence from a full state; when a manifest does not list it any more, it goes."""
     a, b = resource("a"), resource("b")
     for gone in (response(removed=("a", "b")), response(is_full=True)):
-        vouched = vouched_by(offered(1, a))
-        admitted = vouched.admitted(gone, rows(a, b))
+        trusted_content = content_of(offered(1, a))
+        admitted = trusted_content.admitted(gone, rows(a, b))
         assert (admitted.removed, dict(admitted.bad)) == (
             gone.removed - {"a"},
             {"a": "is removed, and a manifest lists it still"},
         )
-        offer(vouched, offered(2, b))
-        assert [(one.removed, one.is_full) for one in vouched.late()] == [(frozenset("a"), False)]
+        offer(trusted_content, offered(2, b))
+        assert [(one.removed, one.is_full) for one in trusted_content.late()] == [(frozenset("a"), False)]
 
 
 def test_a_removal_that_was_taken_back() -> None:
     """What came again since is not removed by a manifest that comes later."""
     a = resource("a")
-    vouched = vouched_by(offered(1, a))
-    vouched.admitted(response(removed=("a",)), rows(a))
-    vouched.admitted(response(a), rows(a))
-    offer(vouched, offered(2))
+    trusted_content = content_of(offered(1, a))
+    trusted_content.admitted(response(removed=("a",)), rows(a))
+    trusted_content.admitted(response(a), rows(a))
+    offer(trusted_content, offered(2))
 
-    assert list(vouched.late()) == []
+    assert list(trusted_content.late()) == []
 
 
 def test_without_a_manifest_nothing_changes() -> None:
     """Nothing is taken and nothing removed, and it is told why."""
-    a, vouched = resource("a"), vouched_by()
-    admitted = vouched.admitted(response(resource("b"), removed=("a",)), rows(a))
+    a, trusted_content = resource("a"), content_of()
+    admitted = trusted_content.admitted(response(resource("b"), removed=("a",)), rows(a))
 
     assert (dict(admitted.resources), admitted.removed) == ({}, frozenset())
     assert set(admitted.bad) == {"a", "b"}
@@ -110,14 +110,14 @@ def test_without_a_manifest_nothing_changes() -> None:
 def test_who_is_asked_for_no_signature() -> None:
     """Everything is taken, and what is offered is passed on as it came."""
     changes: list[object] = []
-    vouched = VouchedContent("up", on_changed=lambda: changes.append(1))
+    trusted_content = TrustedContent("up", on_changed=lambda: changes.append(1))
     one = OfferedManifest(b"any", b"thing")
-    offer(vouched, one)
+    offer(trusted_content, one)
     came = response(resource("a"), removed=("b",))
 
-    assert vouched.admitted(came, rows()) is came
-    assert not vouched.is_waiting(came, rows())
-    assert (vouched.offered, changes) == ((one,), [1])
+    assert trusted_content.admitted(came, rows()) is came
+    assert not trusted_content.is_waiting(came, rows())
+    assert (trusted_content.offered, changes) == ((one,), [1])
 
 
 def test_bad_manifests_change_nothing() -> None:
@@ -136,86 +136,86 @@ def test_bad_manifests_change_nothing() -> None:
         NO_MANIFEST: write_offers(()),
     }
     for words, content in cases.items():
-        vouched = vouched_by(good)
-        vouched.take(vouched.examine(content, NOW_S))
-        assert words in vouched.fault, words
-        assert vouched.offered == (good,)
-        assert dict(vouched.admitted(response(a, resource("b")), rows()).resources) == {"a": a}
-        assert words in vouched.admitted(response(resource("b")), rows()).bad["b"]
+        trusted_content = content_of(good)
+        trusted_content.take(trusted_content.examine(content, NOW_S))
+        assert words in trusted_content.fault, words
+        assert trusted_content.offered == (good,)
+        assert dict(trusted_content.admitted(response(a, resource("b")), rows()).resources) == {"a": a}
+        assert words in trusted_content.admitted(response(resource("b")), rows()).bad["b"]
 
 
 def test_a_replay_after_a_restart() -> None:
     """The newest manifest of each signer is remembered beyond the process."""
     seen = SeenInProcess()
     for serial, fault in ((5, ""), (4, "the serial 4 is older than 5, which was seen before"), (5, "")):
-        vouched = VouchedContent("up", seen)
-        vouched.trust(anchors(), NOW_S)
-        offer(vouched, offered(serial))
-        assert vouched.fault == fault
+        trusted_content = TrustedContent("up", seen)
+        trusted_content.trust(anchors(), NOW_S)
+        offer(trusted_content, offered(serial))
+        assert trusted_content.fault == fault
 
 
 def test_several_manifests() -> None:
     """Those of several signers count together; each is replaced by one of its own signer alone."""
     a, b = resource("a"), resource("b")
-    vouched = vouched_by(offered(7, a), offered(3, b, by=other_signer()))
+    trusted_content = content_of(offered(7, a), offered(3, b, by=other_signer()))
 
-    assert set(vouched.admitted(response(a, b), rows()).resources) == {"a", "b"}
-    offer(vouched, offered(4, by=other_signer()))
-    assert set(vouched.admitted(response(a, b), rows()).resources) == {"a"}
+    assert set(trusted_content.admitted(response(a, b), rows()).resources) == {"a", "b"}
+    offer(trusted_content, offered(4, by=other_signer()))
+    assert set(trusted_content.admitted(response(a, b), rows()).resources) == {"a"}
 
 
 def test_others_are_trusted() -> None:
     """After a change of the CA, what was offered is judged again; what is held stays."""
     a = resource("a")
-    vouched = vouched_by(offered(1, a))
-    vouched.trust(anchors(authority("other CA")), NOW_S)
+    trusted_content = content_of(offered(1, a))
+    trusted_content.trust(anchors(authority("other CA")), NOW_S)
 
-    assert vouched.offered == ()
-    assert set(vouched.admitted(response(a, removed=("b",)), rows(resource("b"))).bad) == {"a", "b"}
-    vouched.trust(anchors(), NOW_S)
-    assert [dict(one.resources) for one in vouched.late()] == [{"a": a}]
+    assert trusted_content.offered == ()
+    assert set(trusted_content.admitted(response(a, removed=("b",)), rows(resource("b"))).bad) == {"a", "b"}
+    trusted_content.trust(anchors(), NOW_S)
+    assert [dict(one.resources) for one in trusted_content.late()] == [{"a": a}]
 
 
 def test_what_is_worth_waiting_for() -> None:
     """A response that may have come before its manifest, once; what was waited for in vain is rejected at once."""
     a, b = resource("a"), resource("b")
-    vouched = vouched_by(offered(1, a))
+    trusted_content = content_of(offered(1, a))
     for came, held in ((response(b), rows()), (response(removed=("a",)), rows(a))):
-        assert vouched.is_waiting(came, held)
-        vouched.admitted(came, held)
-        assert not vouched.is_waiting(came, held)
-    assert not vouched.is_waiting(response(a), rows())
-    assert vouched.is_waiting(response(resource("b", b"2")), rows())
+        assert trusted_content.is_waiting(came, held)
+        trusted_content.admitted(came, held)
+        assert not trusted_content.is_waiting(came, held)
+    assert not trusted_content.is_waiting(response(a), rows())
+    assert trusted_content.is_waiting(response(resource("b", b"2")), rows())
 
 
 def test_times_to_live_do_not_count() -> None:
     """Somebody between could let end what is listed."""
     came = resource("a", ttl_s=1.0)
-    vouched = vouched_by(offered(1, came))
+    trusted_content = content_of(offered(1, came))
 
-    assert vouched.admitted(response(came), rows()).resources["a"] == replace(came, ttl_s=None)
+    assert trusted_content.admitted(response(came), rows()).resources["a"] == replace(came, ttl_s=None)
 
 
 def test_redirects_are_not_vouched_for() -> None:
     """A manifest lists contents; where a name leads is none."""
     came = replace(resource("a", b""), redirect="xdstp://x/y")
 
-    assert set(vouched_by(offered(1, came)).admitted(response(came), rows()).bad) == {"a"}
+    assert set(content_of(offered(1, came)).admitted(response(came), rows()).bad) == {"a"}
 
 
 def test_what_is_held_needs_no_manifest() -> None:
     """A full state that repeats it is no news."""
     a = resource("a")
 
-    assert dict(vouched_by(offered(1)).admitted(response(a), rows(a)).resources) == {"a": a}
+    assert dict(content_of(offered(1)).admitted(response(a), rows(a)).resources) == {"a": a}
 
 
 def test_what_waits_is_bounded() -> None:
     """A server that sends other names without end takes no more memory."""
-    vouched = vouched_by(offered(1))
-    vouched.admitted(response(*(resource(str(number)) for number in range(MOST_WAITING + 5))), rows())
+    trusted_content = content_of(offered(1))
+    trusted_content.admitted(response(*(resource(str(number)) for number in range(MOST_WAITING + 5))), rows())
 
-    assert len(vouched._waiting) == MOST_WAITING
+    assert len(trusted_content._waiting) == MOST_WAITING
 
 
 def test_offers_are_read_as_they_were_written() -> None:
@@ -237,7 +237,7 @@ def test_what_is_no_offer(manifests: object) -> None:
 
 def test_types_are_apart() -> None:
     """A content that is listed as one of another type is not this one."""
-    vouched = vouched_by(offered(1, resource("a", of_type=EDS)))
+    trusted_content = content_of(offered(1, resource("a", of_type=EDS)))
 
-    assert set(vouched.admitted(response(resource("a")), rows()).bad) == {"a"}
-    assert vouched.admitted(replace(response(), resources=MappingProxyType({})), rows()).words == ()
+    assert set(trusted_content.admitted(response(resource("a")), rows()).bad) == {"a"}
+    assert trusted_content.admitted(replace(response(), resources=MappingProxyType({})), rows()).words == ()

@@ -106,7 +106,7 @@ class TestRejected:
         upstream.expire(NOW_S + PATIENCE_S)
         upstream.receive(update(CDS, {"web": b"\xff"}), SERVER, NOW_S)
         assert upstream.content.pending == {CDS}
-        assert not upstream.denies(CDS, {"web"})
+        assert not upstream.absent_names(CDS, {"web"})
         upstream.receive(update(CDS, {"web": cluster("web")}), SERVER, NOW_S)
         assert not upstream.content.pending
         upstream.receive(update(CDS, {"web": b"\xff"}), SERVER, NOW_S)
@@ -170,9 +170,9 @@ class TestDenials:
         upstream = connected(catalogue, ASKED_ONLY)
         upstream.ask({EDS: frozenset({"a", "b", "c"})}, NOW_S)
         upstream.receive(update(EDS, {"a": endpoints("a", 1)}, "b"), SERVER, NOW_S)
-        assert upstream.denies(EDS, {"a", "b", "c", "d"}) == {"b"}
+        assert upstream.absent_names(EDS, {"a", "b", "c", "d"}) == {"b"}
         upstream.expire(NOW_S + PATIENCE_S)
-        assert upstream.denies(EDS, {"a", "b", "c", "d"}) == {"b", "c"}
+        assert upstream.absent_names(EDS, {"a", "b", "c", "d"}) == {"b", "c"}
 
     def test_a_denial_ends_when_the_name_comes(self, catalogue: Catalogue) -> None:
         """And begins again when it goes."""
@@ -180,31 +180,31 @@ class TestDenials:
         upstream.ask({EDS: frozenset({"a"})}, NOW_S)
         upstream.receive(update(EDS, {}, "a"), SERVER, NOW_S)
         upstream.receive(update(EDS, {"a": endpoints("a", 1)}), SERVER, NOW_S)
-        assert not upstream.denies(EDS, {"a"})
+        assert not upstream.absent_names(EDS, {"a"})
         upstream.receive(update(EDS, {}, "a"), SERVER, NOW_S)
-        assert upstream.denies(EDS, {"a"}) == {"a"}
+        assert upstream.absent_names(EDS, {"a"}) == {"a"}
 
     def test_everything(self, catalogue: Catalogue) -> None:
         """`*`, and a collection, are among them when all that there is is held."""
         upstream = connected(catalogue)
-        assert not upstream.denies(CDS, {"*", "x"})
+        assert not upstream.absent_names(CDS, {"*", "x"})
         upstream.receive(update(CDS, {"web": cluster("web")}), SERVER, NOW_S)
-        assert upstream.denies(CDS, {"*", "x", "web"}) == {"*", "x"}
+        assert upstream.absent_names(CDS, {"*", "x", "web"}) == {"*", "x"}
 
     def test_nothing_while_it_is_away(self, catalogue: Catalogue) -> None:
-        """Who never answered denies nothing, but names that are another's."""
+        """Who never answered absent_names nothing, but names that are another's."""
         upstream = upstream_of(catalogue, replace(ASKED_ONLY, others=frozenset("b")))
         other = "xdstp://b/envoy.config.cluster.v3.Cluster/c"
         upstream.ask({CDS: frozenset({"web", "*", other})}, NOW_S)
-        assert upstream.denies(CDS, {"web", "*", other}) == {other}
+        assert upstream.absent_names(CDS, {"web", "*", other}) == {other}
 
     def test_silence_of_who_is_away(self, catalogue: Catalogue) -> None:
-        """Time without a connection denies nothing."""
+        """Time without a connection absent_names nothing."""
         upstream = connected(catalogue, ASKED_ONLY)
         upstream.ask({CDS: frozenset({"web"})}, NOW_S)
         upstream.lost(ConnectionLostError("gone", "UNAVAILABLE"), NOW_S + 1)
         upstream.expire(NOW_S + 10 * PATIENCE_S)
-        assert not upstream.denies(CDS, {"web"})
+        assert not upstream.absent_names(CDS, {"web"})
 
     def test_what_a_response_has_asked_for_is_not_answered_by_it(self, catalogue: Catalogue) -> None:
         """A resource that nobody had asked for yet is not taken in, and is sent again when it is."""
@@ -217,7 +217,7 @@ class TestDenials:
         upstream.receive(update(CDS, {"web": aggregate, "a": cluster("a")}), SERVER, NOW_S)
         assert list(upstream.content.rows[CDS]) == ["web"]
         assert upstream.wanted()[CDS] == {"web", "a"}
-        assert not upstream.denies(CDS, {"a"})
+        assert not upstream.absent_names(CDS, {"a"})
 
 
 class TestTime:
@@ -267,12 +267,12 @@ class TestTime:
         upstream.receive(update(CDS, {"api": cluster("api"), "own": cluster("own")}), SERVER, NOW_S)
         upstream.ask({CDS: frozenset({"web", "own"})}, NOW_S)
         upstream.expire(NOW_S + 60)
-        assert set(upstream.content.let_go[CDS]) == {"web"}
+        assert set(upstream.content.released[CDS]) == {"web"}
         upstream.expire(NOW_S + LINGER_S)
         upstream.receive(update(CDS, {}, "own"), SERVER, NOW_S + LINGER_S)
-        assert set(upstream.content.let_go[CDS]) == {"web", "api"}
+        assert set(upstream.content.released[CDS]) == {"web", "api"}
         upstream.receive(update(CDS, {"web": cluster("web")}), SERVER, NOW_S + LINGER_S)
-        assert set(upstream.content.let_go[CDS]) == {"api"}
+        assert set(upstream.content.released[CDS]) == {"api"}
 
 
 class TestConnection:

@@ -110,7 +110,7 @@ class Compared:
     @property
     def are_same(self) -> bool:
         """Whether the readable parts are equal."""
-        return not worded_counts(*self.difference.types)
+        return not counts_text(*self.difference.types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def noun_of(difference: TypeDifference) -> str:
     return BY_TYPE_URL[difference.type_url].noun
 
 
-def worded_counts(*rows: TypeDifference) -> str:
+def counts_text(*rows: TypeDifference) -> str:
     """Return `1 added, 2 changed`; empty for none."""
     counts = {
         "added": sum(len(row.added) for row in rows),
@@ -162,7 +162,7 @@ def worded_counts(*rows: TypeDifference) -> str:
 
 def summary(compared: Compared) -> str:
     """Return the result in one line."""
-    counts = worded_counts(*compared.difference.types)
+    counts = counts_text(*compared.difference.types)
     same, unread = "no difference", ""
     if compared.unread:
         same, unread = (
@@ -293,7 +293,7 @@ def text_lines(compared: Compared) -> Iterator[Text]:
         if heading:
             yield Text(escape(heading), "bold underline")
         for difference in part.types:
-            yield Text.assemble((noun_of(difference), "bold"), f": {worded_counts(difference)}")
+            yield Text.assemble((noun_of(difference), "bold"), f": {counts_text(difference)}")
             for row in rows_of(difference, compared):
                 yield _resource_line(row)
                 yield from _field_lines(row)
@@ -337,7 +337,7 @@ def _values(field: FieldChange) -> Iterator[str | tuple[str, str]]:
 # GitHub rejects longer comments (https://github.com/orgs/community/discussions/27190).
 LONGEST_COMMENT = 65_536
 # Reserved in each section for the line about omitted lines.
-_ROOM_FOR_NOTE = 200
+_NOTE_LENGTH = 200
 _LONGEST_NAME = 200
 _LONGEST_FACT = 400
 _MOST_UNREAD = 20
@@ -429,7 +429,7 @@ class _Part:
     @property
     def least(self) -> int:
         """The size without details."""
-        return len(self.head) + len(self.sections) * _ROOM_FOR_NOTE
+        return len(self.head) + len(self.sections) * _NOTE_LENGTH
 
 
 def _title(heading: str) -> str:
@@ -439,7 +439,7 @@ def _title(heading: str) -> str:
 
 class _Section:
     def __init__(self, difference: TypeDifference, compared: Compared) -> None:
-        self._head = f"<details>\n<summary>{noun_of(difference)}: {worded_counts(difference)}</summary>\n\n"
+        self._head = f"<details>\n<summary>{noun_of(difference)}: {counts_text(difference)}</summary>\n\n"
         self._lines = tuple(_lines(difference, compared))
         self._tail = "\n</details>\n\n"
 
@@ -450,7 +450,7 @@ class _Section:
     def text(self, longest: int) -> str:
         if self.size <= longest:
             return self._head + "".join(f"{line}\n" for line in self._lines) + self._tail
-        room = longest - len(self._head) - len(self._tail) - _ROOM_FOR_NOTE
+        room = longest - len(self._head) - len(self._tail) - _NOTE_LENGTH
         kept: list[str] = []
         for line in self._lines:
             room -= len(line) + 1

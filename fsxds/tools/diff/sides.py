@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import aiohttp
 
 from fsxds.client.client_tls import ClientTls
-from fsxds.client.polls import open_session, plain_node, url_of, words_of
+from fsxds.client.polls import error_message, open_session, plain_node, url_of
 from fsxds.history.entries import History, HistoryEntry
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
@@ -66,7 +66,7 @@ async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | 
     except aiohttp.InvalidURL as error:
         raise UsageError(f"{address}: is no URL; write http://HOST:PORT or unix:PATH") from error
     except aiohttp.ClientError as error:
-        raise UsageError(f"{address}: cannot be asked: {words_of(error)}; is fsxds running there?") from error
+        raise UsageError(f"{address}: cannot be asked: {error_message(error)}; is fsxds running there?") from error
     except _WrongResponseError as error:
         raise UsageError(f"{address}: {error}; is this fsxds?") from error
     files = (SourceFile.of(PurePosixPath(f"{row.noun}.json"), body) for row, (_, body) in answers if body)
@@ -189,11 +189,11 @@ def _run_git(
     except OSError as error:
         raise UsageError(f"git cannot be run: {error.strerror}; install git, or give two directories") from error
     if done.returncode:
-        raise UsageError(_complaint(done.stderr, directory, what))
+        raise UsageError(_git_error(done.stderr, directory, what))
     return done.stdout
 
 
-def _complaint(stderr: bytes, directory: Path, what: str) -> str:
+def _git_error(stderr: bytes, directory: Path, what: str) -> str:
     words = next(iter(stderr.decode(errors="replace").strip().splitlines()), "").removeprefix("fatal: ")
     if what and not words:
         return f"{directory}: git knows no revision {what}; name a branch, a tag or a commit, or fetch it first"

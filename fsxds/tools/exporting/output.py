@@ -127,7 +127,7 @@ class _Export:
 
     def run(self) -> FilesExported:
         gone = self._before.digests.keys() - self._files.keys()
-        self._remove_each(gone & _in_the_way(self._files, gone))
+        self._remove_each(gone & _obstructing(self._files, gone))
         blocked = tuple(self._blocked())
         others = {remark.subject for remark in blocked}
         self._write_each([path for path in self._files if str(path) not in others])
@@ -186,7 +186,7 @@ class _Export:
             self._directory.replace(MANIFEST, content, is_private=True)
 
 
-def _in_the_way(files: Mapping[PurePosixPath, bytes], gone: Iterable[PurePosixPath]) -> frozenset[PurePosixPath]:
+def _obstructing(files: Mapping[PurePosixPath, bytes], gone: Iterable[PurePosixPath]) -> frozenset[PurePosixPath]:
     """Files may be in the place of a new folder, or below a new file."""
     folders = {folder for path in files for folder in path.parents}
     return frozenset(path for path in gone if path in folders or any(folder in files for folder in path.parents))

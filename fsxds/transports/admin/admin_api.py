@@ -29,13 +29,13 @@ API = "/api"
 # Stands for a path's last segment, as a parameter.
 WORD = "N"
 
-Words = Mapping[str, str]
+RequestParameters = Mapping[str, str]
 """The parameters of a GET, or the members of a POST's JSON object, as text.
 
 Under `N` is the last segment of paths that end in `N`.
 """
 
-Answer = Callable[[web.Request, Words], Awaitable[object]]
+Answer = Callable[[web.Request, RequestParameters], Awaitable[object]]
 """Returns a `web.StreamResponse`, or values to send as JSON. May raise ProtocolError."""
 
 
@@ -145,7 +145,7 @@ def is_exposed(address: Address) -> bool:
     return isinstance(address, TcpAddress) and not ip_address(address.host.partition("%")[0]).is_loopback
 
 
-def _members(body: bytes) -> Words:
+def _members(body: bytes) -> RequestParameters:
     try:
         content = strict_loads(body) if body else {}
     except (ValueError, RecursionError) as error:
@@ -162,7 +162,7 @@ def _members(body: bytes) -> Words:
     return words
 
 
-def _check_names(words: Words, known: frozenset[str]) -> None:
+def _check_names(words: RequestParameters, known: frozenset[str]) -> None:
     for name in words:
         if name not in known:
             there = f"there is {', '.join(sorted(known))}" if known else "there is none here"

@@ -25,7 +25,7 @@ from fsxds.model.memo import Lru
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.model.values import NO_LAYERS, Layers
-from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, Words
+from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, RequestParameters
 from fsxds.transports.admin.change_feed import ChangeFeed
 from fsxds.transports.admin.graph import MOST_NODES, Graph, GraphRequest, IsStatic, SnapshotUses, graph_of, key_of_id
 from fsxds.transports.admin.rollout_control import snapshot_number
@@ -91,7 +91,7 @@ class PageFile:
         digest = hashlib.sha256(content).hexdigest()[:32]
         return cls(content, _TYPES[name.rpartition(".")[2]], digest)
 
-    async def answer(self, request: web.Request, _: Words) -> web.StreamResponse:
+    async def answer(self, request: web.Request, _: RequestParameters) -> web.StreamResponse:
         """Send the file, or 304."""
         known = request.if_none_match or ()
         is_known = any(each.value == self.etag for each in known)
@@ -112,7 +112,7 @@ class PageApi:
         self._uses: Lru[Layers, SnapshotUses] = Lru(MOST_VIEWS)
         self._turn = asyncio.Lock()
 
-    async def graph(self, _: web.Request, words: Words) -> Graph:
+    async def graph(self, _: web.Request, words: RequestParameters) -> Graph:
         """Return a part of a view's graph; default: the first view."""
         name, layers = self._view(words.get("view"))
         request = GraphRequest(words.get("search", ""), limit=_limit(words.get("limit")))
@@ -132,7 +132,7 @@ class PageApi:
             self._uses.put(layers, uses)
         return graph_of(uses, request)
 
-    async def difference(self, _: web.Request, words: Words) -> object:
+    async def difference(self, _: web.Request, words: RequestParameters) -> object:
         """Return the changes between two snapshots of the history, or to the present one."""
         first = snapshot_number(words.get("from", ""))
         layers, before = await self._shown.kept(first)
@@ -147,7 +147,7 @@ class PageApi:
         async with self._turn:
             return await asyncio.to_thread(partial(diff_of, before, after, self._catalogue))
 
-    async def content(self, _: web.Request, words: Words) -> object:
+    async def content(self, _: web.Request, words: RequestParameters) -> object:
         """Return a resource as it is served, and how the one of the files differs."""
         layers = self._view(words.get("view"))[1]
         written = words.get("id", "")
@@ -173,7 +173,7 @@ class PageApi:
 def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
     """Return the handlers of the page's paths."""
 
-    async def listen(request: web.Request, _: Words) -> web.StreamResponse:
+    async def listen(request: web.Request, _: RequestParameters) -> web.StreamResponse:
         return await changes.answer(request)
 
     names = [each.name for each in files(__package__).joinpath("page").iterdir() if each.name != _PAGE]

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from fsxds.model.errors import ProtocolError
 from fsxds.model.values import Layers
-from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, Words
+from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, RequestParameters
 from fsxds.transports.admin.rollout_control import (
     Action,
     DecisionReport,
@@ -45,12 +45,12 @@ class RolloutPaths:
             ("POST", f"{API}/resume"): AdminPath(self._resume, _SCOPE),
         }
 
-    async def _status(self, _: web.Request, words: Words) -> object:
+    async def _status(self, _: web.Request, words: RequestParameters) -> object:
         scope, directory = self._scope(words), self._control.state_directory
         channels = (each for each in await self._control.channels() if scope is None or each.layers in scope)
         return StatusReport(tuple(channels), None if directory is None else str(directory))
 
-    async def _approve(self, _: web.Request, words: Words) -> object:
+    async def _approve(self, _: web.Request, words: RequestParameters) -> object:
         approval_id = words.get("id")
         if not approval_id:
             raise ProtocolError("id: is missing; send the one that fsxds rollout status shows")
@@ -60,7 +60,7 @@ class RolloutPaths:
         there = f"what waits is {', '.join(waiting)}" if waiting else "nothing waits for approval"
         raise ProtocolError(f"{approval_id}: no such removal waits for approval; {there}", "NOT_FOUND")
 
-    async def _retry(self, _: web.Request, words: Words) -> object:
+    async def _retry(self, _: web.Request, words: RequestParameters) -> object:
         name = words.get("name")
         if count := await self._control.decide(OperatorDecision(Action.RETRY, name)):
             return RetryReport(count)
@@ -70,26 +70,26 @@ class RolloutPaths:
     async def _promote(self, *_: object) -> object:
         return _done(await self._control.decide(OperatorDecision(Action.PROMOTE)), "nothing waits for a canary")
 
-    async def _abort(self, _: web.Request, words: Words) -> object:
+    async def _abort(self, _: web.Request, words: RequestParameters) -> object:
         decision = OperatorDecision(Action.ABORT, layers=self._scope(words))
         return _done(await self._control.decide(decision), "no rollout goes on")
 
-    async def _resume(self, _: web.Request, words: Words) -> object:
+    async def _resume(self, _: web.Request, words: RequestParameters) -> object:
         decision = OperatorDecision(Action.RESUME, layers=self._scope(words))
         return _done(await self._control.decide(decision), "nothing is rolled back: the tree is followed already")
 
-    async def _history(self, _: web.Request, words: Words) -> object:
+    async def _history(self, _: web.Request, words: RequestParameters) -> object:
         scope = self._scope(words)
         return {"snapshots": [each for each in await self._control.history() if scope is None or each.layers in scope]}
 
-    async def _snapshot(self, _: web.Request, words: Words) -> object:
+    async def _snapshot(self, _: web.Request, words: RequestParameters) -> object:
         number = snapshot_number(words[WORD])
         for snapshot in await self._control.history():
             if snapshot.number == number:
                 return snapshot
         raise no_snapshot(number)
 
-    async def _rollback(self, _: web.Request, words: Words) -> object:
+    async def _rollback(self, _: web.Request, words: RequestParameters) -> object:
         if (time := words.get("time")) is not None:
             decision = OperatorDecision(Action.ROLLBACK, time_s=unix_time(time))
             return _done(await self._control.decide(decision), "nothing differs from what was served then")
@@ -99,7 +99,7 @@ class RolloutPaths:
             f"@{number} is of layers that no node has now, or is what the tree has",
         )
 
-    def _scope(self, words: Words) -> tuple[Layers, ...] | None:
+    def _scope(self, words: RequestParameters) -> tuple[Layers, ...] | None:
         if (node := words.get("node")) is not None:
             layers = self._control.layers_of_node(node)
             if layers is None:

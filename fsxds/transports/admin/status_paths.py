@@ -15,7 +15,7 @@ from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import SyncState
 from fsxds.rollout import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
-from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, Words
+from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, RequestParameters
 from fsxds.transports.admin.status_reports import DEFAULT_ROWS, MOST_ROWS, RowQuery, StatusFacts
 from fsxds.transports.rest.poll_responses import JSON
 
@@ -37,20 +37,20 @@ class StatusPaths:
             ("GET", "/api/files"): AdminPath(self._files, _ROWS),
         }
 
-    async def _status(self, _request: web.Request, _words: Words) -> object:
+    async def _status(self, _request: web.Request, _words: RequestParameters) -> object:
         return await self._facts.report()
 
-    async def _clients(self, _: web.Request, words: Words) -> object:
+    async def _clients(self, _: web.Request, words: RequestParameters) -> object:
         return await self._facts.clients(query_of(words, _CLIENT_STATES))
 
-    async def _node(self, _: web.Request, words: Words) -> object:
+    async def _node(self, _: web.Request, words: RequestParameters) -> object:
         return await self._facts.node(words[WORD])
 
-    async def _files(self, _: web.Request, words: Words) -> object:
+    async def _files(self, _: web.Request, words: RequestParameters) -> object:
         return await self._facts.files(query_of(words, FILE_STATES))
 
 
-def query_of(words: Words, states: tuple[str, ...]) -> RowQuery:
+def query_of(words: RequestParameters, states: tuple[str, ...]) -> RowQuery:
     """Parse a query. Raises ProtocolError."""
     state = words.get("state") or None
     if state is not None and state not in states:
@@ -59,7 +59,7 @@ def query_of(words: Words, states: tuple[str, ...]) -> RowQuery:
     return RowQuery(state, words.get("search", ""), words.get("view"), offset, min(limit, MOST_ROWS))
 
 
-def _number(words: Words, name: str, default: int) -> int:
+def _number(words: RequestParameters, name: str, default: int) -> int:
     written = words.get(name)
     if written is None:
         return default
@@ -72,7 +72,7 @@ def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
     """Return the handler of `/metrics`: text or OpenMetrics."""
     scrape = make_aiohttp_handler(registry)
 
-    async def answer(request: web.Request, _: Words) -> object:
+    async def answer(request: web.Request, _: RequestParameters) -> object:
         return await scrape(request)
 
     return {("GET", "/metrics"): AdminPath(answer)}
@@ -81,10 +81,10 @@ def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
 def health_paths(unready: Callable[[], str]) -> AdminPaths:
     """Return the health handlers; `unready` returns "" if clients are served."""
 
-    async def live(_: web.Request, __: Words) -> object:
+    async def live(_: web.Request, __: RequestParameters) -> object:
         return web.Response(text="ok\n")
 
-    async def ready(_: web.Request, __: Words) -> object:
+    async def ready(_: web.Request, __: RequestParameters) -> object:
         reason = unready()
         return web.Response(status=503, text=f"not ready: {reason}\n") if reason else web.Response(text="ready\n")
 
@@ -104,7 +104,7 @@ class Outlined(Protocol):
 def outline_paths(outlined: Outlined) -> AdminPaths:
     """Return the handler of the outline."""
 
-    async def answer(_: web.Request, __: Words) -> object:
+    async def answer(_: web.Request, __: RequestParameters) -> object:
         rules, outlines = outlined.outlines()
         # Encoding a hundred thousand resources takes a second.
         return web.Response(body=await asyncio.to_thread(_written, rules, outlines), headers=JSON)

@@ -68,7 +68,7 @@ def guarded(
     return answer
 
 
-class LastingCalls:
+class LongLivedCalls:
     """Knows and ends long-lived calls, admitted as in `guarded` except for health. For the event loop."""
 
     def __init__(

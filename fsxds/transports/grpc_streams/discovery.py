@@ -32,8 +32,8 @@ from fsxds.protocol.subscription import Selection, Subscription
 from fsxds.runtime.access import AccessInUse
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.transports.exchange import Asker, Reader
-from fsxds.transports.grpc_streams.calls import HEALTH, STOPPING, LastingCalls, guarded
+from fsxds.transports.exchange import Reader, Requester
+from fsxds.transports.grpc_streams.calls import HEALTH, STOPPING, LongLivedCalls, guarded
 from fsxds.transports.grpc_streams.resets import watch_resets
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
 from fsxds.transports.grpc_streams.stream_requests import (
@@ -150,14 +150,14 @@ class GrpcServices:
         # In order of arrival.
         self._streams: dict[StreamCall, None] = {}
         self._is_draining = False
-        self._lasting = LastingCalls(shared.observer, shared.limiter, shared.admit)
+        self._long_lived = LongLivedCalls(shared.observer, shared.limiter, shared.admit)
         discovery, more = self._discovery(), tuple(extra)
         services = tuple(
             handler.service_name() for handler in (*discovery, *more) if isinstance(handler, grpc.ServiceRpcHandler)
         )
         self._health = Health(services)
         others = (*more, self._health.handler, *Reflection((*services, HEALTH), shared.access).handlers)
-        self.handlers = (*discovery, *map(self._lasting.adapt, others))
+        self.handlers = (*discovery, *map(self._long_lived.adapt, others))
 
     @property
     def open_streams(self) -> int:
@@ -199,7 +199,7 @@ class GrpcServices:
     async def drain(self) -> None:
         """End all streams with UNAVAILABLE after present responses, and accept no more."""
         await self._health.report(is_serving=False)
-        await self._lasting.end()
+        await self._long_lived.end()
         self._is_draining = True
         self._exchange.drain()
         async with asyncio.TaskGroup() as ending:
@@ -239,16 +239,18 @@ class GrpcServices:
         request = self._shared.reader.sotw(content, method.row, sender.address)
         reject_request(request.rejected_names)
         subscription = Subscription.for_request(request.type_url, request.names)
-        asker = Asker(sender, request.node or Node("", peer=sender.address), request.type_url, subscription.asked)
-        reader = Reader(await self._exchange.channel_of(asker))
-        with self._exchange.asking(asker):
+        requester = Requester(
+            sender, request.node or Node("", peer=sender.address), request.type_url, subscription.asked
+        )
+        reader = Reader(await self._exchange.channel_of(requester))
+        with self._exchange.asking(requester):
             answer = self._answer(subscription, reader)
             if answer is NOT_ANSWERED:
                 with self._exchange.limiter.holding(len(subscription.names)):
-                    answer = await self._wait(asker, subscription, reader, context.time_remaining())
+                    answer = await self._wait(requester, subscription, reader, context.time_remaining())
         if not isinstance(answer, Selection):
             raise ProtocolError(answer.reason, "UNAVAILABLE")
-        self._observer(ResponseSent(asker.node, subscription, answer.version))
+        self._observer(ResponseSent(requester.node, subscription, answer.version))
         nonce = nonce_of(answer.version)
         return self._shared.writer.write(SotwResponse(request.type_url, answer.version, nonce, answer.resources))
 
@@ -257,7 +259,7 @@ class GrpcServices:
         return answer_fetch(subscription, self._exchange.snapshot_of(reader.channel), channels.on_demand.unanswered)
 
     async def _wait(
-        self, asker: Asker, subscription: Subscription, reader: Reader, left_s: float | None
+        self, requester: Requester, subscription: Subscription, reader: Reader, left_s: float | None
     ) -> Selection | Unavailable:
         """Wait until upstreams answered, or time is up.
 
@@ -269,7 +271,7 @@ class GrpcServices:
         answer: Selection | Unavailable = NOT_ANSWERED
         deadline_s = now_s + within_s
         while answer is NOT_ANSWERED and now_s < deadline_s and not self._exchange.is_draining:
-            now_s = await self._exchange.wait_reading(asker, reader, deadline_s, awaits_answers=True)
+            now_s = await self._exchange.wait_reading(requester, reader, deadline_s, awaits_answers=True)
             answer = self._answer(subscription, reader)
         return answer
 

@@ -146,7 +146,7 @@ async def listening_grpc(
         UsageError: the address cannot be bound.
     """
     keep_freed_memory()
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_departure)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_disconnect)
     server = KnownMethodsServer(services.handlers, options_of(security.settings))
     with explained(address, "grpc"):
         bound = await _bind(server, address, security)
@@ -160,7 +160,7 @@ async def listening_grpc(
             await _stop(server, services, grace_s)
 
 
-def _is_no_departure(record: logging.LogRecord) -> bool:
+def _is_no_disconnect(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], grpc.aio.BaseError))
 
 

@@ -49,7 +49,7 @@ from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Standing, Step
 from fsxds.runtime.channels import Channel
-from fsxds.transports.exchange import Asker, Exchange
+from fsxds.transports.exchange import Exchange, Requester
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
 from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter, Waking
@@ -410,12 +410,12 @@ class StreamCall:
         self._name_count = count
 
     def _check_node(self, node: Node | None) -> None:
-        self._shared.exchange.check(Asker(self._sender, node or Node("", peer=self._peer)))
+        self._shared.exchange.check(Requester(self._sender, node or Node("", peer=self._peer)))
 
     async def _join(self, first: SotwRequest | DeltaRequest) -> Channel:
         """Raises ProtocolError if the client may not ask."""
-        asker = Asker(self._sender, first.node or Node("", peer=self._peer))
-        channel = await self._shared.exchange.channel_of(asker, holds=first.holds, holds_of=first.holds_of)
+        requester = Requester(self._sender, first.node or Node("", peer=self._peer))
+        channel = await self._shared.exchange.channel_of(requester, holds=first.holds, holds_of=first.holds_of)
         channel.join(self)
         self._shared.waking.follow(channel)
         return channel

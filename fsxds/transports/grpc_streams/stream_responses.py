@@ -75,7 +75,7 @@ class ResponseWriter:
         key = resources, form, response.version, self._identifier()
         kept = self._kept.get(key)
         if kept is None:
-            self._make_room(form)
+            self._evict(form)
             return self._keep(key, _Kept(b"".join((*self._shared_parts(response), own)), own))
         if kept.own == own:
             return kept.message
@@ -102,7 +102,7 @@ class ResponseWriter:
             _fill(add(), resource, aliases, ttl_s, passes_redirects=self.passes_redirects)
         return bytes(message.SerializeToString())
 
-    def _make_room(self, form: _Form) -> None:
+    def _evict(self, form: _Form) -> None:
         """Drop old large messages first: touching new pages takes longer than reusing theirs."""
         large = self._large.setdefault(form, [])
         while len(large) >= MOST_LARGE_EACH:

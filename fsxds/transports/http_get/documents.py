@@ -78,11 +78,11 @@ def _paths(written: Plain) -> Iterator[tuple[str, PlainValue]]:
         template = Template(json.dumps([path, operations]))
         for row in RESOURCE_TYPES:
             if row.rest_path is not None or "$rest_path" not in path:
-                path_of_type, operations_of_type = json.loads(template.safe_substitute(_words_of(row)))
+                path_of_type, operations_of_type = json.loads(template.safe_substitute(_placeholders(row)))
                 yield path_of_type, operations_of_type
 
 
-def _words_of(row: ResourceType) -> dict[str, str]:
+def _placeholders(row: ResourceType) -> dict[str, str]:
     """`Noun` is for the names of operations."""
     return {
         "message_type": row.message_type,

@@ -21,7 +21,7 @@ from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, 
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable
 from fsxds.protocol.subscription import Subscription
 from fsxds.settings.forms import ANY_ORIGIN
-from fsxds.transports.exchange import Asker, Exchange, Reader
+from fsxds.transports.exchange import Exchange, Reader, Requester
 from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_requests import GetRequest, read_get
 from fsxds.transports.http_get.get_responses import NO_STORE, GetResponses, GetRules, Selected, select_representation
@@ -92,13 +92,13 @@ class HttpGet:
     async def _answer(self, request: web.Request, get: GetRequest) -> web.StreamResponse:
         row = get.target.row
         # The type is checked when a resource is found: everyone may know that there is none.
-        asker = Asker(get.peer, get.node)
-        reader = Reader(await self._exchange.channel_of(asker))
+        requester = Requester(get.peer, get.node)
+        reader = Reader(await self._exchange.channel_of(requester))
         with self._exchange.asking(
-            asker if row is None else replace(asker, type_url=row.type_url, asked=get.target.asked)
+            requester if row is None else replace(requester, type_url=row.type_url, asked=get.target.asked)
         ):
             first = self._select(get, reader)
-            selected = await self._hold(asker, get, reader, first) if _patience_s(get, first) else first
+            selected = await self._hold(requester, get, reader, first) if _patience_s(get, first) else first
         response = await self._respond(request, get, selected)
         if response.status == 200:
             # Only a held request reports a change.
@@ -117,7 +117,7 @@ class HttpGet:
             raise HttpRejection(FAILED_PRECONDITION)
         return selected
 
-    async def _hold(self, asker: Asker, get: GetRequest, reader: Reader, selected: Selected) -> Selected:
+    async def _hold(self, requester: Requester, get: GetRequest, reader: Reader, selected: Selected) -> Selected:
         """Wait for another answer.
 
         Raises:
@@ -128,7 +128,7 @@ class HttpGet:
             since_s = now_s = asyncio.get_running_loop().time()
             while now_s < (deadline_s := since_s + _patience_s(get, selected)) and not exchange.is_draining:
                 awaits_answers = selected.found is NOT_ANSWERED
-                now_s = await exchange.wait_reading(asker, reader, deadline_s, awaits_answers=awaits_answers)
+                now_s = await exchange.wait_reading(requester, reader, deadline_s, awaits_answers=awaits_answers)
                 selected = self._select(get, reader)
             return selected
 

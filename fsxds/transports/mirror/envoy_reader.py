@@ -288,5 +288,5 @@ class Audience(NamedTuple):
     reader: EnvoyReader | None = None
 
 
-ANYBODY = Audience()
+UNKNOWN_AUDIENCE = Audience()
 """The readers are unknown."""

@@ -20,13 +20,13 @@ LOOK_EVERY_S = 0.05
 
 
 class ForeignChanges:
-    """Decides when to look at mirrored files before the next rescan, by calling `hurry`.
+    """Decides when to look at mirrored files before the next rescan, by calling `request_look`.
 
     In the event loop. Without inotify, and for other machines' changes, it detects nothing.
     """
 
-    def __init__(self, hurry: Callable[[], None]) -> None:
-        self.hurry = hurry
+    def __init__(self, request_look: Callable[[], None]) -> None:
+        self.request_look = request_look
         self._notifications: Notifications | None = None
         # A thread that arms outlives the task that waits for it.
         self._turn = threading.Lock()
@@ -92,4 +92,4 @@ class ForeignChanges:
 
     def _note(self) -> None:
         self._is_noted = True
-        self.hurry()
+        self.request_look()

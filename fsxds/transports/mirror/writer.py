@@ -29,7 +29,7 @@ from fsxds.runtime.supervisor import Attempts
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
-from fsxds.transports.mirror.envoy_reader import ANYBODY, NO_LISTS, Audience, EnvoyReader, FileRejection
+from fsxds.transports.mirror.envoy_reader import NO_LISTS, UNKNOWN_AUDIENCE, Audience, EnvoyReader, FileRejection
 from fsxds.transports.mirror.files import (
     COLLECTIONS,
     FileStep,
@@ -326,7 +326,9 @@ class Mirroring:
 
     transport: Final = "mirror"
 
-    def __init__(self, channels: Channels, mirror: Mirror, observer: Observer, audience: Audience = ANYBODY) -> None:
+    def __init__(
+        self, channels: Channels, mirror: Mirror, observer: Observer, audience: Audience = UNKNOWN_AUDIENCE
+    ) -> None:
         self._channels = channels
         # While `keep_mirrored` runs.
         self._channel: Channel
@@ -348,7 +350,7 @@ class Mirroring:
         self._failures = 0
         # Rescheduled to look at another channel, or changed files.
         self._limit: asyncio.Timeout | None = None
-        self._foreign = ForeignChanges(self._hurry)
+        self._foreign = ForeignChanges(self._look_soon)
         self.root = mirror.root
         self.node = audience.node
         self.has_written = asyncio.Event()
@@ -497,7 +499,7 @@ class Mirroring:
             if has_changed and self._channel.store.current is not None:
                 return self._channel.store.current
 
-    def _hurry(self) -> None:
+    def _look_soon(self) -> None:
         if not self._failures and self._limit is not None and (until_s := self._limit.when()) is not None:
             end_wait(self._limit, self._foreign.due_s(until_s))
 

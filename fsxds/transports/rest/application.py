@@ -24,7 +24,7 @@ from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Unavail
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Selection
 from fsxds.settings.forms import Address, TcpAddress
-from fsxds.transports.exchange import Asker, Exchange
+from fsxds.transports.exchange import Exchange, Requester
 from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import Handler, HttpEdge, origin_of
 from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
@@ -79,7 +79,7 @@ class ReceivedPoll:
     """A poll, its sender, and its maximum hold time."""
 
     poll: PollRequest
-    asker: Asker
+    requester: Requester
     patience_s: float
 
 
@@ -189,8 +189,8 @@ class RestJson:
         self.exchange.access.current.check_type(peer, row.type_url)
         poll, patience_s = await self._read(request, row)
         subscription = poll.subscription
-        received = ReceivedPoll(poll, Asker(peer, poll.node, subscription.type_url, subscription.asked), patience_s)
-        self.exchange.check(received.asker)
+        received = ReceivedPoll(poll, Requester(peer, poll.node, subscription.type_url, subscription.asked), patience_s)
+        self.exchange.check(received.requester)
         known = self._memory.node_of(poll.node)
         # The first poll of one name has no version, even if the client holds other resources.
         holds = poll.version_info is not None or (known is not None and poll.subscription not in known.watches)
@@ -200,7 +200,9 @@ class RestJson:
         if known is not None and sent is not None and not is_here:
             # Another process served the client meanwhile: its place here is outdated.
             self._clients.forget(known)
-        channel = await self.exchange.channel_of(received.asker, holds=holds, holds_of=poll.holds_of, is_here=is_here)
+        channel = await self.exchange.channel_of(
+            received.requester, holds=holds, holds_of=poll.holds_of, is_here=is_here
+        )
         channel = self._clients.channel_of(self._memory.node_of(poll.node), channel)
         # Read once: a later step may publish during each wait.
         snapshot = channel.store.current
@@ -209,7 +211,7 @@ class RestJson:
         client = self._clients.receive_poll(poll, self._memory.node_of(poll.node), channel, identity)
         is_answered = False
         try:
-            with self.exchange.asking(received.asker):
+            with self.exchange.asking(received.requester):
                 decision, snapshot = await self._hold(client, received, decided)
             if isinstance(decision, Send) and snapshot is not None:
                 # Only a held poll reports a change.
@@ -283,7 +285,9 @@ class RestJson:
                 self._memory.receive_deadline(poll, now_s)
                 break
             until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-            now_s = await self.exchange.wait(received.asker, client, snapshot, Wait(until_s, decision.awaits_answers))
+            now_s = await self.exchange.wait(
+                received.requester, client, snapshot, Wait(until_s, decision.awaits_answers)
+            )
             snapshot = client.channel.store.current
             decision = self._memory.receive_snapshot(poll, snapshot, now_s)
         return decision, snapshot

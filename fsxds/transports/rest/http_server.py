@@ -204,7 +204,7 @@ async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> Non
         def accept_one() -> None:
             connection, _ = listener.accept()
             connection.setblocking(False)
-            if not _has_room(connection.fileno(), 0.5):
+            if not _has_spare_files(connection.fileno(), 0.5):
                 connection.close()
             else:
                 connecting.create_task(_connect(loop, connection, make_connection))
@@ -252,7 +252,7 @@ async def _connect(loop: asyncio.AbstractEventLoop, connection: socket.socket, m
         await loop.connect_accepted_socket(make_connection, connection)
 
 
-def _has_room(descriptor: int, share: float) -> bool:
+def _has_spare_files(descriptor: int, share: float) -> bool:
     """Whether a connection leaves that share of the spare descriptors free.
 
     The kernel assigns the lowest free descriptor, so it shows how many are in use.
@@ -340,7 +340,7 @@ class Connection(web.RequestHandler):
             self.force_close()
         elif count > most:
             self.surplus = f"{most} connections are open; close some, or have the setting max_connections raised"
-        elif not _has_room(transport.get_extra_info("socket").fileno(), 1):
+        elif not _has_spare_files(transport.get_extra_info("socket").fileno(), 1):
             self.surplus = "too many connections for the limit of open files; close some and ask again"
         self._limit_head()
 
@@ -512,7 +512,7 @@ def _bound(address: Address, listener: socket.socket) -> Address:
 
 def _server_log() -> logging.Logger:
     log = logging.getLogger("fsxds.transports.rest.http_server")
-    log.addFilter(_lower_those_of_clients)
+    log.addFilter(_lower_client_errors)
     return log
 
 
@@ -520,7 +520,7 @@ def _server_log() -> logging.Logger:
 _OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 
-def _lower_those_of_clients(record: logging.LogRecord) -> bool:
+def _lower_client_errors(record: logging.LogRecord) -> bool:
     if record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS):
         record.levelno, record.levelname = logging.DEBUG, "DEBUG"
     return True

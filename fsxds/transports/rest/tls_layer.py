@@ -17,7 +17,7 @@ from fsxds.events.event import Observer
 # A silent client is cut off.
 HANDSHAKE_S = 10
 # For a client to read the rest and to close.
-GOODBYE_S = 30
+TLS_CLOSE_S = 30
 # A TLS record has at most 16 KiB.
 RECORD_BYTES = 16 * 1024
 
@@ -57,7 +57,7 @@ class TlsLayer(SSLProtocol):
             handshake,
             server_side=True,
             ssl_handshake_timeout=HANDSHAKE_S,
-            ssl_shutdown_timeout=GOODBYE_S,
+            ssl_shutdown_timeout=TLS_CLOSE_S,
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -85,7 +85,7 @@ class TlsLayer(SSLProtocol):
     def _receive_handshake(self, handshake: asyncio.Future[None]) -> None:
         # Not clients that go away or probe the port.
         if isinstance(error := handshake.exception(), ssl.SSLError):
-            self._observer(HandshakeFailed(self._peer, _words_of(error)))
+            self._observer(HandshakeFailed(self._peer, _message_of(error)))
 
 
 MakeConnection = Callable[[TlsLayer], asyncio.Protocol]
@@ -104,7 +104,7 @@ class _Unconnected(asyncio.Protocol):
         connection.connection_made(transport)
 
 
-def _words_of(error: ssl.SSLError) -> str:
+def _message_of(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}; give it one that the --client-ca signed"
     reason = error.reason or "no reason"

@@ -13,7 +13,7 @@ from aiohttp import web
 from fsxds.runtime.access import Access, AccessInUse
 from fsxds.settings.access_rules import Tokens
 from fsxds.settings.forms import TcpAddress
-from fsxds.transports.admin.admin_api import AdminApi, AdminPath, Words
+from fsxds.transports.admin.admin_api import AdminApi, AdminPath, RequestParameters
 from fsxds.transports.rest.http_server import listening
 from tests.support.errors import Recorder
 
@@ -21,11 +21,11 @@ ACCESS = Access(admin_tokens=Tokens((("", sha256(b"operator-token").digest()),))
 BEARER = {"authorization": "Bearer operator-token"}
 
 
-async def answer(_: web.Request, _words: Words) -> object:
+async def answer(_: web.Request, _words: RequestParameters) -> object:
     return {"answered": True}
 
 
-async def stream(request: web.Request, _: Words) -> web.StreamResponse:
+async def stream(request: web.Request, _: RequestParameters) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(request)
     await response.write(b"begun\n")

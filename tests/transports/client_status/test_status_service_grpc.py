@@ -18,7 +18,7 @@ from fsxds.runtime.store import Latest
 from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
 from fsxds.transports.exchange import Exchange
-from fsxds.transports.grpc_streams.calls import LastingCalls
+from fsxds.transports.grpc_streams.calls import LongLivedCalls
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
@@ -47,7 +47,7 @@ async def serving() -> AsyncIterator[Served]:
     """Run a server."""
     clients, recorder, server = Clients(), Recorder(), grpc.aio.server()
     [handler] = client_status_handlers(ClientReports(clients, envoy_catalogue()))
-    server.add_generic_rpc_handlers([LastingCalls(recorder).adapt(handler)])
+    server.add_generic_rpc_handlers([LongLivedCalls(recorder).adapt(handler)])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.transports.grpc_streams.calls import STOPPING, LastingCalls
+from fsxds.transports.grpc_streams.calls import STOPPING, LongLivedCalls
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from tests.support.errors import Recorder, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, channel_to
@@ -28,7 +28,7 @@ class Patient:
 
     def __init__(self) -> None:
         self.ended: list[str] = []
-        self.lasting = LastingCalls(Recorder())
+        self.lasting = LongLivedCalls(Recorder())
         forms = {"request_deserializer": _Told, "response_serializer": bytes}
         methods = {
             "Tell": grpc.unary_stream_rpc_method_handler(self._tell, **forms),

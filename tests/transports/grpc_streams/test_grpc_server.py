@@ -17,7 +17,7 @@ import pytest
 from fsxds.model.errors import UsageError
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
-from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, _is_no_departure, listening_grpc
+from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, _is_no_disconnect, listening_grpc
 from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.sockets import SOCKET_MODE
 from tests.support.certificates import make_pair
@@ -315,4 +315,4 @@ def test_log_records_of_departures_are_dropped(error: BaseException | None, *, i
     exc_info = None if error is None else (type(error), error, None)
     record = logging.LogRecord("grpc", logging.ERROR, __file__, 1, "text", None, exc_info)
 
-    assert _is_no_departure(record) is is_kept
+    assert _is_no_disconnect(record) is is_kept

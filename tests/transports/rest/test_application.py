@@ -28,7 +28,7 @@ from fsxds.protocol.poll import PollMemory, PollRequest, Wait
 from fsxds.runtime.access import Peer
 from fsxds.runtime.channels import Channel, ChannelKey
 from fsxds.settings.forms import TcpAddress
-from fsxds.transports.exchange import Asker, Exchange
+from fsxds.transports.exchange import Exchange, Requester
 from fsxds.transports.rest import http_server
 from fsxds.transports.rest.application import REST, ROWS
 from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
@@ -309,7 +309,7 @@ async def test_all_held_polls_are_woken_by_one_change(server: Server) -> None:
     assert server.rest._bodies.rendered == 2
 
 
-ASKER = Asker(Peer("127.0.0.1", is_private=True), Node("edge-1"))
+ASKER = Requester(Peer("127.0.0.1", is_private=True), Node("edge-1"))
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What each server of a fleet reports, under its lease: how far it is, and how its clients stand with that."""
+"""The report of each server of a fleet, under its lease: its order, and the standing of its clients."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
-# A server reports at most so often.
+# The least time between two reports.
 LEAST_PAUSE_S = 0.05
 RETRY_S = 0.3
 
-# So often a server looks by itself how its clients stand: one that comes or leaves is no hurry.
+# A server checks its clients at this interval: a client that comes or leaves is not urgent.
 LOOK_EVERY_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
-    """How a server stands.
+    """The standing of a server.
 
     Attributes:
-        order: that up to which it has all that is published, of the views that it serves.
-        taken: by view that it serves, the order of what all of its clients have taken that it waits for.
-        clients: by view, its clients.
+        order: the order up to which it has all publications of the views that it serves.
+        taken: by view, the order that all clients it waits for have taken.
     """
 
     order: Order = NOTHING_PUBLISHED
@@ -40,7 +39,7 @@ class MemberReport:
     clients: Mapping[ViewKey, ViewClients] = field(default_factory=lambda: MappingProxyType({}))
 
     def encoded(self) -> bytes:
-        """Return it as bytes."""
+        """Return the report as bytes."""
         taken = {key.text: order for key, order in sorted(self.taken.items())}
         clients = {key.text: one.row() for key, one in sorted(self.clients.items())}
         row = {"order": self.order, "taken": taken, "clients": clients}
@@ -48,7 +47,7 @@ class MemberReport:
 
     @classmethod
     def decoded(cls, encoded: bytes) -> MemberReport:
-        """Return the report that was encoded; DamagedBytesError if there is none."""
+        """Decode a report. DamagedBytesError: there is none."""
         try:
             row = json.loads(encoded)
             taken = {ViewKey.of(text): Order.of(each) for text, each in row["taken"].items()}
@@ -59,14 +58,7 @@ class MemberReport:
 
 
 class MemberReporter:
-    """Reports how this server stands, whenever that changed. `keep_reported` is to be run.
-
-    Args:
-        engine: where it reports.
-        key: under which key.
-        lease: that of the server.
-        report: returns what is to be reported.
-    """
+    """Writes the report of this server whenever it changed. Run `keep_reported`."""
 
     def __init__(self, engine: KeyValues, key: bytes, lease: Lease, report: Callable[[], MemberReport]) -> None:
         self._engine = engine
@@ -76,11 +68,11 @@ class MemberReporter:
         self._is_due = asyncio.Event()
 
     def note(self) -> None:
-        """Note that something else may be to be reported."""
+        """Note that the report may have changed."""
         self._is_due.set()
 
     async def keep_reported(self) -> Never:
-        """Report until cancelled; under another lease, again."""
+        """Report until cancelled, and again under another lease."""
         reported: tuple[int, bytes] | None = None
         while True:
             self._is_due.clear()
@@ -94,7 +86,7 @@ class MemberReporter:
             await self._until_due(lease, LOOK_EVERY_S if reported == made else RETRY_S)
 
     async def _until_due(self, lease: int, within_s: float) -> None:
-        """Wait until something else may be to be reported, or there is another lease."""
+        """Wait until the report may have changed, or the lease has."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + within_s
         while loop.time() < ends_s and self._lease.current.current == lease:
@@ -105,14 +97,14 @@ class MemberReporter:
 
 
 class Servers:
-    """The servers of a fleet as they report. `keep_current` is to be run.
+    """The reports of a fleet's servers. Run `keep_current`.
 
     Attributes:
         reports: by the id of each server whose lease lasts.
     """
 
     def __init__(self, content: FleetContent, on_changed: Callable[[], object]) -> None:
-        """Follow the servers; `on_changed` is called when they were read, and whenever something else is reported."""
+        """Follow the servers; `on_changed` is called after the first read, and after each change."""
         self.reports: dict[str, MemberReport] = {}
         self._engine = content.engine
         self._prefix = content.keys.servers
@@ -135,6 +127,6 @@ class Servers:
                 try:
                     self.reports[name] = MemberReport.decoded(value)
                 except DamagedBytesError:
-                    # Another version of fsxds wrote it: it is there, and nobody waits for it.
+                    # Another version of fsxds wrote it: the server is present, but is not waited for.
                     self.reports[name] = MemberReport()
         self._on_changed()

@@ -1,4 +1,4 @@
-"""The engine that processes of one machine share: one in memory, at a socket, which speaks as etcd does."""
+"""The engine that processes of one machine share: an engine in memory, served at a socket with etcd's API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fsxds.fleet.key_values import (
 
 @asynccontextmanager
 async def served(engine: MemoryKeyValues, target: str) -> AsyncIterator[None]:
-    """Serve an engine at a target of gRPC, such as `unix:/run/fleet`, while the context lasts."""
+    """Serve an engine at a gRPC target, such as `unix:/run/fleet`, while the context lasts."""
     server = grpc.aio.server()
     calls = _Calls(engine)
     handlers: dict[str, dict[str, grpc.RpcMethodHandler]] = {}

@@ -1,12 +1,12 @@
-"""Keeps a client that comes from another server from going back to older versions: this server catches up first.
+"""Lets a client that comes from another server wait until this one has caught up.
 
 | rule | reason |
 | --- | --- |
 | A client that brings versions, and would be sent others, waits until this server serves everything published. | Its versions may be newer. |
-| The last order is read after the client came; one read serves all clients that came before it. | A read already under way may not know the client's versions. |
-| A client that holds versions sent by this server does not wait. | Anything later is newer, and this server may itself be waiting for that client. |
-| A client that would be sent the same versions waits briefly, and not at all while the engine is unreachable. | The next types of its stream may differ. |
-| A client that was here before, and was led on elsewhere, gets the place that its versions indicate. | Else it would be led again from the place where it left. |
+| The last order is read after the client came; one read serves all earlier clients. | A read already under way may miss the client's versions. |
+| A client that holds versions sent by this server does not wait. | This server may itself wait for that client. |
+| A client that would be sent the same versions waits briefly, and not while the engine is unreachable. | The next types of its stream may differ. |
+| A client that was led on elsewhere gets the place that its versions indicate. | Else it would be led again from the place where it left. |
 | No client waits longer than the settings allow. | A server may be cut off for long, and serves all the same. |
 """
 
@@ -41,7 +41,7 @@ class Barrier:
     """Catches up with the last publication. Run `keep_reading`.
 
     Args:
-        is_served: returns whether a view is served everything at hand of it.
+        is_served: whether a view is served everything at hand of it.
     """
 
     def __init__(self, content: FleetContent, following: Following, is_served: Callable[[ViewKey], bool]) -> None:
@@ -58,7 +58,7 @@ class Barrier:
         self._progress.replace(object())
 
     async def passed(self, view: ViewKey) -> None:
-        """Wait until a view is served everything published before this call, or something later."""
+        """Wait until a view is served everything published before this call."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._is_due.set()
@@ -88,14 +88,10 @@ class Barrier:
 
 
 class FleetChannels:
-    """Returns the channel of a node once it may be served: the `Channels` of a server of a fleet.
+    """The `Channels` of a server of a fleet: returns the channel of a node once it may be served.
 
     Args:
         patience_s: the longest wait of a client.
-        on_demand: asks upstreams for the names that clients ask for.
-
-    Attributes:
-        on_moved: called when nodes may follow other channels.
     """
 
     def __init__(self, channels: NodeChannels, barrier: Barrier, patience_s: float, on_demand: OnDemand) -> None:

@@ -2,7 +2,7 @@
 
 | rule | reason |
 | --- | --- |
-| A node's rejection is reported until it takes that version or leaves, also while it is not served the version. | The publisher holds the version back from all meanwhile, and would offer it again. |
+| A rejection is reported until the node takes that version or leaves. | The publisher holds the version back meanwhile, and would offer it again. |
 | Nodes with equal rejections are one group, with some of them named. | All of ten thousand may reject. |
 | Each canary is named. | The silence of one that left is no consent. |
 """
@@ -38,9 +38,8 @@ class RejectingGroup:
     """Nodes of a view with equal rejections.
 
     Attributes:
-        reasons: the rejected versions, with the words of the first node.
-        named: some of the nodes.
-        count: the number of all of them.
+        reasons: the words of the first node.
+        named: some of the nodes; `count` is the number of all.
     """
 
     reasons: Mapping[ResourceVersion, str]
@@ -54,7 +53,7 @@ class ViewClients:
 
     Attributes:
         count: the number of clients: mostly one per node.
-        canaries: whether each has taken everything it is served; empty unless the view is one of canaries.
+        canaries: whether each has taken everything it is served.
     """
 
     count: int = 0
@@ -88,7 +87,7 @@ class ViewClients:
 
 
 class ClientsReporter:
-    """Collects the reports on the clients of this server."""
+    """Collects the reports on this server's clients."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
@@ -96,7 +95,7 @@ class ClientsReporter:
         self._rejected: dict[NodeKey, dict[ResourceVersion, str]] = {}
 
     def by_view(self, published: Mapping[ViewKey, Snapshot]) -> dict[ViewKey, ViewClients]:
-        """Return the report on each view, given the published snapshots."""
+        """Report on each view."""
         counts, nodes = Counter[ViewKey](), dict[ViewKey, dict[NodeKey, ChannelClient]]()
         # There may be a hundred thousand clients, and mostly none rejects anything.
         are_needed = bool(self._rejected or self._publisher.verdicts.rejections.nodes)

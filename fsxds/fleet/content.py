@@ -1,4 +1,4 @@
-"""The content of a fleet in its engine: objects of snapshots by digest, and pointers to the served snapshots.
+"""The content of a fleet in its engine: objects of snapshots, and pointers to the served ones.
 
 | key | value |
 | --- | --- |
@@ -7,9 +7,9 @@
 | `p/` | the head: the last publication, of whatever view |
 | `publisher` | the id of the publisher, under its lease |
 | `s/` and the id of a server | its report, under its lease |
-| `k/` and a name | a record that the publisher keeps for the next one (`records.py`) |
-| `c/`, `a/` | requests of servers to the publisher, and its answers (`fleet_commands.py`) |
-| `n/`, `u/` | names that clients ask for, and the absent ones, which no upstream has (`fleet_names.py`) |
+| `k/` and a name | a record for the next publisher (`records.py`) |
+| `c/`, `a/` | requests to the publisher, and its answers (`fleet_commands.py`) |
+| `n/`, `u/` | names that clients ask for, and absent ones (`fleet_names.py`) |
 
 Objects are written first, pointers last. Each write is fenced: it succeeds only if the writer is still the publisher.
 """
@@ -52,7 +52,7 @@ MOST_READ = 60
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a fleet in its engine, all with one prefix; other keys may be beside them."""
+    """The keys of a fleet in its engine."""
 
     prefix: bytes
 
@@ -102,16 +102,16 @@ class Keys:
         return self.prefix + b"u/"
 
     def pointer(self, key: ViewKey) -> bytes:
-        """Return the key of the pointer of a view."""
+        """Return the key of a view's pointer."""
         return self.pointers + key.text.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Pointers, all of them or those that changed.
+    """All pointers, or the changed ones.
 
     Attributes:
-        head: the last publication; None if it did not change, or nothing was ever published.
+        head: None if it did not change, or nothing was ever published.
         pointers: None for a removed pointer.
     """
 
@@ -121,7 +121,7 @@ class Published:
 
 
 class FleetContent:
-    """Reads and writes the content of a fleet. Each method may raise UnreachableError or RejectedRequestError."""
+    """Reads and writes the content. Each method may raise UnreachableError or RejectedRequestError."""
 
     def __init__(self, engine: KeyValues, keys: Keys, sealing: Sealing | InClear | None = None) -> None:
         self.engine = engine
@@ -129,19 +129,19 @@ class FleetContent:
         self.sealing = sealing or InClear()
 
     async def published(self) -> Published:
-        """Return all pointers, including every write completed before this call."""
+        """Read all pointers, including every write before this call."""
         found = await self.engine.read_range(self.keys.pointers, end_of(self.keys.pointers))
         return self._read(Changed(found.revision, found.values))
 
     async def last_order(self) -> Order:
-        """Return the order of the last publication, including every write completed before this call."""
+        """Read the order of the last publication, including every write before this call."""
         found = (await self.engine.read([self.keys.pointers])).values.get(self.keys.pointers)
         if found is None:
             return NOTHING_PUBLISHED
         return Head.decoded(self.sealing.opened(self.keys.pointers, found.value)).order
 
     async def changes(self, since: int) -> AsyncGenerator[Published]:
-        """Yield changes of pointers since a revision. CompactedError: they are no longer known."""
+        """Yield changes since a revision. CompactedError: they are no longer known."""
         async for changed in self.engine.watch(self.keys.pointers, end_of(self.keys.pointers), since):
             yield self._read(changed)
 
@@ -159,11 +159,11 @@ class FleetContent:
         return Published(changed.revision, head, pointers)
 
     def put(self, key: bytes, value: bytes) -> Put:
-        """Return the change that puts a value, sealed, under a key."""
+        """Seal a value for a key."""
         return Put(key, self.sealing.sealed(key, value))
 
     def may_keep(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot may be written: false if the engine would keep secrets of it in clear."""
+        """Whether a snapshot has no secrets, or the engine may keep them."""
         return self.sealing.may_have_secrets or not snapshot.resources(SECRET)
 
     def name_of(self, digest: Digest) -> bytes:
@@ -183,7 +183,7 @@ class FleetContent:
         return True
 
     async def remove_objects(self, objects: Mapping[bytes, int], fences: Collection[Guard]) -> bool:
-        """Remove objects, given the number of parts of each; return False if a fence does not hold."""
+        """Remove objects, given their numbers of parts; return False if a fence does not hold."""
         keys = (self._part(name, number) for name, count in objects.items() for number in range(count))
         for each in batches(map(Delete, keys)):
             if await self.engine.write(each, fences) is None:
@@ -191,7 +191,7 @@ class FleetContent:
         return True
 
     async def objects(self) -> dict[bytes, int]:
-        """Return the stored objects by name, with the number of keys of each."""
+        """Return the stored objects by name, with their numbers of keys."""
         found = await self.engine.read_range(self.keys.objects, end_of(self.keys.objects), is_keys_only=True)
         start = len(self.keys.objects)
         return dict(Counter(key[start : start + DIGEST_BYTES] for key in found.values))
@@ -201,10 +201,10 @@ class FleetContent:
         return key + b"/%d" % number if number else key
 
     async def snapshot(self, pointer: Pointer, near: Snapshot | None) -> Snapshot:
-        """Return the snapshot of a pointer, reading only the objects that `near` does not have.
+        """Read a snapshot, except the objects that `near` has.
 
         Raises:
-            DamagedBytesError: an object is missing, because it was removed meanwhile, or is damaged.
+            DamagedBytesError: an object is damaged, or was removed meanwhile.
         """
         difference = pointer.difference
         if difference is not None and near is not None and _root_of(near) == difference.before:
@@ -222,7 +222,7 @@ class FleetContent:
         return await asyncio.to_thread(_snapshot_of, pointer.root, objects, near)
 
     async def read_objects(self, digests: Sequence[Digest], key_id: bytes) -> dict[Digest, Content]:
-        """Return objects that were written with a key. DamagedBytesError: one is missing or damaged."""
+        """Read objects written with a key. DamagedBytesError: one is missing or damaged."""
         names = {digest: self.sealing.name_of(digest, key_id) for digest in digests}
         keys = {digest: [self._part(name, 0)] for digest, name in names.items()}
         values = await self._values([key for (key,) in keys.values()])
@@ -258,7 +258,7 @@ def _snapshot_of(root: Digest, objects: Mapping[Digest, Content], near: Snapshot
 
 
 def batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
-    """Yield changes in lists that each fit into one write."""
+    """Yield lists that each fit into one write."""
     batch: list[Put | Delete] = []
     size = 0
     for one in changes:

@@ -2,9 +2,9 @@
 
 | rule | reason |
 | --- | --- |
-| Each member has a separate gRPC channel; after a call that runs into its deadline, all calls go to the next member. | A channel of three addresses never left a frozen member. |
-| A watch moves with the calls, and continues with the next revision. | From a frozen member it receives nothing, and would wait for ever. |
-| A write without an answer is not repeated here: it may have succeeded. | The writer knows how to find out. |
+| Each member has a separate gRPC channel; after a missed deadline, all calls go to the next member. | A channel of three addresses never left a frozen member. |
+| A watch moves with the calls, and continues with the next revision. | It would wait for a frozen member for ever. |
+| A write without an answer is not repeated here. | It may have succeeded; the writer knows how to find out. |
 | An expired token is renewed, and the call repeated. | The call was rejected before it did anything. |
 """
 
@@ -61,7 +61,7 @@ class Members:
     Attributes:
         targets: in gRPC's notation, such as `127.0.0.1:2379` or `unix:/run/fleet`.
         credentials: None for connections in clear.
-        user: a name and a password; None for no authentication.
+        user: a name and a password, or None.
     """
 
     targets: tuple[str, ...]
@@ -106,7 +106,7 @@ class EtcdKeyValues:
         return Found(response.header.revision, {one.key: _key_value(one) for one in found})
 
     async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Read the keys from `first` to before `end`, all as of one revision."""
+        """Read the keys from `first` to before `end`, as of one revision."""
         values: dict[bytes, KeyValue] = {}
         revision, has_more = 0, True
         while has_more:
@@ -165,7 +165,7 @@ class EtcdKeyValues:
                 await asyncio.sleep(PAUSE_S)
 
     async def _responses(self, create: Any) -> AsyncGenerator[Any]:
-        """Yield the responses of a member; TimeoutError if it does not begin, or calls move to another member."""
+        """TimeoutError: the watch does not begin, or calls move to another member."""
         await self._authenticate()
         calling = self._method("watch", "stream_stream")(metadata=self._metadata())
         patience_s: float | None = CALL_WITHIN_S
@@ -226,7 +226,7 @@ class EtcdKeyValues:
         return call
 
     async def _asked(self, call: Callable[[], Awaitable[Any]], *, is_repeated: bool) -> Any:
-        """Return the answer of a member; a call that may be repeated goes to each member in turn."""
+        """A call that may be repeated goes to each member in turn."""
         error: Exception = TimeoutError()
         is_renewed = False
         for _ in range(len(self._channels) + 1):
@@ -257,7 +257,7 @@ class EtcdKeyValues:
         self._token = response.token
 
     def _leave(self, moved: object) -> None:
-        """Move to the next member, unless calls moved since this one began."""
+        """Move to the next member, unless calls moved meanwhile."""
         if moved is self._moved:
             self._at = (self._at + 1) % len(self._channels)
             self._moved = object()

@@ -1,6 +1,6 @@
 """The messages of etcd's API that fsxds uses, built from a table instead of generated code.
 
-Field numbers are those of `rpc.proto` and `kv.proto` of etcd 3; fields that are not in the table are ignored.
+Field numbers are those of `rpc.proto` and `kv.proto` of etcd 3; other fields are ignored.
 """
 
 from __future__ import annotations

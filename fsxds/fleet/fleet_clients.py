@@ -1,10 +1,10 @@
-"""The servers of a fleet, and some of their nodes, as clients of the channels of its publisher.
+"""The servers of a fleet, and some of their nodes, as clients of the publisher's channels.
 
 | rule | reason |
 | --- | --- |
-| A server is one client of each view that it serves, with a vote for each of its nodes that rejects nothing. | It reports when all have taken a step. |
-| A node that rejects versions is a separate client, and is not waited for any more. | The rules of verdicts are those of a single server. |
-| Each canary is a separate client. | The other nodes follow when the canaries have lived with a change. |
+| A server is one client of each view that it serves, with a vote for each node that rejects nothing. | It reports when all have taken a step. |
+| A node that rejects versions is a separate client, and is not waited for. | The rules of verdicts are those of a single server. |
+| Each canary is a separate client. | Other nodes follow when canaries have lived with a change. |
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class RemoteClient:
         return self.node.id
 
     def has_taken(self, generation: int) -> bool:
-        """Whether the server's clients have taken a generation."""
+        """Whether a generation was taken."""
         order = self._order_of(self._view, generation)
         return order is not None and self.taken >= order
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the server's clients have taken a step."""
+        """Return TAKEN or PENDING."""
         return Standing.TAKEN if self.has_taken(step.snapshot.generation) else Standing.PENDING
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
@@ -88,18 +88,14 @@ class RemoteClient:
 
 
 class RejectingClient(RemoteClient):
-    """A node that rejects versions.
-
-    Attributes:
-        reasons: the words of its rejections, by version.
-    """
+    """A node that rejects versions."""
 
     def __init__(self, name: NodeName, view: ViewKey, order_of: OrderOf) -> None:
         super().__init__(name, view, order_of)
         self.reasons: Mapping[ResourceVersion, str] = {}
 
     def standing(self, step: Step) -> Standing:
-        """Return TAKEN: the node is not waited for, because its server leads it apart."""
+        """Return TAKEN: its server leads it apart."""
         return Standing.TAKEN
 
     def sync_state(self) -> SyncState:
@@ -108,11 +104,7 @@ class RejectingClient(RemoteClient):
 
 
 class CanaryClient(RemoteClient):
-    """A canary.
-
-    Attributes:
-        is_synced: whether it has taken everything it is served.
-    """
+    """A canary; `is_synced` if it has taken everything it is served."""
 
     is_synced = False
 
@@ -122,11 +114,7 @@ class CanaryClient(RemoteClient):
 
 
 class FleetClients:
-    """Keeps the clients of a fleet's publisher as servers report them.
-
-    Args:
-        rollout_of: returns the rollout of a view, made if there is none.
-    """
+    """Keeps the publisher's clients as servers report them."""
 
     def __init__(
         self, publisher: Publisher, order_of: OrderOf, rollout_of: Callable[[ViewKey], ChannelRollout]
@@ -138,7 +126,7 @@ class FleetClients:
         self._clients: dict[tuple[str, ViewKey, Hashable], RemoteClient] = {}
 
     def receive(self, reports: Mapping[str, MemberReport]) -> None:
-        """Update the clients from the reports of servers, by id."""
+        """Update the clients from reports by server id."""
         seen = set[tuple[str, ViewKey, Hashable]]()
         for name, report in reports.items():
             for view, taken in report.taken.items():
@@ -154,7 +142,7 @@ class FleetClients:
         self.ask()
 
     def ask(self, view: ViewKey | None = None) -> None:
-        """Query the standing of the clients of a view, or of all, again."""
+        """Query the clients of a view, or all, again."""
         for (_, each, _), client in tuple(self._clients.items()):
             rollout = self._publisher.rollouts.get(ChannelKey(*each))
             if rollout is not None and view in {None, each}:
@@ -203,7 +191,7 @@ class FleetClients:
 
 
 def _members(server: str, group: RejectingGroup) -> Iterator[NodeName]:
-    """Yield the nodes of a group; unnamed nodes get names of the server's."""
+    """Unnamed nodes get names of the server's."""
     yield from group.named
     for number in range(len(group.named), min(group.count, MOST_OF_GROUP)):
         yield f"{server}, node {number}", ""

@@ -1,12 +1,12 @@
-"""Requests of servers to the publisher: operators decide, and ask for the fleet's status, at any server.
+"""Requests to the publisher: operators decide, and read the fleet's status, at any server.
 
 | key | value |
 | --- | --- |
 | `c/`, the id of a server, `/` and a number | a request, under the lease of the requesting server |
 | `a/` and the same | its answer, under the lease of the publisher |
 
-A publisher removes a request before it carries it out, so none is carried out twice. A server without an answer cannot
-know the outcome.
+A publisher removes a request before it carries it out: none is carried out twice. Without an answer, the outcome is
+unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Answer = Callable[[Request], Awaitable[object]]
 
 
 class FleetCommands:
-    """Sends requests of this server to the publisher."""
+    """Sends requests to the publisher."""
 
     def __init__(self, content: FleetContent, lease: Lease, name: str) -> None:
         self._content = content
@@ -51,7 +51,7 @@ class FleetCommands:
         self._numbers = count(1)
 
     async def ask(self, request: Request, within_s: float = ANSWER_WITHIN_S) -> Any:
-        """Return the answer. ProtocolError: it cannot be done, or there is no answer in time."""
+        """Return the answer. ProtocolError: it is an error, or there is none in time."""
         lease, engine, keys = self._lease.current.current, self._content.engine, self._content.keys
         if not lease:
             raise ProtocolError(
@@ -87,12 +87,7 @@ def _result_of(encoded: bytes) -> Any:
 
 
 class CommandedPublisher:
-    """Answers requests while this server is the publisher. Run `keep_answered`.
-
-    Args:
-        fence: holds while this server is the publisher.
-        lease: the lease of this server.
-    """
+    """Answers requests while `fence` holds. Run `keep_answered`."""
 
     def __init__(self, content: FleetContent, fence: Guard, lease: int, answer: Answer) -> None:
         self._content = content
@@ -111,7 +106,7 @@ class CommandedPublisher:
                             await self._take(key, one.value, one.modified)
 
     async def _take(self, key: bytes, value: bytes, modified: int) -> None:
-        """Carry a request out, unless it was taken back or another server publishes by now."""
+        """Carry a request out, unless it was taken back or another server publishes."""
         engine, keys = self._content.engine, self._content.keys
         if await engine.write([Delete(key)], [self._fence, Guard(key, modified=modified)]) is None:
             return

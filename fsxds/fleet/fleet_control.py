@@ -1,6 +1,6 @@
 """The status of a fleet's rollouts and operators' decisions, equal at every server.
 
-Each server shows the rollouts of its own clients, and the publisher's holds for the fleet with their reasons.
+Each server adds the rollouts of its own clients.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FleetFacts:
 
     Attributes:
         publishing: returns the rollouts of the fleet, and its planner; None while another server publishes.
-        observer: receives the decisions made at other servers.
+        observer: receives decisions made at other servers.
     """
 
     publishing: Callable[[], tuple[OperatorControl, FleetPlanner] | None]
@@ -64,7 +64,7 @@ class FleetFacts:
 
 
 class FleetControl:
-    """The rollouts of this server, and those of its fleet: an `AdminControl`."""
+    """The `AdminControl` of a server of a fleet."""
 
     def __init__(self, own: AdminControl, fleet: FleetFacts) -> None:
         self._own = own
@@ -73,11 +73,11 @@ class FleetControl:
 
     @property
     def state_directory(self) -> Path | None:
-        """The state directory of this server; None without `--state`."""
+        """The state directory; None without `--state`."""
         return self._own.state_directory
 
     async def channels(self) -> Sequence[ChannelReport]:
-        """Return the status of each channel of the fleet and of this server."""
+        """Return the channels of the fleet and of this server."""
         fleet = self._fleet.publishing()
         shared = await self._asked_channels() if fleet is None else await fleet[0].channels()
         return [*(replace(one, cohort=f"fleet, {one.cohort}") for one in shared), *await self._own.channels()]
@@ -94,33 +94,33 @@ class FleetControl:
         return self._last[1]
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return each name of a view with its layers."""
+        """Return view names with their layers."""
         return self._own.views()
 
     def layers_of_node(self, node_id: str) -> Layers | None:
-        """Return the layers of a client of this server; None if no client has this node id."""
+        """Return the layers of a client of this server; None for an unknown node id."""
         return self._own.layers_of_node(node_id)
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return the snapshot that this server serves nodes with these layers."""
+        """Return this server's snapshot for these layers."""
         return self._own.served(layers)
 
     def wanted(self, layers: Layers) -> Snapshot | None:
-        """Return the snapshot of the publisher's tree, if this server publishes; else the published one."""
+        """Return the snapshot of the tree, if this server publishes; else the published one."""
         fleet = self._fleet.publishing()
         return (self._own if fleet is None else fleet[0]).wanted(layers)
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return the outline of each view, and the fleet's rules for holding changes."""
+        """Return the views' outlines, and the fleet's rules for holding."""
         fleet = self._fleet.publishing()
         return (self._fleet.holding(), self._own.outlines()[1]) if fleet is None else fleet[0].outlines()
 
     async def history(self) -> Sequence[KeptSnapshot]:
-        """Return the history of the fleet, the newest first."""
+        """Return the history, the newest first."""
         return [row.entry for row in await _read(read_history(self._fleet.content))]
 
     async def servers(self) -> Sequence[FleetServerReport]:
-        """Return the servers of the fleet by id; none if the engine does not answer."""
+        """Return the servers by id; none if the engine does not answer."""
         content = self._fleet.content
         keys = content.keys
         try:
@@ -137,7 +137,7 @@ class FleetControl:
         ]
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot of the fleet's history, and the layers that it served."""
+        """Return a snapshot of the history with its layers."""
         for row in await _read(read_history(self._fleet.content)):
             if row.entry.number == number:
                 return row.entry.layers, await self._snapshot(row)
@@ -147,7 +147,7 @@ class FleetControl:
         return await _read(snapshot_of(self._fleet.content, row, self._own.served(row.entry.layers)))
 
     async def decide(self, decision: OperatorDecision) -> int:
-        """Carry out an operator's decision for the fleet."""
+        """Carry out an operator's decision."""
         fleet = self._fleet.publishing()
         if fleet is not None:
             return await self._decide(fleet, decision)
@@ -163,7 +163,7 @@ class FleetControl:
         return int(await self._fleet.commands.ask(request))
 
     async def answer(self, request: Request) -> object:
-        """Carry out the request of another server to the publisher."""
+        """Carry out another server's request to the publisher."""
         fleet = self._fleet.publishing()
         if fleet is None:
             raise ProtocolError("another server publishes by now; ask again", "UNAVAILABLE")
@@ -192,7 +192,6 @@ class FleetControl:
         return changed
 
     async def _kept_at(self, time_s: float) -> dict[Layers, Snapshot]:
-        """Return the snapshots that were served at a time, by layers."""
         rows = {
             row.entry.layers: row
             for row in reversed(await _read(read_history(self._fleet.content)))

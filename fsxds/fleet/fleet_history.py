@@ -1,4 +1,4 @@
-"""The history of a fleet: the snapshots served to each view, with numbers that stay valid whoever publishes."""
+"""The history of a fleet: the snapshots served to each view, numbered across publishers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class HistoryRow(NamedTuple):
 
 
 async def read_history(content: FleetContent) -> list[HistoryRow]:
-    """Return the history of all views, the newest first, without unreadable entries."""
+    """Return the history, the newest first, without unreadable entries."""
     prefix, rows = content.keys.records + PREFIX.encode(), list[HistoryRow]()
     for key, one in (await content.engine.read_range(prefix, end_of(prefix))).values.items():
         try:
@@ -55,7 +55,7 @@ async def read_history(content: FleetContent) -> list[HistoryRow]:
 
 
 async def snapshot_of(content: FleetContent, row: HistoryRow, near: Snapshot | None) -> Snapshot:
-    """Return the snapshot of an entry, sharing resources with `near`. DamagedBytesError: it cannot be read."""
+    """Return an entry's snapshot, sharing resources with `near`. DamagedBytesError: it cannot be read."""
     return await snapshot_in(content, row.record, row.record.roots[0], near)
 
 
@@ -63,7 +63,7 @@ class FleetHistory:
     """Adds to the history while this server publishes.
 
     Args:
-        records: the records, already read.
+        records: already read.
         tree: the served directory, whose git commit is noted; None for none.
     """
 
@@ -82,7 +82,7 @@ class FleetHistory:
                 self._rows[row.entry.number] = row
 
     async def add(self, layers: Layers, snapshot: Snapshot) -> None:
-        """Add the snapshot that a view reached, unless it equals the last one."""
+        """Add a reached snapshot, unless it equals the last one."""
         if self._last.get(layers) is snapshot:
             return
         numbers = [number for number, row in sorted(self._rows.items()) if row.entry.layers == layers]

@@ -1,4 +1,4 @@
-"""Names that clients of any server ask for: each server with upstreams asks them for the names of all servers.
+"""Names that clients of any server ask for: each server with upstreams asks them for all.
 
 | key | value |
 | --- | --- |
@@ -8,7 +8,7 @@
 
 | rule | reason |
 | --- | --- |
-| Servers with a tree that do not publish ask their upstreams, too. | The next publisher would publish a tree without the resources that clients asked for. |
+| Servers with a tree that do not publish ask their upstreams, too. | Else the next publisher's tree would lack the asked resources. |
 | A name counts as absent at a server once it serves the publication before. | That publication may have the name, or resources that `*` stands for. |
 | Names are divided by a hash. | For one more name, one 64th of the names is written. |
 """
@@ -72,7 +72,7 @@ def _encoded(names: Mapping[str, list[str]], order: Order = NOTHING_PUBLISHED) -
 
 
 def _decoded(encoded: bytes) -> tuple[Order, NamesByType]:
-    """Decode the order and the names of a division. DamagedBytesError: there are none."""
+    """DamagedBytesError: there are none."""
     try:
         order, names = json.loads(encoded)
         return Order.of(order), {TypeUrl(url): frozenset(map(str, each)) for url, each in names.items()}
@@ -81,7 +81,7 @@ def _decoded(encoded: bytes) -> tuple[Order, NamesByType]:
 
 
 class FleetNames:
-    """The names that clients of this server ask for, and the absent ones: an `OnDemand`.
+    """The names that this server's clients ask for, and the absent ones: an `OnDemand`.
 
     Run `keep_reported` and `keep_answered`.
 
@@ -104,11 +104,11 @@ class FleetNames:
 
     @property
     def is_asking(self) -> bool:
-        """Whether upstreams are asked for names only if a client asks for them."""
+        """Whether upstreams are asked only for names that clients ask for."""
         return self._is_always_asking or self._has_key
 
     def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
-        """Replace the names of a type that a client asks for; `*` is everything."""
+        """Replace a client's names of a type; `*` is everything."""
         self._asked.ask(client, type_url, names)
 
     def forget(self, client: object) -> None:
@@ -116,7 +116,7 @@ class FleetNames:
         self._asked.forget(client)
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the names that an upstream may have, as far as the publisher reported."""
+        """Return the names that an upstream may have, as far as reported."""
         if not self.is_asking:
             return frozenset()
         prefix = self._content.keys.absent
@@ -128,7 +128,7 @@ class FleetNames:
         )
 
     async def keep_reported(self, server: str) -> Never:
-        """Report the names of clients, under this server's id, until cancelled."""
+        """Report clients' names, until cancelled."""
         prefix = self._content.keys.names + server.encode() + b"/"
         written: dict[int, dict[str, list[str]]] = {}
         of_lease = 0
@@ -185,10 +185,7 @@ class FleetNames:
 
 
 class UpstreamNames:
-    """Asks the upstreams of this server for the names of all servers. Run `keep_asked`.
-
-    Args:
-        upstreams: asks the upstreams of this server.
+    """Asks this server's upstreams for the names of all servers. Run `keep_asked`.
 
     Attributes:
         listeners: by owner: called when other names are asked for, or may be absent.
@@ -240,10 +237,9 @@ class UpstreamNames:
 
 
 class AbsentNames:
-    """Publishes the asked names that no upstream has, while this server is the publisher.
+    """Publishes the absent names while this server is the publisher.
 
     Args:
-        publication: the publication of this server, already begun.
         names: None if upstreams are not asked for names.
     """
 
@@ -254,13 +250,13 @@ class AbsentNames:
         self._written: Rows = {}
 
     async def begin(self) -> None:
-        """Read the keys that an earlier publisher wrote."""
+        """Read an earlier publisher's keys."""
         prefix = self._publication.content.keys.absent
         found = await self._publication.content.engine.read_range(prefix, end_of(prefix), is_keys_only=True)
         self._written = {key: {"": []} for key in found.values}
 
     def follow(self, on_due: Callable[[], object]) -> None:
-        """Call `on_due` whenever other names may be absent, replacing any earlier publisher's callback."""
+        """Call `on_due` whenever absent names may have changed, and no earlier callback."""
 
         def note() -> None:
             self._is_due = True
@@ -270,7 +266,7 @@ class AbsentNames:
             self._names.listeners[AbsentNames] = note
 
     def due(self) -> Rows | None:
-        """Return the absent names by key, to be written once everything known now is published; None: no change."""
+        """Return the absent names, to be written after the next publication; None: no change."""
         if not self._is_due:
             return None
         self._is_due = False

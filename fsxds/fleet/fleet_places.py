@@ -1,4 +1,4 @@
-"""The places of a fleet's rollouts, kept for the next publisher: rollbacks, holds, and unfinished changes.
+"""The places of a fleet's rollouts, kept for the next publisher: rollbacks, holds, unfinished changes.
 
 A rollout that serves its target and holds nothing is not written: it begins with the published snapshot.
 """
@@ -32,7 +32,7 @@ PREFIX = "place/"
 
 
 class FleetPlaces:
-    """Keeps the places of the rollouts of a fleet: a `PlaceKeeper`. Rejections are known again from reports.
+    """A fleet's `PlaceKeeper`. Rejections are known again from reports.
 
     Args:
         kept: the places that an earlier publisher kept.
@@ -57,7 +57,7 @@ class FleetPlaces:
         self._written: dict[ViewKey, tuple[RolloutState, float]] = {}
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
-        """Return the initial states of the rollouts of all published views."""
+        """Return the initial states of all published views' rollouts."""
         return {
             ChannelKey(*key): _at(served, self._restored.get(key)) for key, served in self._publication.served.items()
         }
@@ -73,19 +73,19 @@ class FleetPlaces:
         """Do nothing: reports restore rejections."""
 
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
-        """Have the place of a rollout written soon, as it is then."""
+        """Write a rollout's place soon, as it is then."""
         if key.is_main:
             self._due[ViewKey(key.layers, key.is_canary)] = read
             self._on_due()
 
     def forget(self, key: ChannelKey) -> None:
-        """Have the place of a rollout removed soon."""
+        """Remove a rollout's place soon."""
         if key.is_main:
             self._due[ViewKey(key.layers, key.is_canary)] = _nowhere
             self._on_due()
 
     async def write(self) -> None:
-        """Write all due places. NoPublisherError, UnreachableError, RejectedRequestError: they cannot be written."""
+        """Write due places. NoPublisherError, UnreachableError, RejectedRequestError: they cannot be written."""
         may_keep = self._publication.content.may_keep
         for key, read in tuple(self._due.items()):
             state, now_s = read(), time.time()
@@ -105,7 +105,7 @@ class FleetPlaces:
 
 
 async def read_places(records: Records, publication: Publication) -> dict[ViewKey, RolloutState]:
-    """Return the places that an earlier publisher kept, without unreadable ones."""
+    """Return an earlier publisher's places, without unreadable ones."""
     found: dict[ViewKey, RolloutState] = {}
     for name, record in records.found.items():
         if name.startswith(PREFIX):
@@ -130,7 +130,7 @@ async def _read(record: KeptRecord, records: Records, near: Snapshot | None) -> 
 
 
 def _at(served: Snapshot, kept: RolloutState | None) -> RolloutState:
-    """Return the initial state of a rollout: the published snapshot may be later than the kept state."""
+    """The published snapshot may be later than the kept state."""
     if kept is None:
         return RolloutState(served, served, served)
     target = served if same_content(kept.target, served) else kept.target
@@ -139,10 +139,9 @@ def _at(served: Snapshot, kept: RolloutState | None) -> RolloutState:
 
 
 def _is_plain(state: RolloutState) -> bool:
-    """Whether a rollout that began with its served snapshot would lose nothing."""
     is_decided = bool(state.pins) or state.pinned is not None or bool(state.before) or bool(state.held_for_s)
     return state.target is state.served and not is_decided and not state.draining
 
 
 def _nowhere() -> None:
-    """Return no place, for a rollout that is forgotten."""
+    """The place of a forgotten rollout."""

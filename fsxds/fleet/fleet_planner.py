@@ -2,10 +2,10 @@
 
 | rule | reason |
 | --- | --- |
-| A server has taken a step when all of its clients that it waits for have. | Each server leads its clients by separate steps, from their versions, and reports when that is done. |
+| A server has taken a step when all clients that it waits for have. | Each server leads its clients by separate steps, and reports the end. |
 | A server that does not report in time is not waited for. | |
-| Whenever the snapshot that a rollout serves changed, it is published. | |
-| A view that no server has served for ten minutes is dropped, unless it is rolled back. | Each view costs the publisher a load of the tree, and space in etcd. |
+| Changes of the snapshot that a rollout serves are published. | |
+| A view that no server has served for ten minutes is dropped, unless it is rolled back. | Each view costs a load of the tree, and space in etcd. |
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ KEPT_WITHIN_S = 5.0
 
 
 def rules_of_fleet(rules: PublishRules) -> PublishRules:
-    """Return the publisher's rules: servers wait for their clients, and it waits for servers."""
+    """Return rules by which the publisher waits longer than servers wait."""
     return replace(rules, rollout=replace(rules.rollout, step_timeout_s=rules.rollout.step_timeout_s * PATIENCE_SHARE))
 
 
@@ -73,7 +73,7 @@ class PublisherStart:
 
     @classmethod
     async def by(cls, publication: Publication, tree: Path | None, names: UpstreamNames | None) -> PublisherStart:
-        """Read the records of earlier publishers; `tree` is the directory whose git commit is noted."""
+        """Read earlier publishers' records; the git commit of `tree` is noted."""
         records = Records(publication)
         await records.begin()
         absent = AbsentNames(publication, names)
@@ -83,12 +83,7 @@ class PublisherStart:
 
 
 class FleetPlanner:
-    """Publishes for a fleet while this server is the publisher. Run `run`.
-
-    Args:
-        kept: the state that it continues from.
-        loading: loads the views that servers serve.
-    """
+    """Publishes for a fleet while this server is the publisher. Run `run`."""
 
     def __init__(
         self,
@@ -137,7 +132,6 @@ class FleetPlanner:
             self._note()
 
     def _receive_reports(self) -> None:
-        """Take the views and clients of servers from their reports."""
         reports = self._servers.reports
         for layers in self._served_layers():
             self._loading.want(layers)
@@ -160,14 +154,13 @@ class FleetPlanner:
         return rollout
 
     def _note(self) -> None:
-        """Note that another snapshot may be due."""
         self._changed.replace(self._changed.current + 1)
 
     def _follow(self, rollout: ChannelRollout) -> None:
         rollout.channel.store.listeners[self] = self._note
 
     async def until_kept(self) -> None:
-        """Wait until decisions are kept for the next publisher, for `KEPT_WITHIN_S` at most."""
+        """Wait until decisions are kept for the next publisher, `KEPT_WITHIN_S` at most."""
         for key, rollout in self.publisher.rollouts.items():
             self._places.save(key, partial(_state_of, rollout))
         wanted = self._changed.current

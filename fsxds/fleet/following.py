@@ -3,8 +3,7 @@
 | rule | reason |
 | --- | --- |
 | A publication earlier than the snapshot at hand is ignored. | An etcd restored from a backup has it: clients would go back. |
-| After a lost watch, the pointers are read again, and missing snapshots with them. | |
-| If a snapshot is no longer there, the pointers are read again: it is no longer published either. | |
+| After a lost watch, or if a snapshot is no longer there, the pointers are read again. | |
 | While the engine cannot be read, the snapshots at hand stay. | |
 """
 
@@ -40,15 +39,13 @@ MOST_RECENT = 16
 
 
 class _RecentPublication:
-    """A published snapshot, and the earlier published ones."""
-
     def __init__(self, snapshot: Snapshot, earlier: tuple[Snapshot, ...]) -> None:
         self.snapshot = snapshot
         self._earlier = earlier
 
     @cached_property
     def steps(self) -> tuple[Snapshot, ...]:
-        """The steps from earlier snapshots to this one; among 100 000 resources, each takes a millisecond."""
+        """The steps from earlier snapshots; among 100 000 resources, each takes a millisecond."""
         steps = (one for earlier in self._earlier for one in steps_between(earlier, self.snapshot))
         return tuple(one.step.snapshot for one in steps if not one.is_last)
 
@@ -57,11 +54,10 @@ class Following:
     """Follows a fleet. Run `keep_current`.
 
     Args:
-        observer: receives whether the engine can be read.
         on_changed: called with the snapshots of all wanted views, whenever one changed.
 
     Attributes:
-        head: the last publication read; None before the first read.
+        head: None before the first read.
         applied: the order up to which all publications of wanted views are at hand.
         is_reached: the engine answers.
         lost_s: the monotonic time when the engine stopped answering; None while it answers, or was not asked yet.
@@ -95,8 +91,8 @@ class Following:
     def recent(self, key: ViewKey) -> Iterator[Snapshot]:
         """Yield the snapshots of a view that a server may have served lately.
 
-        First the published ones, the newest first, then the steps between any two of them: a server that missed
-        publications led its clients by steps that were never published.
+        Published ones first, the newest first, then the steps between any two: a server that missed publications led
+        its clients by steps that were never published.
         """
         published = tuple(self._recent.get(key, ()))
         yield from (one.snapshot for one in published)
@@ -186,7 +182,6 @@ class Following:
             self.applied.replace(order)
 
     def _numbered(self, key: ViewKey, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with the changes since the one before."""
         self._generation += 1
         before = self.snapshots.get(key)
         changes = {

@@ -25,11 +25,11 @@ MOST_BYTES = 1_000_000
 
 
 class UnreachableError(FsxdsError):
-    """No server of the engine answered; a write may have succeeded."""
+    """No server answered; a write may have succeeded."""
 
 
 class RejectedRequestError(FsxdsError):
-    """The engine rejects a request, and would again: it is out of space, or the user lacks permission."""
+    """The engine rejects a request for good: no space, or no permission."""
 
 
 class LeaseLostError(FsxdsError):
@@ -37,11 +37,11 @@ class LeaseLostError(FsxdsError):
 
 
 class CompactedError(FsxdsError):
-    """The changes since a revision are no longer known."""
+    """Changes are no longer known."""
 
 
 class KeyValue(NamedTuple):
-    """A value, with the revisions when its key was created and last modified."""
+    """A value, with the revisions of its key's creation and last change."""
 
     value: bytes
     created: int
@@ -63,7 +63,7 @@ class Delete(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """A key was created and modified at these revisions; 0: it does not exist. None: any revision."""
+    """The revisions of a key's creation and last change; 0: it does not exist. None: any."""
 
     key: bytes
     created: int | None = None
@@ -78,7 +78,7 @@ class Found(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The result of one or more writes, up to a revision; None for a removed key."""
+    """The result of writes, up to a revision; None for a removed key."""
 
     revision: int
     values: Mapping[bytes, KeyValue | None]
@@ -88,19 +88,19 @@ class KeyValues(Protocol):
     """An engine. Each method may raise UnreachableError or RejectedRequestError."""
 
     async def read(self, keys: Sequence[bytes]) -> Found:
-        """Read keys, including every write completed before the call."""
+        """Read keys, including every write before the call."""
 
     async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
         """Read the keys from `first` to before `end`."""
 
     async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
-        """Make all changes, or none if a guard does not hold; return the revision of the write, None if none."""
+        """Make all changes, or none if a guard does not hold; return the revision, None if none."""
 
     def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield changes of the keys from `first` to before `end`, beginning with revision `since`.
+        """Yield changes of the keys from `first` to before `end`, since a revision.
 
         Raises:
-            CompactedError: changes since then are no longer known.
+            CompactedError: they are no longer known.
         """
 
     async def grant(self, ttl_s: int) -> int:
@@ -114,12 +114,12 @@ class KeyValues(Protocol):
 
 
 def end_of(prefix: bytes) -> bytes:
-    """Return the first key after all keys with a prefix, whose last byte is not 255."""
+    """Return the first key after a prefix, whose last byte is not 255."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
 async def followed(engine: KeyValues, prefix: bytes) -> AsyncGenerator[tuple[Mapping[bytes, KeyValue | None], bool]]:
-    """Yield all keys with a prefix (True), then each change of them (False); after a compaction, all keys again.
+    """Yield all keys with a prefix (True), then changes (False); after a compaction, all keys again.
 
     UnreachableError, RejectedRequestError: the engine cannot be read.
     """
@@ -140,11 +140,7 @@ class _Lease:
 
 
 class MemoryKeyValues:
-    """An engine in memory, used from the event loop only.
-
-    Attributes:
-        revision: the revision of the last write.
-    """
+    """An engine in memory, used from the event loop only."""
 
     def __init__(self) -> None:
         self.revision = 1
@@ -162,7 +158,7 @@ class MemoryKeyValues:
         return Found(self.revision, {key: self._values[key] for key in keys if key in self._values})
 
     async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Read the keys from `first` to before `end`."""
+        """Read a range of keys."""
         within = {key: one for key, one in sorted(self._values.items()) if first <= key < end}
         if is_keys_only:
             within = {key: one._replace(value=b"") for key, one in within.items()}
@@ -204,7 +200,7 @@ class MemoryKeyValues:
         written.set()
 
     async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield changes of the keys from `first` to before `end`."""
+        """Yield changes of a range."""
         while True:
             if since <= self._forgotten:
                 raise CompactedError("what changed is not known any more")
@@ -227,7 +223,7 @@ class MemoryKeyValues:
         return lease
 
     async def keep_alive(self, lease: int) -> None:
-        """Restart the time to live of a lease."""
+        """Restart its time to live."""
         if (found := self._leases.get(lease)) is None:
             raise LeaseLostError("the lease is no more")
         found.timer.cancel()
@@ -241,7 +237,7 @@ class MemoryKeyValues:
         return asyncio.get_running_loop().call_later(ttl_s, self._end_soon, lease)
 
     def _end_soon(self, lease: int) -> None:
-        """End a lease unless it is kept alive right now: this process itself may have been frozen."""
+        """End a lease unless it is kept alive right now: this process may have been frozen."""
         if (found := self._leases.get(lease)) is not None:
             found.timer = asyncio.get_running_loop().call_later(MERCY_S, self._end, lease)
 

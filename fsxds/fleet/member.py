@@ -1,4 +1,4 @@
-"""A server of a fleet: serves the published snapshots, reports the standing of its clients, and publishes if elected.
+"""A server of a fleet: serves published snapshots, reports its clients' standing, and publishes if elected.
 
 | rule | reason |
 | --- | --- |
@@ -6,7 +6,7 @@
 | A server leads its clients from their versions to the published ones by separate steps. | It may have missed publications. |
 | The publisher alone decides on holds. | |
 | Only a server with a source is elected, once it has loaded it. | |
-| A new publisher does not publish a tree at once that it loaded before the last publication: it waits for its next tree. | Its copy of the tree may be late, and clients would go back. |
+| A new publisher whose tree changed before the last publication waits for its next tree. | Its copy may be late, and clients would go back. |
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ GIVE_BACK_WITHIN_S = 1.0
 
 
 def server_name() -> str:
-    """Return an id for this process: the host name and random digits."""
+    """Return a new id: the host name and random digits."""
     return f"{socket.gethostname()}-{token_hex(3)}"
 
 
@@ -91,8 +91,8 @@ class MemberContext:
 
     Attributes:
         has_source: it loads a tree, and may publish it.
-        tree: the directory that it loads; None if there is none.
-        asks_names: upstreams are asked for names only if a client asks for them.
+        tree: the loaded directory; None for another source, or none.
+        asks_names: upstreams are asked only for names that clients ask for.
         lag_patience_s: the longest wait of a client from another server until this one has caught up.
     """
 
@@ -105,7 +105,7 @@ class MemberContext:
 
 
 def member_of(settings: Settings, observer: Observer, tree: Path | None, *, has_source: bool) -> Member:
-    """Return a server of the fleet of the settings; `tree` is None if it loads another source, or none.
+    """Return a server of the fleet of the settings.
 
     Raises:
         UsageError: a file of the settings cannot be used.
@@ -140,12 +140,11 @@ class Member(Alone):
     """This server in its fleet. Run `run`.
 
     Attributes:
-        name: the id.
         planner: publishes for the fleet; None while another server does.
     """
 
     def __init__(self, context: MemberContext, name: str = "") -> None:
-        """Make a server of a fleet, with a new id if none is given."""
+        """Make a server, with a new id if none is given."""
         super().__init__()
         self.name = name or server_name()
         self.planner: FleetPlanner | None = None
@@ -172,11 +171,11 @@ class Member(Alone):
 
     @property
     def asks_names(self) -> bool:
-        """Whether servers of the fleet ask upstreams for the names that clients of this server ask for."""
+        """Whether servers ask upstreams for the names that this server's clients ask for."""
         return self._names.is_asking
 
     def rules(self, rules: PublishRules) -> PublishRules:
-        """Return rules that hold nothing back: every publication is to be served."""
+        """Return rules that hold nothing back: every publication is served."""
         self._rules = rules
         if self.planner is not None:
             self.planner.change_rules(rules)
@@ -195,12 +194,12 @@ class Member(Alone):
         return self
 
     def views(self, loading: ViewLoading) -> ViewLoading:
-        """Take the loader of the tree's views; return the one that follows the views of clients."""
+        """Take the loader of the tree's views; return that of clients' views."""
         self._loading = loading
         return _PublishedViews(self.following)
 
     def channels(self, channels: NodeChannels) -> Channels:
-        """Return channels that let nodes wait if they come from a server ahead of this one."""
+        """Return channels that let clients of a server ahead of this one wait."""
         if self._context.has_source and self._context.asks_names:
             self._upstream_names = UpstreamNames(self._content, channels.on_demand)
         return FleetChannels(channels, self._barrier, self._context.lag_patience_s, self._names)
@@ -210,7 +209,7 @@ class Member(Alone):
         self._barrier.note()
 
     def _is_served(self, view: ViewKey) -> bool:
-        """Whether a view is served the snapshot at hand, with no step of this server to follow."""
+        """Whether a view's snapshot at hand is served, with no further step of this server."""
         rollout = None if self._publisher is None else self._publisher.rollouts.get(ChannelKey(*view))
         if rollout is None or view not in self.following.orders:
             return True
@@ -221,7 +220,7 @@ class Member(Alone):
         return (is_wanted and is_last) or self._taken_of(view, rollout) >= self.following.orders[view]
 
     def control(self, make: Callable[[Publisher], OperatorControl]) -> AdminControl:
-        """Return the control by which operators decide for the fleet."""
+        """Return the control for the whole fleet."""
         from fsxds.fleet.fleet_control import FleetControl, FleetFacts  # noqa: PLC0415 - for a capability
 
         def publishing() -> tuple[OperatorControl, FleetPlanner] | None:
@@ -235,7 +234,6 @@ class Member(Alone):
         return self._control
 
     async def _answer(self, request: Request) -> object:
-        """Carry out the request of another server to the publisher."""
         if self._control is None:
             fact = f"{self.name} publishes, and has no admin address to decide at; give it --admin"
             raise ProtocolError(fact, "FAILED_PRECONDITION")
@@ -249,7 +247,7 @@ class Member(Alone):
             raise ProtocolError(f"fsxds itself failed; the log of {self.name} says how", "INTERNAL") from error
 
     def waits_for(self) -> str:
-        """Return the reason why there is no first snapshot yet."""
+        """Return why there is no first snapshot yet."""
         return "" if self.following.snapshots else "what the fleet publishes"
 
     async def run(self, supervisor: Supervisor) -> None:
@@ -295,14 +293,13 @@ class Member(Alone):
         return MemberReport(self.following.applied.current, self._taken, clients)
 
     def _taken_of(self, view: ViewKey, rollout: ChannelRollout) -> Order:
-        """Return the order that all clients of a view have taken."""
         published, wanted = self.following.snapshots.get(view), rollout.wanted
         if published is not None and wanted is not None and rollout.has_completed and same_content(wanted, published):
             return self.following.orders[view]
         return self._taken.get(view, NOTHING_PUBLISHED)
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take the tree of this server, published if this server is the publisher, now or later."""
+        """Take this server's tree; it is published once this server is the publisher."""
         before = self._loaded.current
         if before is not None and _is_same(before[0], targets):
             # The tree was loaded again, for another view or by other rules.
@@ -316,7 +313,6 @@ class Member(Alone):
         return self._loaded.current is not None and self._loaded.current[1] < self._heard_s
 
     async def _keep_elected(self) -> Never:
-        """Be the publisher whenever there is no other one."""
         await self._loaded.other_than(None)
         while True:
             lease = self._lease.current.current
@@ -346,7 +342,7 @@ class Member(Alone):
         await asyncio.sleep(RESIGNED_FOR_S)
 
     async def _elected(self, lease: int) -> Guard | None:
-        """Wait until this server is the publisher, and return its fence; None for another attempt."""
+        """Wait to be the publisher, and return the fence; None for another attempt."""
         key = self._keys.publisher
         if not lease:
             return None
@@ -366,7 +362,6 @@ class Member(Alone):
         return None
 
     async def _publish(self, fence: Guard, lease: int) -> None:
-        """Publish loaded trees while this server is the publisher."""
         publication = Publication(self._content, fence, self.name)
         await publication.begin(await self._content.published(), self.following.snapshots)
         self._context.observer(PublisherElected(publication.order.epoch))
@@ -382,7 +377,7 @@ class Member(Alone):
             tasks.create_task(self._publish_loaded(self.planner))
 
     async def _publish_loaded(self, planner: FleetPlanner) -> None:
-        """Publish the tree of this server; if it is late, wait for the next one, `LATE_TREE_PATIENCE_S` at most."""
+        """Publish this server's tree; if it is late, the next one, after `LATE_TREE_PATIENCE_S` at most."""
         if self._is_late():
             self._context.observer(PublisherWaits(LATE_TREE_PATIENCE_S))
             with suppress(TimeoutError):
@@ -399,7 +394,6 @@ class Member(Alone):
 
 
 def _is_same(before: Mapping[Layers, Snapshot], after: Mapping[Layers, Snapshot]) -> bool:
-    """Whether views that were loaded before have the same content."""
     return all(same_content(before[layers], one) for layers, one in after.items() if layers in before)
 
 
@@ -411,7 +405,7 @@ class _PublishedViews:
 
     @property
     def existing(self) -> frozenset[str]:
-        """The existing layers, as the publisher reports them."""
+        """The publisher's existing layers."""
         return frozenset() if self._following.head is None else self._following.head.existing
 
     def is_loaded_by(self, views: Views) -> bool:
@@ -419,7 +413,7 @@ class _PublishedViews:
         return True
 
     def want(self, layers: Layers) -> None:
-        """Follow a view, which makes the publisher publish it."""
+        """Follow a view, so that the publisher loads it."""
         self._following.want(layers)
 
     def drop(self, layers: Layers) -> None:

@@ -1,7 +1,7 @@
-"""Pointers to the snapshots that a fleet serves: digest, order of publication, and the changes.
+"""Pointers to the snapshots that a fleet serves: digest, order, and the last changes.
 
-A server that serves the snapshot before applies the changes, and checks the digest of the result; else it reads the
-objects that it does not have (`snapshots/snapshot_objects.py`).
+A server that serves the snapshot before applies the changes, and checks the resulting digest; else it reads the objects
+that it lacks (`snapshots/snapshot_objects.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 class Order(NamedTuple):
-    """The order of a publication: the number of its publisher, then the publication's number there."""
+    """The number of a publisher, and of a publication of it: later ones are greater."""
 
     epoch: int
     serial: int
@@ -45,7 +45,7 @@ NOTHING_PUBLISHED = Order(0, 0)
 
 
 class ViewKey(NamedTuple):
-    """The clients of a snapshot: canaries of a view, or its other nodes."""
+    """A view's canaries, or its other nodes."""
 
     layers: Layers = ()
     is_canary: bool = False
@@ -72,7 +72,6 @@ class RowsDifference:
     Attributes:
         before: the digest of the snapshot before.
         facts: properties of the next snapshot besides its resources.
-        removed: names, by type.
         updated: new and changed resources, by `encode_resources`.
     """
 
@@ -83,7 +82,7 @@ class RowsDifference:
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot) -> RowsDifference | None:
-        """Return the changes between two snapshots; None if they are large."""
+        """Return the changes; None if they are large."""
         removed, updated = dict[TypeUrl, tuple[str, ...]](), list[Resource]()
         for type_url, rows in after.by_type.items():
             old = before.resources(type_url)
@@ -102,7 +101,7 @@ class RowsDifference:
         return cls(digest, facts_of(after), MappingProxyType(removed), encode_resources(updated))
 
     def applied_to(self, before: Snapshot) -> Snapshot:
-        """Return the next snapshot. DamagedBytesError: this is no difference of snapshots."""
+        """Return the next snapshot. DamagedBytesError: the bytes are invalid."""
         updated: dict[TypeUrl, list[Resource]] = {row.type_url: [] for row in RESOURCE_TYPES}
         for resource in decode_resources(self.updated):
             updated.get(resource.type_url, []).append(resource)
@@ -119,7 +118,7 @@ class Pointer:
 
     Attributes:
         root: the digest of the snapshot.
-        difference: the changes since the snapshot before; None if they are large, or there was none before.
+        difference: None if the changes are large, or there was no snapshot before.
         key_id: the key that it and its objects are sealed with; set by the reader.
     """
 
@@ -156,11 +155,10 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last publication of a fleet, of whatever view.
+    """The last publication, of whatever view.
 
     Attributes:
-        publisher: the id of the publisher.
-        existing: the folders of its tree, each of which may be a layer.
+        existing: the folders of the publisher's tree, each of which may be a layer.
     """
 
     order: Order = NOTHING_PUBLISHED

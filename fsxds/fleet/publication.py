@@ -1,8 +1,8 @@
-"""Publishes for a fleet while this server is the publisher: writes objects and moves pointers.
+"""Publishes while this server is the publisher: writes objects and moves pointers.
 
 | rule | reason |
 | --- | --- |
-| A publisher begins a new epoch, above each that was ever published or reported. | An etcd restored from a backup does not have the last publication. |
+| A publisher begins a new epoch, above each that was ever published or reported. | An etcd restored from a backup lacks the last publication. |
 | A pointer moves only from the revision that this publisher knows. | A write without an answer may come about later, when it would lead back. |
 | After a write without an answer, the head is read. | The write may have come about. |
 | Objects are removed when every server has gone on to a later snapshot. | Late servers read them. |
@@ -36,8 +36,6 @@ class NoPublisherError(FsxdsError):
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """The snapshot of a view since an order."""
-
     order: Order
     digest: Digest
 
@@ -51,7 +49,6 @@ class Publication:
 
     Attributes:
         order: the order of the last publication.
-        served: the published snapshot of each view.
         existing: the folders of the tree, each of which may be a layer.
     """
 
@@ -82,7 +79,7 @@ class Publication:
         self._left_until: Order | None = None
 
     async def begin(self, published: Published, at_hand: Mapping[ViewKey, Snapshot]) -> None:
-        """Continue from the published snapshots, some of them at hand; unreadable ones will be published anew."""
+        """Continue from the published snapshots; unreadable ones will be published anew."""
         head = published.head or Head()
         self.order, self.existing = Order(head.order.epoch + 1, 0), head.existing
         found = await self.content.engine.read([self.content.keys.pointers])
@@ -101,13 +98,13 @@ class Publication:
                     self._roots[key] = deque([_Root(pointer.order, root.digest)])
 
     def _use(self, root: KeptObject) -> list[KeptObject]:
-        """Count one more use of a snapshot, and return the newly used objects."""
+        """Count one more use of a snapshot; return the newly used objects."""
         new = [*self._uses.add(root)]
         self._digests |= {self.content.name_of(one.digest): one.digest for one in new}
         return new
 
     def rise_above(self, reported: Order) -> bool:
-        """Order the next publication above a reported order; return whether that raised the order."""
+        """Raise the order above a reported one, if needed; return whether it was."""
         if reported <= self.order:
             return False
         self.order = self._least = Order(reported.epoch + 1, 0)
@@ -137,7 +134,7 @@ class Publication:
                 del self.served[key], self.orders[key]
 
     async def _pointer(self, key: ViewKey, snapshot: Snapshot) -> Pointer | None:
-        """Write the objects of a snapshot, and return its pointer; None if it is published already."""
+        """Write a snapshot's objects, and return its pointer; None if it is published already."""
         root, roots = await self.keep(snapshot), self._roots.get(key)
         if roots and roots[-1].digest == root and self.orders[key] >= self._least:
             self.release(root)
@@ -148,7 +145,7 @@ class Publication:
         return Pointer(order, root, difference)
 
     async def keep(self, snapshot: Snapshot) -> Digest:
-        """Store the objects of a snapshot until it is released as often; return its digest."""
+        """Store a snapshot's objects until it is released as often."""
         if self._is_removing:
             await self._move({})
             self._is_removing = False
@@ -175,7 +172,7 @@ class Publication:
         self._digests |= {self.content.name_of(digest): digest for digest in new}
 
     def release(self, root: Digest) -> None:
-        """Let the objects of a snapshot be removed unless others need them."""
+        """Let a snapshot's objects be removed unless others need them."""
         self._unused += map(self.content.name_of, self._uses.remove(root))
 
     async def _write(self, objects: Mapping[bytes, KeptObject]) -> None:
@@ -187,7 +184,7 @@ class Publication:
         self._unsure -= objects.keys()
 
     async def _move(self, pointers: Mapping[ViewKey, Pointer | None]) -> None:
-        """Move pointers, and repeat until the write is known to have succeeded."""
+        """Move pointers until the write is known to have succeeded."""
         order = self.order._replace(serial=self.order.serial + 1)
         keys = self.content.keys
         head = self.content.put(keys.pointers, Head(order, self._publisher, self.existing).encoded())
@@ -211,7 +208,7 @@ class Publication:
                 return
 
     async def _written(self, head: Put) -> int | None:
-        """Return the revision of the written head; None if it was not written, and still may be."""
+        """Return the revision of the written head; None if it is not written yet."""
         found = await self.content.engine.read([head.key, self.fence.key])
         publisher, last = found.values.get(self.fence.key), found.values.get(head.key)
         if publisher is None or publisher.created != self.fence.created:
@@ -224,7 +221,7 @@ class Publication:
         return modified
 
     async def collect(self, reached: Order) -> None:
-        """Remove unneeded objects, given that all servers have reached this order."""
+        """Remove unneeded objects, if all servers have reached this order."""
         for key, roots in tuple(self._roots.items()):
             is_gone = key not in self.served
             while roots and (is_gone or (len(roots) > 1 and roots[1].order <= reached)):

@@ -1,4 +1,4 @@
-"""Records that a publisher keeps for the next one: texts about snapshots, whose objects are kept as long as the text.
+"""Records for the next publisher: texts about snapshots, whose objects are kept as long as the text.
 
 | rule | reason |
 | --- | --- |
@@ -51,19 +51,19 @@ class KeptRecord:
 
 
 async def snapshot_in(content: FleetContent, record: KeptRecord, root: Digest, near: Snapshot | None) -> Snapshot:
-    """Return a snapshot of a record, sharing resources with `near`. DamagedBytesError: it cannot be read."""
+    """Return a record's snapshot, sharing resources with `near`. DamagedBytesError: it cannot be read."""
     return await content.snapshot(Pointer(NOTHING_PUBLISHED, root, key_id=record.key_id), near)
 
 
 class Records:
-    """Records of a fleet, by name. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
+    """Records by name. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
 
     Args:
-        publication: the publication of this server, already begun.
+        publication: has begun.
 
     Attributes:
         key_id: the key that records are sealed with now.
-        found: the records at the time when this server began to publish.
+        found: the records when this server began to publish.
     """
 
     def __init__(self, publication: Publication) -> None:
@@ -77,7 +77,7 @@ class Records:
         self._roots: dict[str, list[Digest]] = {}
 
     async def begin(self) -> None:
-        """Read the records of earlier publishers, and keep their objects; unreadable records are left out."""
+        """Read the records, except unreadable ones, and keep their objects."""
         keys = self.content.keys
         found = await self.content.engine.read_range(keys.records, end_of(keys.records))
         for key, one in found.values.items():
@@ -95,7 +95,7 @@ class Records:
     async def keep(
         self, name: str, snapshots: Mapping[str, Snapshot], text_of: Callable[[Mapping[str, Digest]], str]
     ) -> KeptRecord:
-        """Keep a text about snapshots; `text_of` makes it from their digests, by the same labels."""
+        """Keep a text, which `text_of` makes from the snapshots' digests."""
         before = [*self._roots.get(name, ())]
         made: dict[int, Digest] = {}
         for snapshot in snapshots.values():

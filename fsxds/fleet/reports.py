@@ -1,4 +1,4 @@
-"""The report of each server of a fleet, under its lease: its order, and the standing of its clients."""
+"""The report of each server, under its lease: its order, and its clients' standing."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class MemberReport:
     """The standing of a server.
 
     Attributes:
-        order: the order up to which it has all publications of the views that it serves.
-        taken: by view, the order that all clients it waits for have taken.
+        order: up to this one, it has all publications of its views.
+        taken: the order that all awaited clients of a view have taken.
     """
 
     order: Order = NOTHING_PUBLISHED
@@ -58,7 +58,7 @@ class MemberReport:
 
 
 class MemberReporter:
-    """Writes the report of this server whenever it changed. Run `keep_reported`."""
+    """Reports this server whenever its report changed. Run `keep_reported`."""
 
     def __init__(self, engine: KeyValues, key: bytes, lease: Lease, report: Callable[[], MemberReport]) -> None:
         self._engine = engine
@@ -86,7 +86,6 @@ class MemberReporter:
             await self._until_due(lease, LOOK_EVERY_S if reported == made else RETRY_S)
 
     async def _until_due(self, lease: int, within_s: float) -> None:
-        """Wait until the report may have changed, or the lease has."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + within_s
         while loop.time() < ends_s and self._lease.current.current == lease:
@@ -97,21 +96,17 @@ class MemberReporter:
 
 
 class Servers:
-    """The reports of a fleet's servers. Run `keep_current`.
-
-    Attributes:
-        reports: by the id of each server whose lease lasts.
-    """
+    """The reports of all servers whose leases last. Run `keep_current`."""
 
     def __init__(self, content: FleetContent, on_changed: Callable[[], object]) -> None:
-        """Follow the servers; `on_changed` is called after the first read, and after each change."""
+        """Call `on_changed` after the first read, and after each change."""
         self.reports: dict[str, MemberReport] = {}
         self._engine = content.engine
         self._prefix = content.keys.servers
         self._on_changed = on_changed
 
     async def keep_current(self) -> Never:
-        """Follow the reports until cancelled. UnreachableError, RejectedRequestError: they cannot be read."""
+        """Follow until cancelled. UnreachableError, RejectedRequestError: the reports cannot be read."""
         while True:
             async with aclosing(followed(self._engine, self._prefix)) as following:
                 async for values, is_all in following:

@@ -1,4 +1,4 @@
-"""Encryption of a fleet's values in its engine: AES-GCM, with keys from a file that only its servers have.
+"""Encryption of a fleet's values: AES-GCM, with keys from a file that only its servers have.
 
 | rule | reason |
 | --- | --- |
@@ -24,7 +24,7 @@ _NONCE_BYTES = 12
 
 
 class Sealing:
-    """Seals values with the first key, and opens values sealed with any of them."""
+    """Seals with the first key, and opens with any."""
 
     may_have_secrets = True
 
@@ -37,7 +37,7 @@ class Sealing:
 
     @classmethod
     def of(cls, path: Path) -> Sealing:
-        """Read keys from a file: 64 hex digits on each line. UsageError: it has none, or other text."""
+        """Read a file of keys: 64 hex digits on each line. UsageError: it is none."""
         try:
             lines = path.read_text(encoding="ascii").split()
             keys = tuple(map(bytes.fromhex, lines))
@@ -73,20 +73,16 @@ class Sealing:
             raise DamagedBytesError("it was sealed for another place, or is damaged") from error
 
     def key_of(self, sealed: bytes) -> bytes:
-        """Return the id of the key that a value is sealed with."""
+        """Return the id of the key."""
         return sealed[:_ID_BYTES]
 
     def name_of(self, digest: Digest, key_id: bytes) -> bytes:
-        """Return the name of an object, from which its digest cannot be guessed."""
+        """Return an object's name, which does not reveal its digest."""
         return blake2b(digest, digest_size=DIGEST_BYTES, key=self._names[key_id], person=b"name").digest()
 
 
 class InClear:
-    """Seals nothing.
-
-    Attributes:
-        may_have_secrets: secrets may be kept in clear.
-    """
+    """Seals nothing; `may_have_secrets` if secrets may be kept in clear."""
 
     key_id = b""
 

@@ -1,4 +1,4 @@
-"""The engine that processes of one machine share: an engine in memory, served at a socket with etcd's API."""
+"""An engine in memory that processes of one machine share, at a socket with etcd's API."""
 
 from __future__ import annotations
 
@@ -50,8 +50,6 @@ _STREAMS = frozenset(("watch", "keep_alive"))
 
 
 class _Calls:
-    """Answers the calls of `METHODS`."""
-
     def __init__(self, engine: MemoryKeyValues) -> None:
         self._engine = engine
 

@@ -121,7 +121,7 @@ class ApiRules:
         )
 
     def holders_of(self, names: Collection[str]) -> set[str]:
-        """Return these messages, and all that can hold one at any depth."""
+        """Return the messages that can hold one of these at any depth, and these."""
         found = set(names)
         waiting = list(found)
         while waiting:

@@ -1,7 +1,7 @@
 """The API's demands on one value, and the reports of broken ones.
 
-`element_checks` and `whole_checks` are for values that are set; a `Demand` reports a missing value. Both follow the C++
-code of PGV if that differs from its documentation (`not_in` beside `in`, `strict`).
+`element_checks` and `whole_checks` are for set values; a `Demand` reports a missing one. Both follow the C++ code of
+PGV if that differs from its documentation (`not_in` beside `in`, `strict`).
 """
 
 from __future__ import annotations
@@ -62,17 +62,13 @@ def show_size(size_of: Callable[[FieldValue], int]) -> Write:
 
 
 def show_as(write: Write) -> Write:
-    """Show the value as `write` writes it."""
+    """Show the value as `write` does."""
     return lambda value: f", is {write(value)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """One demand on a value, such as `must be at least 1`.
-
-    Attributes:
-        is_presence: only an empty value breaks the demand.
-    """
+    """One demand, such as `must be at least 1`; only an empty value breaks it if `is_presence`."""
 
     is_broken: Callable[[FieldValue], object]
     rule: str
@@ -86,12 +82,12 @@ class ValueCheck:
         return self.demand if secret else self.demand + self.shown(value)
 
     def over(self, read: Callable[[FieldValue], FieldValue]) -> ValueCheck:
-        """Return the same demand on the result of `read`."""
+        """Return the demand on the result of `read`."""
         is_broken, shown = self.is_broken, self.shown
         return replace(self, is_broken=lambda value: is_broken(read(value)), shown=lambda value: shown(read(value)))
 
     def unless_empty(self) -> ValueCheck:
-        """Return the same demand, satisfied by empty, false and zero."""
+        """Return the demand, satisfied by empty, false and zero."""
         is_broken = self.is_broken
         return replace(self, is_broken=lambda value: value and is_broken(value))
 
@@ -111,7 +107,7 @@ class Demand:
 
 
 def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
-    """Return the demands on one value or list element."""
+    """Return the demands on a value or list element."""
     message_type = field.message_type
     if message_type is None:
         return _scalar_checks(field, rules)
@@ -130,7 +126,7 @@ def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck
 
 
 def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
-    """Return the demands on a whole list or map, except uniqueness."""
+    """Return the demands on a list or map, except uniqueness."""
     group, noun = ("map", "pair") if is_map(field) else ("repeated", "item")
     own = rules.get(group, {})
     checks = _size_checks(own.get(f"min_{noun}s"), own.get(f"max_{noun}s"), len, noun, "wrong-count")
@@ -138,7 +134,7 @@ def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
 
 
 def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueCheck]:
-    """Return the checks for deprecated fields and values that Envoy rejects."""
+    """Return the checks for fields and values that Envoy rejects as deprecated."""
     if rules.is_disallowed(field):
         text = "was taken out of use, and Envoy rejects it"
         return [ValueCheck(_is_set, "disallowed-field", text, "remove it", show_nothing)]
@@ -158,12 +154,12 @@ def beyond_presence(field: FieldDescriptor, checks: list[ValueCheck]) -> list[Va
 
 
 def is_unvisited(rules: RuleGroups) -> bool:
-    """Return whether validation stops here: the field is skipped, or has rules for an Any."""
+    """Whether validation stops here: the field is skipped, or has rules for an Any."""
     return bool(rules.get("message", {}).get("skip")) or "any" in rules
 
 
 def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
-    """Return the demand that a message be set; members of a oneof have `choice_demand`."""
+    """Return the demand for a message; members of a oneof have `choice_demand`."""
     if field.is_repeated or field.containing_oneof is not None or field.message_type is None:
         return None
     # As in Envoy, only `required` of the type's group counts, but wrappers have no such group.
@@ -174,7 +170,7 @@ def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
 
 
 def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand | None:
-    """Return the demand to set a field, if its default breaks a check."""
+    """Return the demand for a field with an invalid default."""
     if field.containing_oneof is not None or (field.message_type is not None and not field.is_repeated):
         return None
     default: FieldValue = () if field.is_repeated else field.default_value
@@ -186,7 +182,7 @@ def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand |
 
 
 def choice_demand(oneof: OneofDescriptor) -> Demand:
-    """Return the demand to set one member of a oneof."""
+    """Return the demand for one member of a oneof."""
     names = [field.name for field in oneof.fields]
     *others, last = (f'"{name}"' for name in names)
     if not others:

@@ -1,7 +1,7 @@
-"""A running Envoy's admin page: statistics, listeners, readiness, and the expected version of each subscription.
+"""A running Envoy's admin page, and the expected version of each subscription.
 
 Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58). `Expected` computes the
-versions that these subscriptions show when a snapshot is in effect. All but `AdminPage` is pure.
+versions that they show when a snapshot is in effect.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SCOPES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One subscription of Envoy; `prefix` is that of its statistics."""
+    """One subscription; `prefix` is that of its statistics."""
 
     prefix: str
     resource_type: ResourceType
@@ -56,7 +56,7 @@ class Scope:
 
 
 def scope_of(prefix: str) -> Scope | None:
-    """Read the prefix of a statistic, None if it is not a subscription's."""
+    """Read a statistic's prefix; None if it is not a subscription's."""
     for pattern, resource_type in _SCOPES:
         if match := pattern.fullmatch(prefix):
             return Scope(prefix, resource_type, match.groupdict().get("name"))
@@ -102,11 +102,10 @@ class Expected:
         return cls(MappingProxyType(bundles), MappingProxyType(named), unsure, doubted)
 
     def is_settled(self, scope: Scope, version_text: str) -> bool:
-        """Return whether a subscription shows the expected version, as far as statistics tell.
+        """Whether a subscription shows the expected version, as far as statistics tell.
 
         The requested name does not always show: all runtime layers share a scope, and an EDS cluster may request
-        another name than its own. But a version covers its name, so any of the present versions of the type is the
-        right one of its name.
+        another name than its own. But a version covers its name, so any present version of the type is right.
         """
         type_url = scope.resource_type.type_url
         if scope.resource_type.full_state_in_sotw:
@@ -147,10 +146,7 @@ class Listening:
 
 
 class AdminPage:
-    """Reads Envoy's admin page at each call; None means no answer.
-
-    `address` is its `host:port`.
-    """
+    """Reads the admin page at `host:port`, at each call; None means no answer."""
 
     def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
         self._session = session
@@ -158,12 +154,12 @@ class AdminPage:
         self._url = f"http://{address}"
 
     async def statistics(self) -> Statistics | None:
-        """Return versions, verdicts and warming gauges, as of one moment."""
+        """Return versions, verdicts and warming gauges of one moment."""
         text = await self._get("/stats", filter=STATISTICS_FILTER)
         return None if text is None else parse_statistics(text)
 
     async def listeners(self) -> tuple[Listening, ...] | None:
-        """Return the addresses for traffic, sorted by name."""
+        """Return the sorted addresses for traffic."""
         text = await self._get("/listeners", format="json")
         return None if text is None else parse_listeners(text)
 
@@ -172,13 +168,13 @@ class AdminPage:
         return await self._get("/ready") is not None
 
     async def unready(self) -> tuple[str, ...]:
-        """Return the targets that Envoy waits for, sorted."""
+        """Return the sorted targets that Envoy waits for."""
         targets = await self._get("/init_dump")
         warming = await self._get("/config_dump", resource="dynamic_warming_clusters")
         return (*parse_init_dump(targets or "{}"), *parse_warming_clusters(warming or "{}"))
 
     async def drain_time_s(self) -> float | None:
-        """Return how long it drains a replaced listener: its `--drain-time-s`."""
+        """Return `--drain-time-s`, for which it drains a replaced listener."""
         text = await self._get("/server_info")
         return None if text is None else parse_drain_time(text)
 
@@ -204,7 +200,7 @@ def parse_statistics(text: str) -> Statistics:
 
 
 def parse_drain_time(text: str) -> float | None:
-    """Read `--drain-time-s` in `/server_info`, in seconds; None for other content."""
+    """Read `--drain-time-s` in `/server_info`; None for other content."""
     try:
         return float(str(json.loads(text)["command_line_options"]["drain_time"]).removesuffix("s"))
     except (ValueError, LookupError, TypeError):
@@ -225,7 +221,7 @@ def parse_warming_clusters(text: str) -> tuple[str, ...]:
 
 
 def parse_listeners(text: str) -> tuple[Listening, ...]:
-    """Read the JSON of `/listeners`; a listener has a row for each of its addresses."""
+    """Read `/listeners`; a listener has a row per address."""
     found: list[Listening] = []
     for status in json.loads(text).get("listener_statuses", []):
         addresses = [status["local_address"], *status.get("additional_local_addresses", [])]

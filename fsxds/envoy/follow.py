@@ -1,7 +1,7 @@
 """Keeps an Envoy running beside the store, and reports its status on each snapshot.
 
-`run_envoy` starts it, and starts another one when a snapshot needs more than its bootstrap subscribes to. `Follower`
-watches one Envoy until the current snapshot is in effect, or a newer one is published.
+`run_envoy` starts another one when a snapshot needs more than the bootstrap subscribes to. `Follower` watches one Envoy
+until the snapshot is in effect, or superseded.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class EnvoyObserver(Protocol):
     """Receives the events of a local Envoy."""
 
     def envoy_started(self, admin: str, listeners: tuple[Listening, ...]) -> None:
-        """Envoy runs, with this admin page and these addresses for traffic."""
+        """Envoy runs, with these addresses for traffic."""
 
     def envoy_acked(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
-        """The current snapshot is in effect; `types` are those with new resources."""
+        """The current snapshot is in effect; `types` have new resources."""
 
     def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
         """Envoy NACKed a part of the current snapshot."""
 
     def envoy_pending(self, waiting: InProgress, unready: tuple[str, ...], elapsed_s: float) -> None:
-        """The current snapshot is late; `unready` are the targets that Envoy waits for."""
+        """The snapshot is late; `unready` are the targets that Envoy waits for."""
 
     def envoy_listens(self, listeners: tuple[Listening, ...]) -> None:
         """The addresses for traffic have changed."""
@@ -196,7 +196,7 @@ class SnapshotProgress:
 
 
 def read_rejections(log: EnvoyLog, length: int) -> tuple[LoggedRejection, ...]:
-    """Return the logged rejections after the first `length` lines."""
+    """Return rejections after the first `length` lines."""
     return tuple(found for line in log.since(length) if (found := read_rejection(line.message)))
 
 
@@ -215,7 +215,7 @@ class EnvoyPlan:
 
     Attributes:
         executable: the binary itself.
-        observe_log: called with each line of Envoy's log.
+        observe_log: receives each log line.
         wanted_by: computes the subscriptions that a snapshot needs.
     """
 
@@ -263,7 +263,6 @@ def _exist(files: tuple[PurePath, ...]) -> bool:
 async def _follow_until_more_needed(
     store: SnapshotStore, envoy: LocalEnvoy, wanted: BootstrapRequest, plan: EnvoyPlan, observer: EnvoyObserver
 ) -> None:
-    """Follow an Envoy until a snapshot needs more subscriptions, and stop it then."""
     address = await envoy.admin_address()
     if address is None:
         return

@@ -1,4 +1,4 @@
-"""Clusters and listeners that use a resource, so that Envoy validates its content (pure)."""
+"""Clusters and listeners that use a resource, so that Envoy validates it (pure)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Fields = Mapping[str, object]
 
 
 class StandIns:
-    """Builds stand-ins of a catalogue's messages, with given names."""
+    """Builds stand-ins with given names."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -61,7 +61,7 @@ class StandIns:
         return self._new("envoy.config.cluster.v3.Cluster", name=name, **{"load_assignment": assignment, **fields})
 
     def of_endpoints(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a cluster with a ClusterLoadAssignment; its endpoints are fixed, as with EDS."""
+        """Return a cluster with fixed endpoints, as with EDS."""
         cluster = self.cluster(name)
         cluster.load_assignment.ParseFromString(body)
         for locality in cluster.load_assignment.endpoints:
@@ -77,7 +77,7 @@ class StandIns:
         return cluster
 
     def of_secret(self, name: str, secret: DynamicMessage) -> DynamicMessage:
-        """Return a user of a static secret, None for forms that Envoy does not check in use."""
+        """Return a user of a static secret; None for forms that Envoy does not check in use."""
         form, used = secret.WhichOneof("type"), {"name": secret.name}
         if form == "tls_certificate":
             return self._tls_cluster(name, {"tls_certificate_sds_secret_configs": [used]})
@@ -118,7 +118,7 @@ class StandIns:
         return self.http_listener(name, scoped_routes=scopes)
 
     def of_virtual_hosts(self, name: str, table_name: str, bodies: tuple[bytes, ...]) -> DynamicMessage:
-        """Return a listener with the virtual hosts of one route table."""
+        """Return a listener with the virtual hosts of one table."""
         unchecked = {"value": False}
         table: DynamicMessage = self._new(
             "envoy.config.route.v3.RouteConfiguration", name=table_name, validate_clusters=unchecked
@@ -128,7 +128,7 @@ class StandIns:
         return self.http_listener(name, route_config=table)
 
     def of_extension(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a listener that uses a filter, None if its kind is unknown."""
+        """Return a filter's user; None if its kind is unknown."""
         extension: DynamicMessage = self._new("envoy.config.core.v3.TypedExtensionConfig")
         extension.ParseFromString(body)
         message_type = extension.typed_config.type_url.rpartition("/")[2]
@@ -154,7 +154,7 @@ class StandIns:
         return self._listener(name, [{"name": "http", "typed_config": manager}])
 
     def static_secrets(self, name: str) -> tuple[DynamicMessage, ...]:
-        """Return secrets of all forms with a name that the bootstrap is to define."""
+        """Return secrets of all forms for the bootstrap."""
         text = {"inline_string": STUB_CERTIFICATE}
         pair = {"certificate_chain": text, "private_key": {"inline_string": STUB_PRIVATE_KEY}}
         forms: tuple[Fields, ...] = (

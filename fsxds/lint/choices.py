@@ -1,4 +1,4 @@
-"""Fields that exclude one another, and sets of fields that need one, though the API does not state it."""
+"""Fields that exclude one another, or of which one is needed, though the API does not state it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3."
 
 
 class Choice(NamedTuple):
-    """At most one of these fields may be set, and one must be if `is_needed`; inner fields are written with a dot."""
+    """At most one field may be set, and one must be if `is_needed`; inner fields have dots."""
 
     fields: tuple[str, ...]
     is_needed: bool = False

@@ -1,4 +1,4 @@
-"""Matchers (`xds.type.matcher.v3.Matcher`): the inputs and actions allowed in each place."""
+"""Matchers (`xds.type.matcher.v3.Matcher`): inputs and actions allowed in each place."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Context(NamedTuple):
     """The inputs and actions that a matcher may use in one field.
 
     Attributes:
-        inputs: the category of its inputs.
-        actions: the types of its actions, or their category.
+        inputs: their category.
+        actions: their types, or their category.
         stops: the first match decides, and `keep_matching` is rejected.
         only_inputs: the only allowed types of the category; empty for all.
         no_inputs: the beginnings of types that are not allowed, except `_HEADER`.
@@ -164,7 +164,7 @@ class _MatcherChecks:
             walk.error((path, "typed_config"), "wrong-extension", message, remedy)
 
     def _check_pair(self, name: str, test: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that an input has a matcher of its kind: most are texts."""
+        """An input needs a matcher of its kind: most are texts."""
         custom = _type_of(test.custom_match) if test is not None and test.HasField("custom_match") else ""
         wanted = _PAIRS.get(name)
         if wanted is not None and custom != wanted and custom not in TYPED_STRUCTS:
@@ -193,7 +193,7 @@ def _outcomes(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMess
 
 
 def _inputs(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path, DynamicMessage | None]]:
-    """Yield each input with its holder's place and its test; a tree tests texts."""
+    """Yield inputs with their holder's place and test; a tree tests texts."""
     if matcher.WhichOneof("matcher_type") == "matcher_tree":
         yield matcher.matcher_tree.input, (path, "matcher_tree"), None
     for index, one in enumerate(matcher.matcher_list.matchers):

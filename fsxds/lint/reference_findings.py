@@ -1,7 +1,4 @@
-"""Faults of names in a file: dangling references, unused names, and wrong file sources.
-
-Also their wording: the referent, the consequence of its absence, and a probable name.
-"""
+"""Faults of names in a file: dangling references, unused names, wrong file sources."""
 
 from __future__ import annotations
 
@@ -83,7 +80,7 @@ _OF_BOOTSTRAP = {CLUSTER: "no-static-cluster", SECRET: "no-static-secret"}
 
 
 def rule_of(reference: Reference) -> str:
-    """Return the rule that a dangling reference breaks."""
+    """Return the rule of a dangling reference."""
     return _OF_BOOTSTRAP[reference.type_url] if reference.is_static else REFERENTS[reference.type_url].missing
 
 
@@ -123,9 +120,9 @@ _LEAST_SIMILARITY = 0.6
 
 
 def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mapping[Key, str]) -> Mapping[Key, str]:
-    """Return a near name for each missing one, or an empty one; for the first few new ones.
+    """Return a near name, or "", for the first few new missing ones.
 
-    `unknown` types are not reported as missing. Valid parts of the result `before` are kept.
+    `unknown` types are not reported as missing. Valid parts of `before` are kept.
     """
     missing = names.open.missing
     hints = {
@@ -143,7 +140,7 @@ def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mappin
 
 
 def _probable(name: str, names: Collection[str]) -> str:
-    """Return a name with the same path and another authority or parameters, else a near one."""
+    """Prefer the same path with another authority or parameters."""
     path = _path_of(name)
     end = path.rpartition("/")[2]
     # Parsing names takes longer than searching them.
@@ -158,7 +155,7 @@ def _path_of(name: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the most similar name or "", like `difflib.get_close_matches`, but faster."""
+    """Return the nearest name or "", like `difflib.get_close_matches`, but faster."""
     matcher = difflib.SequenceMatcher(b=name)
     counts = Counter(name)
     characters, amounts = tuple(counts), tuple(counts.values())
@@ -176,7 +173,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFinding:
-    """A fault found by comparing resources; its path starts at its resource."""
+    """A fault between resources; its path starts at its resource."""
 
     resource: Resource
     fault: Fault
@@ -228,7 +225,7 @@ class ReferenceFindings:
                         yield from self._wrong_source(resource, reference)
 
     def is_missing(self, key: Key) -> bool:
-        """Return whether a name is reported as missing; one suffices for a type that the tree lacks."""
+        """Whether a name is reported; one suffices for a type that the tree lacks."""
         first = self._scope.first.get(key[0], key[1])
         return key in self._names.open.missing and key[0] not in self._scope.unknown and key[1] == first
 
@@ -290,7 +287,7 @@ class ReferenceFindings:
 
 
 def declares(type_url: TypeUrl, declared: Collection[TypeUrl], static: StaticNames) -> bool:
-    """Return whether the tree declares a type, so that a missing name is not from elsewhere."""
+    """Whether a missing name of this type is not from elsewhere."""
     return type_url in declared or (type_url == CLUSTER and static.clusters is not None)
 
 

@@ -1,4 +1,4 @@
-"""The result of a check for every format: masked, escaped, sorted, with its scope."""
+"""A check's result for every format: masked, escaped, sorted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Report:
         resources: the number of resources, by the noun of their type.
         threshold: the lowest severity that makes the check fail.
         base: the directory of all relative paths.
-        lists_all: whether text has each note; else only the first ones that differ in nothing but names.
+        lists_all: whether text has each note; else only the first of those that differ in nothing but names.
     """
 
     subject: str
@@ -62,16 +62,16 @@ class Report:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a problem is at or above the threshold."""
+        """Whether a problem reaches the threshold."""
         return any(map(self.counts_as_failure, self.problems))
 
     def counts_as_failure(self, problem: Problem) -> bool:
-        """Return whether a problem is at or above the threshold."""
+        """Whether a problem reaches the threshold."""
         return _ORDER.index(problem.severity) <= _ORDER.index(self.threshold)
 
     @property
     def summary(self) -> str:
-        """The outcome in one line: problems, files and resources."""
+        """Problems, files and resources in one line."""
         return f"{self.subject}: {self._outcome()}{self._inventory()}"
 
     def _outcome(self) -> str:
@@ -142,7 +142,7 @@ def _presentable(problem: Problem, tree: PurePosixPath) -> Problem:
 
 
 def line_of(problem: Problem) -> str:
-    """Write a problem as one line: its place, severity, rule, fact and remedy."""
+    """Write place, severity, rule, fact and remedy in one line."""
     return f"{place_of(problem)}: {problem.severity.value}[{problem.rule}]: {fact_of(problem)}{remedy_of(problem)}"
 
 
@@ -167,7 +167,7 @@ def presentable_text(text: str) -> str:
 
 
 def resource_counts(snapshots: Iterable[Snapshot]) -> dict[str, int]:
-    """Count the resources of views by the noun of their type, without empty types.
+    """Count views' resources by noun, without empty types.
 
     A resource in several views counts once per different content.
     """

@@ -1,6 +1,6 @@
-"""Writes problems as text, JSON, GitHub annotations, JUnit XML, and SARIF (its own module).
+"""Writes problems as text, JSON, GitHub annotations, JUnit XML, and SARIF.
 
-To add a format, write a module such as `lint/sarif.py` and add its row to `PROBLEM_FORMATS`.
+For another format, write a module such as `lint/sarif.py` and add its row to `PROBLEM_FORMATS`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def as_junit(report: Report) -> str:
-    """Write one suite: a case per file, which fails for problems at or above the threshold."""
+    """Write a case per file, which fails for problems at or above the threshold."""
     by_file: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in report.problems:
         by_file[str(problem.path)].append(problem)
@@ -93,7 +93,7 @@ def as_styled_text(report: Report) -> Text:
 
 
 def _without_alike(findings: Iterable[ReportedProblem]) -> tuple[list[ReportedProblem], dict[Problem, int]]:
-    """Return findings with the first notes of each group, and the number of the others by the first note of the group.
+    """Return the first notes of each group, and by each the number of dropped ones.
 
     Notes of one group have the same rule and the same message, except for quoted names.
     """
@@ -137,7 +137,7 @@ def _excerpt(excerpt: Excerpt, margin: int, style: str) -> Iterator[Text]:
 
 
 def as_json(report: Report) -> str:
-    """Write a list with one object per problem."""
+    """Write one object per problem."""
     rows = [
         {
             "file": str(problem.path),
@@ -178,7 +178,7 @@ def _command(problem: Problem) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProblemFormat:
-    """One format: its name, its writer, and whether it shows lines of the files."""
+    """The name and writer of a format, and whether it shows lines of files."""
 
     name: str
     write: Callable[[Report], str]

@@ -81,12 +81,12 @@ class ReferenceCheck:
 
     @property
     def rules(self) -> tuple[FileRule, ...]:
-        """The rules that hold files back: others' addresses and domains, and dangling references."""
+        """The rules that hold files back."""
         return self.hold_claims, self.hold
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """Names that files need, served or not, and none defines; known after `report`, if there is an upstream."""
+        """Names that files need, and none defines; known after `report`, if there is an upstream."""
         if self.memory is None or not self._settings.outside.elsewhere:
             return frozenset()
         opened = self.memory.reported.open
@@ -115,7 +115,7 @@ class ReferenceCheck:
         return held
 
     def hold_claims(self, proposals: Proposals) -> Conflicts:
-        """Find files whose listeners or virtual hosts claim others' addresses or domains."""
+        """Find files that claim others' addresses or domains."""
         sorts = {sort for sort, severity in self._claims.items() if severity is Severity.ERROR}
         paths = claiming(self._names_of(proposals), sorts)
         if not paths:
@@ -141,7 +141,7 @@ class ReferenceCheck:
     def report(self, decision: Decision) -> Conflicts:
         """Return the reference problems of files in their current state, served or not.
 
-        They are the files of the decision, and others with a changed report.
+        They are the decided files, and others with a changed report.
         """
         served, unserved = self._names_of(decision.proposals), _unserved_of(decision)
         definitions = Definitions(decision.proposals, self._settings.outside, unserved.added, unserved.absent)
@@ -217,7 +217,7 @@ class _Unserved:
 
     Attributes:
         touched: the names with changes from the served ones.
-        absent: the ids of served resources that are no longer in their files.
+        absent: the ids of served resources no longer in their files.
     """
 
     change: NamesChange

@@ -30,6 +30,7 @@ from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import Publication
 from fsxds.fleet.records import Records
 from fsxds.fleet.reports import Servers
+from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import WHOLE_TREE, Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
@@ -160,14 +161,19 @@ class FleetPlanner:
         rollout.channel.store.listeners[self] = self._note
 
     async def until_kept(self) -> None:
-        """Wait until decisions are kept for the next publisher, `KEPT_WITHIN_S` at most."""
+        """Wait until decisions are kept for the next publisher. ProtocolError: that took longer than `KEPT_WITHIN_S`."""
         for key, rollout in self.publisher.rollouts.items():
             self._places.save(key, partial(_state_of, rollout))
         wanted = self._changed.current
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(KEPT_WITHIN_S):
                 while self._kept.current < wanted:
                     await self._kept.replaced()
+        except TimeoutError:
+            fact = (
+                f"it is done, but etcd did not keep it within {KEPT_WITHIN_S:g} s: the next publisher would not know it"
+            )
+            raise ProtocolError(f"{fact}; decide again when etcd answers", "UNAVAILABLE") from None
 
     async def run(self) -> None:
         """Publish until cancelled, or until this server is no longer the publisher (NoPublisherError)."""

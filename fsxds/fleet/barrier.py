@@ -54,11 +54,11 @@ class Barrier:
         self._progress: Latest[object] = Latest(None)
 
     def note(self) -> None:
-        """Note that a view may be served another snapshot."""
+        """Note a possible change of served snapshots."""
         self._progress.replace(object())
 
     async def passed(self, view: ViewKey) -> None:
-        """Wait until a view is served everything published before this call."""
+        """Wait until a view is served everything published by now."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._is_due.set()
@@ -67,7 +67,7 @@ class Barrier:
             await self._progress.replaced()
 
     async def keep_reading(self) -> Never:
-        """Read the last order for waiting clients, until cancelled."""
+        """Read the last order for waiting clients."""
         while True:
             await self._is_due.wait()
             self._is_due.clear()
@@ -88,7 +88,7 @@ class Barrier:
 
 
 class FleetChannels:
-    """The `Channels` of a server of a fleet: returns the channel of a node once it may be served.
+    """The `Channels` of a fleet's server: a node may have to wait for its channel.
 
     Args:
         patience_s: the longest wait of a client.

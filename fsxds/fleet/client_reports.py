@@ -1,4 +1,4 @@
-"""A server's reports on single clients: rejections, and the standing of canaries.
+"""A server's reports on clients: rejections, and canaries.
 
 | rule | reason |
 | --- | --- |
@@ -49,7 +49,7 @@ class RejectingGroup:
 
 @dataclass(frozen=True, slots=True)
 class ViewClients:
-    """The nodes of a view at one server.
+    """A view's nodes at one server.
 
     Attributes:
         count: the number of clients: mostly one per node.

@@ -1,4 +1,4 @@
-"""The servers of a fleet, and some of their nodes, as clients of the publisher's channels.
+"""The fleet's servers, and some of their nodes, as clients of the publisher's channels.
 
 | rule | reason |
 | --- | --- |
@@ -35,7 +35,6 @@ class RemoteClient:
 
     Attributes:
         taken: the order that all of the server's clients of this view have taken.
-        node_count: the number of nodes that it stands for.
     """
 
     transport = "fleet"
@@ -126,7 +125,7 @@ class FleetClients:
         self._clients: dict[tuple[str, ViewKey, Hashable], RemoteClient] = {}
 
     def receive(self, reports: Mapping[str, MemberReport]) -> None:
-        """Update the clients from reports by server id."""
+        """Update the clients from reports."""
         seen = set[tuple[str, ViewKey, Hashable]]()
         for name, report in reports.items():
             for view, taken in report.taken.items():
@@ -142,7 +141,7 @@ class FleetClients:
         self.ask()
 
     def ask(self, view: ViewKey | None = None) -> None:
-        """Query the clients of a view, or all, again."""
+        """Query a view's clients, or all, again."""
         for (_, each, _), client in tuple(self._clients.items()):
             rollout = self._publisher.rollouts.get(ChannelKey(*each))
             if rollout is not None and view in {None, each}:

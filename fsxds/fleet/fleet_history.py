@@ -1,4 +1,4 @@
-"""The history of a fleet: the snapshots served to each view, numbered across publishers."""
+"""The history of a fleet, numbered across publishers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_SNAPSHOTS = 50
 
 
 class HistoryRow(NamedTuple):
-    """An entry of the history, and its record."""
+    """An entry and its record."""
 
     entry: HistoryEntry
     record: KeptRecord
@@ -43,7 +43,7 @@ class HistoryRow(NamedTuple):
 
 
 async def read_history(content: FleetContent) -> list[HistoryRow]:
-    """Return the history, the newest first, without unreadable entries."""
+    """Return readable entries, the newest first."""
     prefix, rows = content.keys.records + PREFIX.encode(), list[HistoryRow]()
     for key, one in (await content.engine.read_range(prefix, end_of(prefix))).values.items():
         try:

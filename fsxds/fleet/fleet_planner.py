@@ -1,4 +1,4 @@
-"""The publisher of a fleet: rolls its tree out to the servers, which are its clients.
+"""The publisher of a fleet: its clients are servers.
 
 | rule | reason |
 | --- | --- |
@@ -52,7 +52,7 @@ KEPT_WITHIN_S = 5.0
 
 
 def rules_of_fleet(rules: PublishRules) -> PublishRules:
-    """Return rules by which the publisher waits longer than servers wait."""
+    """Let the publisher wait longer than servers wait."""
     return replace(rules, rollout=replace(rules.rollout, step_timeout_s=rules.rollout.step_timeout_s * PATIENCE_SHARE))
 
 
@@ -73,7 +73,7 @@ class PublisherStart:
 
     @classmethod
     async def by(cls, publication: Publication, tree: Path | None, names: UpstreamNames | None) -> PublisherStart:
-        """Read earlier publishers' records; the git commit of `tree` is noted."""
+        """Read earlier records; the git commit of `tree` is noted."""
         records = Records(publication)
         await records.begin()
         absent = AbsentNames(publication, names)
@@ -83,7 +83,7 @@ class PublisherStart:
 
 
 class FleetPlanner:
-    """Publishes for a fleet while this server is the publisher. Run `run`."""
+    """Publishes for a fleet, as its publisher. Run `run`."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class FleetPlanner:
         self.publisher.change_rules(rules_of_fleet(rules))
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take the snapshots of the tree, by layers."""
+        """Take the tree's snapshots."""
         self._targets = targets, detected_s
         if self._is_known:
             for layers in targets:
@@ -160,7 +160,7 @@ class FleetPlanner:
         rollout.channel.store.listeners[self] = self._note
 
     async def until_kept(self) -> None:
-        """Wait until decisions are kept for the next publisher, `KEPT_WITHIN_S` at most."""
+        """Wait until decisions are kept, `KEPT_WITHIN_S` at most."""
         for key, rollout in self.publisher.rollouts.items():
             self._places.save(key, partial(_state_of, rollout))
         wanted = self._changed.current
@@ -170,7 +170,7 @@ class FleetPlanner:
                     await self._kept.replaced()
 
     async def run(self) -> None:
-        """Publish until cancelled, or until this server is no longer the publisher (NoPublisherError)."""
+        """Publish until cancelled. NoPublisherError: another server publishes."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._servers.keep_current())
             tasks.create_task(self.publisher.keep_publishing())
@@ -229,7 +229,6 @@ class FleetPlanner:
         return True
 
     async def _keep_collected(self) -> Never:
-        """Remove unneeded views and objects periodically."""
         while True:
             await asyncio.sleep(COLLECT_EVERY_S)
             self._drop_unused()

@@ -1,4 +1,4 @@
-"""Pointers to the snapshots that a fleet serves: digest, order, and the last changes.
+"""Pointers to the snapshots that a fleet serves.
 
 A server that serves the snapshot before applies the changes, and checks the resulting digest; else it reads the objects
 that it lacks (`snapshots/snapshot_objects.py`).
@@ -29,7 +29,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 class Order(NamedTuple):
-    """The number of a publisher, and of a publication of it: later ones are greater."""
+    """The numbers of a publisher and its publication: later ones are greater."""
 
     epoch: int
     serial: int

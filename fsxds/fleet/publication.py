@@ -45,7 +45,6 @@ class Publication:
 
     Args:
         fence: holds while this server is the publisher.
-        publisher: the id of this server.
 
     Attributes:
         order: the order of the last publication.
@@ -79,7 +78,7 @@ class Publication:
         self._left_until: Order | None = None
 
     async def begin(self, published: Published, at_hand: Mapping[ViewKey, Snapshot]) -> None:
-        """Continue from the published snapshots; unreadable ones will be published anew."""
+        """Continue from published snapshots; unreadable ones are published anew."""
         head = published.head or Head()
         self.order, self.existing = Order(head.order.epoch + 1, 0), head.existing
         found = await self.content.engine.read([self.content.keys.pointers])
@@ -98,13 +97,13 @@ class Publication:
                     self._roots[key] = deque([_Root(pointer.order, root.digest)])
 
     def _use(self, root: KeptObject) -> list[KeptObject]:
-        """Count one more use of a snapshot; return the newly used objects."""
+        """Count a use of a snapshot; return newly used objects."""
         new = [*self._uses.add(root)]
         self._digests |= {self.content.name_of(one.digest): one.digest for one in new}
         return new
 
     def rise_above(self, reported: Order) -> bool:
-        """Raise the order above a reported one, if needed; return whether it was."""
+        """Raise the order above a reported one; return whether it was lower."""
         if reported <= self.order:
             return False
         self.order = self._least = Order(reported.epoch + 1, 0)
@@ -160,7 +159,7 @@ class Publication:
         return root.digest
 
     async def keep_stored(self, root: Digest) -> None:
-        """Do the same for a stored snapshot. DamagedBytesError: objects are missing."""
+        """Keep a stored snapshot. DamagedBytesError: objects are missing."""
         children: dict[Digest, tuple[Digest, ...]] = {}
         level = [] if root in self._uses else [root]
         while level:
@@ -172,7 +171,7 @@ class Publication:
         self._digests |= {self.content.name_of(digest): digest for digest in new}
 
     def release(self, root: Digest) -> None:
-        """Let a snapshot's objects be removed unless others need them."""
+        """Let a snapshot's unshared objects be removed."""
         self._unused += map(self.content.name_of, self._uses.remove(root))
 
     async def _write(self, objects: Mapping[bytes, KeptObject]) -> None:
@@ -221,7 +220,7 @@ class Publication:
         return modified
 
     async def collect(self, reached: Order) -> None:
-        """Remove unneeded objects, if all servers have reached this order."""
+        """Remove objects that no server needs beyond an order."""
         for key, roots in tuple(self._roots.items()):
             is_gone = key not in self.served
             while roots and (is_gone or (len(roots) > 1 and roots[1].order <= reached)):

@@ -29,7 +29,6 @@ class KeptRecord:
 
     Attributes:
         roots: the digests of the snapshots.
-        key_id: the key that it is sealed with.
     """
 
     text: str
@@ -77,7 +76,7 @@ class Records:
         self._roots: dict[str, list[Digest]] = {}
 
     async def begin(self) -> None:
-        """Read the records, except unreadable ones, and keep their objects."""
+        """Read readable records, and keep their objects."""
         keys = self.content.keys
         found = await self.content.engine.read_range(keys.records, end_of(keys.records))
         for key, one in found.values.items():
@@ -95,7 +94,7 @@ class Records:
     async def keep(
         self, name: str, snapshots: Mapping[str, Snapshot], text_of: Callable[[Mapping[str, Digest]], str]
     ) -> KeptRecord:
-        """Keep a text, which `text_of` makes from the snapshots' digests."""
+        """Keep a text, made by `text_of` from snapshots' digests."""
         before = [*self._roots.get(name, ())]
         made: dict[int, Digest] = {}
         for snapshot in snapshots.values():

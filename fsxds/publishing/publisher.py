@@ -1,4 +1,4 @@
-"""Publishes loaded trees: drives the rollouts, canaries first, and holds back rejected versions.
+"""Publishes loaded trees, canaries first, and holds back rejected versions.
 
 One component drives all rollouts. If it fails on an internal error, the served snapshots stay, and rollouts continue
 from there.
@@ -198,7 +198,7 @@ class Publisher:
         return layers in self._targets
 
     def rollout_of(self, key: ChannelKey) -> ChannelRollout:
-        """Return the rollout of a channel; make it if needed."""
+        """Return a channel's rollout; make it if needed."""
         found = self.rollouts.get(key)
         if found is None:
             main = self.main_of(key) if key.held is not None else None
@@ -206,17 +206,17 @@ class Publisher:
         return found
 
     def main_of(self, key: ChannelKey) -> ChannelRollout | None:
-        """Return the rollout of most nodes of a view, or None."""
+        """Return the rollout of most nodes, or None."""
         return self.rollouts.get(ChannelKey(key.layers, key.is_canary))
 
     def followed(self, views: Container[Layers]) -> Iterator[ChannelRollout]:
-        """Yield rollouts in these views, with clients, or rolled back."""
+        """Yield rollouts with clients, rollbacks or these views."""
         for key, one in self.rollouts.items():
             if key.layers in views or one.channel.clients or one.target.is_rolled_back:
                 yield one
 
     def held_for(self, node: NodeKey, key: ChannelKey) -> frozenset[ResourceVersion] | None:
-        """Return the versions held back from a node; None if as for all nodes."""
+        """Return a node's held versions; None if as for all."""
         main, rejections = self.main_of(key), self.verdicts.rejections
         if main is None or node not in rejections.nodes:
             return None
@@ -230,7 +230,7 @@ class Publisher:
         clients: Iterable[ChannelClient] = (),
         goal: ChannelRollout | None = None,
     ) -> ChannelRollout:
-        """Make a channel that continues another's step with some clients; with a goal, a lane."""
+        """Make a channel that continues another's step; with a goal, a lane."""
         made, now_s = self._split(rollout.machine, key, goal), asyncio.get_running_loop().time()
         for client in clients:
             made.machine.end_rest(now_s)
@@ -254,7 +254,7 @@ class Publisher:
         return made
 
     def restored_rollout(self, state: RolloutState) -> Rollout:
-        """Return a rollout that continues the previous process's."""
+        """Continue the previous process's rollout."""
         return Rollout(self.rules.rollout, state)
 
     def _split(self, machine: Rollout, key: ChannelKey, goal: ChannelRollout | None) -> ChannelRollout:
@@ -342,7 +342,7 @@ class Publisher:
 
     @property
     def generation(self) -> int:
-        """The number of the last snapshot, in any channel."""
+        """The last snapshot's number, in any channel."""
         return self._generations.last
 
     @property
@@ -351,7 +351,7 @@ class Publisher:
         return any(one.waits for one in self.rollouts.values())
 
     def promote(self) -> int:
-        """Let other nodes follow now; return how many rollouts waited."""
+        """Let other nodes follow; return how many rollouts waited."""
         for rollout in self.rollouts.values():
             # The tree may have come just now.
             if (admitted := self._admitted(rollout)) is not None:
@@ -364,7 +364,7 @@ class Publisher:
         return waiting
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of a name, or all, again; return how many."""
+        """Offer rejected versions of a name, or all, again."""
         versions = {one for one in self.verdicts.rejections.versions if name in {None, one[0][1]}}
         self.verdicts.forget(versions)
         return len(versions)
@@ -478,7 +478,7 @@ class Publisher:
             self.note(rollout)
 
     def _look_soon(self) -> None:
-        """Look at the canaries once, after all due work."""
+        """Look once, after all due work."""
         if self.gate is not None and not self._is_look_due:
             self._is_look_due = True
             self._inbox.put_nowait(self._look_at_canaries)
@@ -569,7 +569,7 @@ class Publisher:
         self.note(rollout)
 
     def keep(self, rollout: ChannelRollout) -> None:
-        """Write a rollout's place, and those of nodes behind it, soon, as they are then."""
+        """Write the places of a rollout and of nodes behind it soon, as they are then."""
         kept = rollout.leads_to or rollout
         if self._keeper is not None:
             self._keeper.save(kept.channel.key, lambda: kept.state)

@@ -155,7 +155,7 @@ class FieldRules:
         self._visits: dict[tuple[str, _Mode], Visit | None] = {}
 
     def check(self, message: Message) -> Walk:
-        """Return the findings in a message. Never raises."""
+        """Return a message's findings. Never raises."""
         walk = _Walk(self._enter)
         with suppress(TooManyFaultsError):
             self._visit(message, None, walk)

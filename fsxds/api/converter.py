@@ -1,4 +1,4 @@
-"""Converts plain values to messages, as Envoy's own JSON reader does.
+"""Converts plain values to messages, as Envoy does.
 
 The fast path, `CompiledConverter`, is compiled once per message type, and stops at any odd value: one in another form,
 or a wrong one. Then the lenient path (`convert_lenient`) reports every fault, and returns a form for the fast path.
@@ -46,14 +46,14 @@ from fsxds.model.values import Fault, PlainValue, Severity, SpelledFloat
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A conversion's result; no message exactly if a fault is an ERROR."""
+    """A result; no message exactly if a fault is an ERROR."""
 
     message: Message | None
     faults: tuple[Fault, ...] = ()
 
 
 class Converter:
-    """Turns plain values into messages, and reports all faults at once.
+    """Turns plain values into messages, and reports all faults.
 
     Never raises for a plain value. Equal values give equal bytes.
     """
@@ -66,7 +66,7 @@ class Converter:
         self._lenient = LenientReader(catalogue, unknown_fields)
 
     def convert(self, value: PlainValue, message_type: str) -> Converted:
-        """Convert to a message of this full name; KeyError if it is unknown."""
+        """Convert to this type; KeyError if it is unknown."""
         message_class = self._classes.get(message_type)
         if message_class is None:
             message_class = self._classes[message_type] = self._catalogue.message_class(message_type)
@@ -107,7 +107,7 @@ Convert: TypeAlias = Callable[[PlainValue, int], object]
 
 
 class Odd(Exception):  # noqa: N818 - it is no error: it sends a value down the lenient path
-    """A value is not in the form of the fast path."""
+    """A value is not in the fast path's form."""
 
 
 # Signs of an odd value: our own checks, a name in no table, and the constructor's checks of range, text and depth. The
@@ -137,7 +137,7 @@ class _KnownAny(NamedTuple):
 
 
 class CompiledConverter:
-    """Builds messages from values in the canonical JSON form.
+    """Builds messages from canonical JSON.
 
     A value is walked once, into keyword arguments for one call of the constructor. That accepts values that JSON does
     not allow (an int for a bool, two members of a oneof), so the walk checks everything.
@@ -351,14 +351,14 @@ def _list_fields(value: PlainValue, depth: int) -> dict[str, object]:
 
 
 def _struct_fields(value: PlainValue, depth: int) -> dict[str, object]:
-    """For a google.protobuf.Struct in a list, in a map or at the top."""
+    """For a Struct in a list, in a map or at the top."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise Odd
     return {"fields": {key: _value_fields(element, depth + 2) for key, element in value.items()}}
 
 
 def _struct_content(value: PlainValue, depth: int) -> dict[str, object]:
-    """Only for a singular Struct field the constructor takes a dict as the struct's content."""
+    """The constructor takes a dict only for a singular Struct field."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise Odd
     return {key: element if type(element) is str else _content(element, depth) for key, element in value.items()}

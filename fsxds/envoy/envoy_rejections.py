@@ -119,7 +119,7 @@ def depends_on_machine(reason: str) -> bool:
 
 
 def plain_reason(reason: str, secrets: Collection[str] | None = None) -> str:
-    """Write one line, without stand-ins, the chain to the field, and secrets.
+    """Write one line, without stand-ins, field chain, and secrets.
 
     `secrets` belong to the resource; None if it is unknown.
     """
@@ -144,7 +144,7 @@ def as_if_served(reason: str) -> str:
 
 
 def constraint_chain(reason: str) -> tuple[tuple[str, str], ...]:
-    """Return the path to a broken rule, `(("Cluster", "HealthChecks[0]"), ...)`; empty for other reasons."""
+    """Return the path to a broken rule, `(("Cluster", "HealthChecks[0]"), ...)`, or ()."""
     match = _CONSTRAINT.search(reason)
     causes = match["chain"].split(_CAUSE) if match else []
     links = map(_LINK.match, causes)
@@ -169,7 +169,7 @@ _REPEATED = re.compile("[Dd]uplicate|[Oo]nly unique|already|[Mm]ore than one")
 
 
 def field_named(reason: str, plain: PlainValue, message_type: str) -> FieldPath:
-    """Return the path of the field in a reason, as far as it leads.
+    """Return the field's path in a reason, as far as it leads.
 
     `plain` is the resource as snake_case JSON.
     """

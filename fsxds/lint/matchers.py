@@ -1,4 +1,4 @@
-"""Matchers (`xds.type.matcher.v3.Matcher`): inputs and actions allowed in each place."""
+"""Matchers (`xds.type.matcher.v3.Matcher`): allowed inputs and actions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEADER = "envoy.type.matcher.v3.HttpRequestHeaderMatchInput"
 
 
 class Context(NamedTuple):
-    """The inputs and actions that a matcher may use in one field.
+    """A field's allowed inputs and actions.
 
     Attributes:
         inputs: their category.

@@ -1,4 +1,4 @@
-"""A check's result for every format: masked, escaped, sorted."""
+"""A check's result for every format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLURALS = {"runtime": "runtime layers"}
 
 @dataclass(frozen=True, slots=True)
 class ReportedProblem:
-    """A problem without secrets, and its line if that may be shown."""
+    """A problem without secrets, and its line if showable."""
 
     problem: Problem
     excerpt: Excerpt | None = None
@@ -142,12 +142,12 @@ def _presentable(problem: Problem, tree: PurePosixPath) -> Problem:
 
 
 def line_of(problem: Problem) -> str:
-    """Write place, severity, rule, fact and remedy in one line."""
+    """Write place, severity, rule, fact and remedy."""
     return f"{place_of(problem)}: {problem.severity.value}[{problem.rule}]: {fact_of(problem)}{remedy_of(problem)}"
 
 
 def place_of(problem: Problem) -> str:
-    """Write the place as terminals and editors open it."""
+    """Write the place as editors open it."""
     return f"{problem.path}:{problem.line}:{problem.column}"
 
 
@@ -157,17 +157,17 @@ def fact_of(problem: Problem) -> str:
 
 
 def remedy_of(problem: Problem) -> str:
-    """Write the remedy as the end of a sentence."""
+    """Write the remedy as a sentence's end."""
     return f"; {problem.remedy}" if problem.remedy else ""
 
 
 def presentable_text(text: str) -> str:
-    """Hide secrets, and escape characters that could forge lines."""
+    """Hide secrets, and escape characters that forge lines."""
     return escape(mask_text(text))
 
 
 def resource_counts(snapshots: Iterable[Snapshot]) -> dict[str, int]:
-    """Count views' resources by noun, without empty types.
+    """Count views' resources by noun.
 
     A resource in several views counts once per different content.
     """

@@ -54,7 +54,7 @@ class ReferenceMemory:
 
 
 class ReferenceCheck:
-    """The check of references and claims, for one load of a tree."""
+    """The check of one load of a tree."""
 
     def __init__(
         self, memory: ReferenceMemory | None, locator: FieldLocator, served: ServedFiles, settings: ReferenceSettings
@@ -86,14 +86,14 @@ class ReferenceCheck:
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """Names that files need, and none defines; known after `report`, if there is an upstream."""
+        """Undefined needed names; known after `report`, if there is an upstream."""
         if self.memory is None or not self._settings.outside.elsewhere:
             return frozenset()
         opened = self.memory.reported.open
         return frozenset(key for keys in (opened.missing, opened.elsewhere) for key in keys if key[0] in BY_TYPE_URL)
 
     def hold(self, proposals: Proposals) -> Conflicts:
-        """Find new files that Envoy would reject, or wait for in vain; `report` gives the reasons."""
+        """Find new files that Envoy would reject, or wait for in vain; `report` gives reasons."""
         names = self._names_of(proposals)
         levels = self._settings.levels
         by_collections = any(levels.severity_of(rule, Severity.NOTE) is Severity.ERROR for rule in MEMBERSHIP_RULES)
@@ -139,7 +139,7 @@ class ReferenceCheck:
         return self._seen[1]
 
     def report(self, decision: Decision) -> Conflicts:
-        """Return the reference problems of files in their current state, served or not.
+        """Return reference problems of files as they are now, served or not.
 
         They are the decided files, and others with a changed report.
         """

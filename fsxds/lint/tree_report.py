@@ -1,4 +1,4 @@
-"""The report on a tree's references, and the files with a changed report."""
+"""The report on a tree's references."""
 
 from __future__ import annotations
 

@@ -126,8 +126,6 @@ class BootstrapRequest:
     """The initial subscriptions of an Envoy.
 
     Attributes:
-        clusters: the tree has clusters.
-        listeners: the tree has listeners.
         runtime_names: later layers take precedence.
         streams: some resources come only by gRPC streams.
     """

@@ -108,7 +108,6 @@ class ValidationFailure:
 
     Attributes:
         suspect: the resource that it was probably reading, or None.
-        proven: resources that it had accepted before.
     """
 
     reason: str

@@ -30,8 +30,6 @@ class EnvoyRejection:
     """Why Envoy rejects a resource.
 
     Attributes:
-        resource: None if unknown.
-        reason: in Envoy's words.
         others: resources without which it would be accepted.
         is_certain: False if Envoy would load code or data that is not on this machine.
     """

@@ -215,8 +215,6 @@ class EnvoyPlan:
 
     Attributes:
         executable: the binary itself.
-        observe_log: receives each log line.
-        wanted_by: computes the subscriptions that a snapshot needs.
     """
 
     executable: Path

@@ -60,7 +60,6 @@ class EnvoyNack:
     """One reason of a NACK.
 
     Attributes:
-        resource_name: None if Envoy does not name it.
         reason: in Envoy's words; None if its log has none.
         origins: the resource's place, else the changed files behind the update.
     """

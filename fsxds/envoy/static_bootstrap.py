@@ -32,9 +32,6 @@ class Prepared:
 
     Attributes:
         clusters: every name that may be a cluster's.
-        secrets: requested secrets.
-        static_secrets: secrets expected in the bootstrap.
-        extensions: requested filters.
         secret_form: the form of a secret (`tls_certificate`), else empty.
         scope_key: the key of a scoped route as bytes, else empty.
         is_complete: all external content has a valid stub.

@@ -38,11 +38,7 @@ EQUAL_PATIENCE_S = 1.0
 
 
 class Barrier:
-    """Catches up with the last publication. Run `keep_reading`.
-
-    Args:
-        is_served: whether a view is served everything at hand of it.
-    """
+    """Catches up with the last publication. Run `keep_reading`."""
 
     def __init__(self, content: FleetContent, following: Following, is_served: Callable[[ViewKey], bool]) -> None:
         self.following = following
@@ -88,11 +84,7 @@ class Barrier:
 
 
 class FleetChannels:
-    """The `Channels` of a fleet's server: a node may have to wait for its channel.
-
-    Args:
-        patience_s: the longest wait of a client.
-    """
+    """A server's `Channels`: a client may have to wait, `patience_s` at most."""
 
     def __init__(self, channels: NodeChannels, barrier: Barrier, patience_s: float, on_demand: OnDemand) -> None:
         self.on_demand = on_demand

@@ -35,12 +35,7 @@ NodeName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RejectingGroup:
-    """Nodes of a view with equal rejections.
-
-    Attributes:
-        reasons: the words of the first node.
-        named: some of the nodes; `count` is the number of all.
-    """
+    """Nodes with equal rejections, some of them named; `reasons` are the first one's."""
 
     reasons: Mapping[ResourceVersion, str]
     named: tuple[NodeName, ...]
@@ -52,7 +47,6 @@ class ViewClients:
     """A view's nodes at one server.
 
     Attributes:
-        count: the number of clients: mostly one per node.
         canaries: whether each has taken everything it is served.
     """
 

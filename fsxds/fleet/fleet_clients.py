@@ -31,11 +31,7 @@ OrderOf: TypeAlias = Callable[[ViewKey, int], "Order | None"]
 
 
 class RemoteClient:
-    """A client at another server, or that server.
-
-    Attributes:
-        taken: the order that all of the server's clients of this view have taken.
-    """
+    """A client at another server, or that server; `taken` by all of its clients."""
 
     transport = "fleet"
     has_returned = True

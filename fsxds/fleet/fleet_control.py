@@ -53,7 +53,6 @@ class FleetFacts:
 
     Attributes:
         publishing: returns the rollouts of the fleet, and its planner; None while another server publishes.
-        observer: receives decisions made at other servers.
     """
 
     publishing: Callable[[], tuple[OperatorControl, FleetPlanner] | None]

@@ -60,12 +60,7 @@ async def snapshot_of(content: FleetContent, row: HistoryRow, near: Snapshot | N
 
 
 class FleetHistory:
-    """Adds to the history while this server publishes.
-
-    Args:
-        records: already read.
-        tree: the served directory, whose git commit is noted; None for none.
-    """
+    """Adds to the history while this server publishes; `tree` has the git commit."""
 
     def __init__(self, records: Records, tree: Path | None) -> None:
         self._records = records

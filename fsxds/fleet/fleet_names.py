@@ -86,11 +86,7 @@ class FleetNames:
     Run `keep_reported` and `keep_answered`.
 
     Args:
-        applied: the order up to which this server serves publications.
         is_asking: upstreams are asked only for names that clients ask for; if false, the key `u/` decides.
-
-    Attributes:
-        listeners: by owner: called when other names are absent.
     """
 
     def __init__(self, content: FleetContent, lease: Lease, applied: Latest[Order], *, is_asking: bool) -> None:
@@ -185,11 +181,7 @@ class FleetNames:
 
 
 class UpstreamNames:
-    """Asks this server's upstreams for all servers' names. Run `keep_asked`.
-
-    Attributes:
-        listeners: by owner: called when other names are asked for, or may be absent.
-    """
+    """Asks this server's upstreams for all servers' names. Run `keep_asked`."""
 
     def __init__(self, content: FleetContent, upstreams: OnDemand) -> None:
         self.listeners: dict[object, Callable[[], object]] = {}
@@ -237,11 +229,7 @@ class UpstreamNames:
 
 
 class AbsentNames:
-    """Publishes the absent names, as the publisher.
-
-    Args:
-        names: None if upstreams are not asked for names.
-    """
+    """Publishes absent names, as the publisher; `names` is None without demand."""
 
     def __init__(self, publication: Publication, names: UpstreamNames | None) -> None:
         self._publication = publication

@@ -32,11 +32,7 @@ PREFIX = "place/"
 
 
 class FleetPlaces:
-    """A fleet's `PlaceKeeper`. Reports restore rejections.
-
-    Args:
-        on_due: called when a place is to be written.
-    """
+    """A fleet's `PlaceKeeper`. Reports restore rejections."""
 
     def __init__(
         self,

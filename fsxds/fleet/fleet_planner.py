@@ -58,12 +58,7 @@ def rules_of_fleet(rules: PublishRules) -> PublishRules:
 
 @dataclass(frozen=True, slots=True)
 class PublisherStart:
-    """The state that a publisher continues from.
-
-    Attributes:
-        publication: has begun.
-        absent: the names that clients ask for in vain.
-    """
+    """The state that a publisher continues from."""
 
     publication: Publication
     records: Records

@@ -53,13 +53,9 @@ class _RecentPublication:
 class Following:
     """Follows a fleet. Run `keep_current`.
 
-    Args:
-        on_changed: called with the snapshots of all wanted views, whenever one changed.
-
     Attributes:
         head: None before the first read.
         applied: the order up to which all publications of wanted views are at hand.
-        is_reached: the engine answers.
         lost_s: the monotonic time when the engine stopped answering; None while it answers, or was not asked yet.
     """
 

@@ -15,11 +15,7 @@ KEEP_EVERY_S = 1.0
 
 
 class Lease:
-    """A lease kept alive, and replaced when lost. Run `keep_alive`.
-
-    Attributes:
-        current: the id; 0 while there is none, as far as is known.
-    """
+    """A lease kept alive and replaced; `current` is 0 without one. Run `keep_alive`."""
 
     def __init__(self, engine: KeyValues) -> None:
         self.current = Latest(0)

@@ -90,7 +90,6 @@ class MemberContext:
     """A server's environment.
 
     Attributes:
-        tree: the loaded directory; None for another source, or none.
         asks_names: upstreams are asked only for names that clients ask for.
         lag_patience_s: the longest wait of a client from another server until this one has caught up.
     """
@@ -136,11 +135,7 @@ def _read_user(path: Path) -> tuple[str, str]:
 
 
 class Member(Alone):
-    """This server in its fleet. Run `run`.
-
-    Attributes:
-        planner: publishes for the fleet; None while another server does.
-    """
+    """This server in its fleet; `planner` is None while another publishes. Run `run`."""
 
     def __init__(self, context: MemberContext, name: str = "") -> None:
         """A new id is made if none is given."""

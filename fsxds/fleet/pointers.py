@@ -70,7 +70,6 @@ class RowsDifference:
     """The changes from a snapshot to the next one.
 
     Attributes:
-        before: the digest of the snapshot before.
         facts: properties of the next snapshot besides its resources.
         updated: new and changed resources, by `encode_resources`.
     """
@@ -117,7 +116,6 @@ class Pointer:
     """The published snapshot of a view.
 
     Attributes:
-        root: the digest of the snapshot.
         difference: None if the changes are large, or there was no snapshot before.
         key_id: the key that it and its objects are sealed with; set by the reader.
     """
@@ -155,11 +153,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last publication, of whatever view.
-
-    Attributes:
-        existing: the folders of the publisher's tree, each of which may be a layer.
-    """
+    """The last publication; each folder in `existing` may be a layer."""
 
     order: Order = NOTHING_PUBLISHED
     publisher: str = ""

@@ -45,10 +45,6 @@ class Publication:
 
     Args:
         fence: holds while this server is the publisher.
-
-    Attributes:
-        order: the order of the last publication.
-        existing: the folders of the tree, each of which may be a layer.
     """
 
     def __init__(self, content: FleetContent, fence: Guard, publisher: str) -> None:

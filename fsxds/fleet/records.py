@@ -25,11 +25,7 @@ from fsxds.snapshots.snapshot_objects import Digest
 
 @dataclass(frozen=True, slots=True)
 class KeptRecord:
-    """A text about snapshots.
-
-    Attributes:
-        roots: the digests of the snapshots.
-    """
+    """A text about snapshots, with their digests."""
 
     text: str
     roots: tuple[Digest, ...]
@@ -57,11 +53,7 @@ async def snapshot_in(content: FleetContent, record: KeptRecord, root: Digest, n
 class Records:
     """Records by name. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
 
-    Args:
-        publication: has begun.
-
     Attributes:
-        key_id: the key that records are sealed with now.
         found: the records when this server began to publish.
     """
 

@@ -134,13 +134,7 @@ def conflicts(
     sorts: Container[TypeUrl],
     owned: Mapping[ClaimKey, Resource] = MappingProxyType({}),
 ) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
-    """Find resources with another one's claims; an unowned claim belongs to the first file.
-
-    Args:
-        files: whether each is on trial and takes nothing from others.
-        sorts: the kinds of claims to check.
-        owned: claims that files are served with, and still make.
-    """
+    """Find resources with another one's claims. `files`: whether each is on trial and takes nothing from others."""
     taken: dict[ClaimKey, Resource] = dict(owned)
     found = {}
     for parsed, is_on_trial in files:

@@ -57,11 +57,9 @@ class ExtensionFacts:
     Attributes:
         extension_points: per field with named extensions, the allowed categories, separated by spaces.
         looked_up_by_name: fields in which Envoy finds the extension by name, not by type.
-        packed: per field with an extension without a name, its category.
         without_structs: fields in which Envoy does not unpack a TypedStruct.
         for_routes: the types for routes of filter types that have one. Envoy finds the filter by either, and then reads
             the content as the required one, unless it is empty.
-        not_for_routes: the filter types that a route cannot configure.
         is_terminal: whether a filter that needs settings ends its chain.
     """
 

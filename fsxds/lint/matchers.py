@@ -23,8 +23,6 @@ class Context(NamedTuple):
     """A field's allowed inputs and actions.
 
     Attributes:
-        inputs: their category.
-        actions: their types, or their category.
         stops: the first match decides, and `keep_matching` is rejected.
         only_inputs: the only allowed types of the category; empty for all.
         no_inputs: the beginnings of types that are not allowed, except `_HEADER`.

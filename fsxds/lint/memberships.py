@@ -35,7 +35,6 @@ class MembershipScope:
     Attributes:
         unknown: types in unreadable files; they are not reported as missing.
         has_routes: the tree has route configurations, so that its virtual hosts should have theirs.
-        hints: probable route configurations, for the first few.
     """
 
     unknown: frozenset[TypeUrl] = frozenset()

@@ -287,12 +287,8 @@ class Mentions:
     Attributes:
         demanded: by required key, the resources that need it.
         noted: by usable key, the resources that may use it.
-        static: by key required in the bootstrap.
-        sources: by `source_key`.
         asked: by collection, the resources that request it.
         members: by collection, the resources in it.
-        located: by an alternative of a locator.
-        unread: the number of faulty resources.
         declared: the number of files that list a type.
         defined: the number of resources of a type, read or not.
     """

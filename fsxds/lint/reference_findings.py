@@ -27,11 +27,8 @@ class Referent:
     """The wording of faults for one type.
 
     Attributes:
-        missing: the rule for a missing one.
-        unused: the rule for an unused one.
         outcome: the consequence of a missing one.
         harm: the same, if it is an error.
-        elsewhere: how to define it outside of the tree.
     """
 
     words: str
@@ -188,11 +185,9 @@ class ReferenceScope:
     """The scope of reports on references.
 
     Attributes:
-        declared: the types that the tree declares.
         unknown: types in unreadable files; they are not reported as missing.
         unused_of: the types with reports of unused names.
         first: the one missing name that stands for all of its type.
-        hints: the probable names, as far as looked up.
     """
 
     declared: frozenset[TypeUrl] = frozenset()

@@ -38,12 +38,10 @@ class Report:
     """The outcome of a check.
 
     Attributes:
-        subject: as the user named it.
         findings: sorted by place; their paths can be opened from here.
         files: every file that was read, in the same form.
         resources: the number of resources, by the noun of their type.
         threshold: the lowest severity that makes the check fail.
-        base: the directory of all relative paths.
         lists_all: whether text has each note; else only the first of those that differ in nothing but names.
     """
 
@@ -100,15 +98,7 @@ def findings_of(
     files: Collection[PurePosixPath] = (),
     is_word: Callable[[str], bool] = lambda _: False,
 ) -> tuple[ReportedProblem, ...]:
-    """Return problems as they may be shown.
-
-    Args:
-        problems: with paths from the top of the tree.
-        tree: the path of the tree from here.
-        sources: the contents of files with lines to show.
-        files: all files of the tree; messages get adapted paths to them.
-        is_word: whether a word of the API may be shown.
-    """
+    """Return problems of a `tree`, a path from here, as they may be shown."""
     ordered = sorted(set(problems))
     texts = {
         path: Source(path, sources[path], is_word) for path in {problem.path for problem in ordered} & sources.keys()

@@ -32,10 +32,7 @@ class Rule:
     """A rule that a problem can break.
 
     Attributes:
-        severity: the default.
         meaning: the demand, in one or two sentences.
-        envoy: Envoy's reaction to a violation.
-        wrong: an example that breaks it, as a file's content.
         is_fixed: a violation leaves nothing to serve, so that its severity cannot be changed.
         predicts_envoy: it predicts a rejection; if an Envoy that was asked accepts the resource, a problem is a note.
         is_own: it is an error though Envoy accepts it.

@@ -48,10 +48,7 @@ class OpenNames:
         missing: names that a file needs, and none defines.
         elsewhere: missing in files, but an upstream has or may have them.
         unmentioned: names without a mention, of types that others could use.
-        lacking: names required in the bootstrap, but not there.
-        empty: requested collections without resources.
         unasked: collections of virtual hosts that no route configuration requests.
-        contested: claims of several resources.
     """
 
     missing: KeySet = field(default_factory=KeySet)
@@ -75,9 +72,6 @@ class TreeNames:
     """The names of one tree.
 
     Derived from another tree's names, at the cost of the difference.
-
-    Attributes:
-        touched: possibly changed names since the previous tree.
     """
 
     def __init__(

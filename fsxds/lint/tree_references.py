@@ -40,7 +40,6 @@ class ReferenceMemory:
         before: the names that were served before the decision about the tree.
         after: the names served by that decision.
         decided: the decided contents of changed files. If the decision was not followed, `before` is still served.
-        reported: the last report.
         changed: the names with changes from `before` to `after`.
         beside: the names with changes from `after` to the report.
     """

@@ -72,7 +72,6 @@ class Bake:
     """Changes that wait for the same canaries.
 
     Attributes:
-        gone: canaries that left since `since_s`.
         taken_since_s: when enough canaries had it; None while they do not.
         opens_at_s: when other nodes get it; None while canaries are waited for.
         is_reported: too few answers were reported, and there were not enough since.

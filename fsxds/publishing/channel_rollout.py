@@ -65,8 +65,6 @@ class ChannelRollout:
         origin: the snapshots served at the split, by the original channel and by this one.
         returns: how often its clients came back to its origin, and were away again before taking it.
         detected_s: the monotonic clock at the first sign of the change.
-        waits: the part of the tree that waits for canaries.
-        asked: the last step that clients were asked about, or None.
         on_left_behind: receives clients that are not waited for: they were late, or have not shown that they stay.
     """
 

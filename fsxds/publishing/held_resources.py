@@ -31,9 +31,7 @@ class WordedHold:
     """A resource not served as in the tree, or rejected.
 
     Attributes:
-        problem: the reason, at its place in the files.
         since_s: by the event loop's clock; None if unknown.
-        nodes: the sorted names of nodes that reject it.
     """
 
     key: Key

@@ -16,7 +16,6 @@ class PlaceKeeper(Protocol):
     """Keeps places, rejections, and removals. Restoring blocks.
 
     Attributes:
-        read_members: returns the removals from views.
         read_behind: returns the places of nodes behind their channel, each as a lane.
     """
 
@@ -43,11 +42,7 @@ class PlaceKeeper(Protocol):
 
 
 class RemovedMembers:
-    """Notes members removed in any channel of a view.
-
-    Attributes:
-        by_layers: views without any are missing.
-    """
+    """Notes members removed in any channel; views without any are missing."""
 
     def __init__(self, restored: Mapping[Layers, Tombstones]) -> None:
         self.by_layers = dict(restored)

@@ -87,11 +87,7 @@ class _Left:
 
 
 class NodeChannels:
-    """Knows the channel of each node. Touched from the event loop only.
-
-    Args:
-        on_demand: requests resources from other servers; None without any.
-    """
+    """Knows the channel of each node. Touched from the event loop only."""
 
     def __init__(
         self, publisher: Publisher, loading: ViewLoading, rules: NodeRules, on_demand: OnDemand | None = None

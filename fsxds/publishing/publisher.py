@@ -66,7 +66,6 @@ class PublishRules:
 
     Attributes:
         nack_limit: when a version that nodes reject is held back from all; None for never.
-        canary: the nodes that get a change first; None for none.
         bake_s: how long they have it before others get it.
         canary_quorum: the share of them that must have it, above 0 and up to 1.
         canary_patience_s: the time after which others get it anyway; infinite for never.
@@ -122,9 +121,6 @@ class Publisher:
 
     Attributes:
         published: the last tree, once all channels have taken it in, or None.
-        gate: None without canaries.
-        restored_behind: the places of nodes behind their channel at the end of the previous process.
-        on_received: called before channels get a tree.
         on_rest: receives a rollout that waits for no client.
         on_decided: receives nodes that may have to follow another channel.
         on_left_behind: receives clients of a rollout that no longer waits for them.

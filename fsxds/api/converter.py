@@ -1,8 +1,7 @@
 """Converts plain values to messages, as Envoy does.
 
-The fast path, `CompiledConverter`, is compiled once per message type, and stops at any odd value: one in another form,
-or a wrong one. Then the lenient path (`convert_lenient`) reports every fault, and returns a form for the fast path.
-Both use `scalars` for the values that a field takes.
+The fast path, `CompiledConverter`, stops at any odd value: in another form, or wrong. Then the lenient path
+(`convert_lenient`) reports every fault, and returns a form for the fast path. Both use `scalars`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Successors of v2's message types and fields, for remedies and `fsxds import --upgrade`.
 
-The API names each message's predecessor (`udpa.annotations.versioning`). The fields below are those of v2 that v3 lacks
-under that name, found by comparing the messages in `xds-protos` (`tests/api/test_v2_spellings.py` repeats that). A
-field with the same number was renamed; for the rest, comments of the v2 API name the replacement.
+The API names each message's predecessor (`udpa.annotations.versioning`). The fields are those of v2 that v3 lacks,
+found by comparing `xds-protos` (`tests/api/test_v2_spellings.py` repeats that). A field with the same number was
+renamed; else comments of v2 name the replacement.
 """
 
 from __future__ import annotations

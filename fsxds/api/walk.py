@@ -1,9 +1,4 @@
-"""Walks over a message and everything packed in it.
-
-* `Walk` collects the reports of the checks in one walk.
-* `parts_of` yields all messages, and every Any that it cannot open, of a message that did not pass the converter.
-* `MessageVisitor` visits the messages in some fields, to change them.
-"""
+"""Walks over a message and everything packed in it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A running Envoy's admin page, and the expected versions.
 
-Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58). `Expected` computes the
-versions that they show when a snapshot is in effect.
+Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58).
 """
 
 from __future__ import annotations

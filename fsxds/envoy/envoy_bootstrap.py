@@ -1,9 +1,7 @@
 """Bootstraps for an Envoy that gets everything from fsxds (pure).
 
-A bootstrap (`Section`) has a node, the admin page, the static cluster `xds` by which Envoy reaches fsxds, and the
-initial subscriptions (`BootstrapRequest`). All others follow from received resources.
-
-Collections in a bootstrap are locators that replace the request for all clusters or all listeners.
+A bootstrap (`Section`) has a node, the admin page, the static cluster `xds`, and the initial subscriptions
+(`BootstrapRequest`). Collections in it are locators that replace the request for all clusters or all listeners.
 
 | collection | where Envoy takes it from | source |
 | --- | --- | --- |

@@ -1,7 +1,7 @@
 """Reads Envoy's log: rejected updates, and failures of validation (pure).
 
-`LOG_ARGUMENTS` make Envoy write one line per message. A validating Envoy rarely names the faulty resource; its log at
-level debug shows which resources it had accepted, and the current one (`_Progress`).
+`LOG_ARGUMENTS` make Envoy write one line per message. A validating Envoy rarely names the faulty resource; its debug
+log shows accepted ones, and the current one (`_Progress`).
 """
 
 from __future__ import annotations

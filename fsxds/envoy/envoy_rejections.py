@@ -1,7 +1,7 @@
 """A validating Envoy's rejections as problems: reason, field, and place (pure).
 
-A broken constraint names its field by a chain of messages; other reasons quote a value or a name, which is searched for
-in the resource. A reason that depends on the machine (a file, a library) is reported as undecided.
+A broken constraint names its field by a chain of messages; other reasons quote a value or name, found in the resource.
+A reason that depends on the machine (a file, a library) is undecided.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Keeps an Envoy running, and reports its status on each snapshot.
-
-`run_envoy` starts another one when a snapshot needs more than the bootstrap subscribes to. `Follower` watches one Envoy
-until the snapshot is in effect, or superseded.
-"""
+"""Keeps an Envoy running, and reports its status on each snapshot."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A local Envoy's status on a snapshot: in effect, NACKed, or pending.
 
 By gRPC Envoy itself ACKs and NACKs (`StreamAcks`); rejected resources are taken back within milliseconds, and
-remembered with the votes. By REST and by files only its admin page shows results (`StatisticsAcks`): changed versions,
-and risen counters of rejections (ENVOY.md E57, E59).
+remembered with the votes. By REST and files, its admin page shows changed versions and counters of rejections
+(`StatisticsAcks`, ENVOY.md E57, E59).
 """
 
 from __future__ import annotations

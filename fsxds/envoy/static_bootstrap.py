@@ -1,7 +1,7 @@
 """Renders any part of a tree as one static bootstrap (pure).
 
-`Preparer` replaces files by stubs and collects mentioned names; `Linker` puts secrets and filters in the places that
-request them; `Renderer` adds stand-ins for names that are only mentioned, and a user of each other resource.
+`Preparer` stubs files and collects names; `Linker` inlines secrets and filters; `Renderer` adds stand-ins for missing
+names, and users of resources.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Validates resources with a real Envoy.
 
-The resources become one static bootstrap, which `envoy --mode validate` reads: it binds no port and makes no calls.
-Envoy stops at the first mistake (ENVOY.md E61), so `find_conflicts` asks again about parts.
+`envoy --mode validate` reads one static bootstrap, without ports or calls, and stops at the first mistake (ENVOY.md
+E61), so `find_conflicts` asks again about parts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Extensions: types allowed in each place, and routes' settings of filters.
 
-`extension_facts.json` has Envoy's extension points, and the types of filters for routes, found by asking Envoy 1.40.
-The types in each category come from the Envoy in use (`Features`).
+`extension_facts.json` was found by asking Envoy 1.40. The types in each category come from the Envoy in use
+(`Features`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Combines all checks of file contents into the `Check` for loading.
-
-Checks of messages are named in the `hooks` of their modules.
-"""
+"""Combines all checks of file contents into the `Check` for loading."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Writes problems in all formats but SARIF.
-
-For another format, write a module such as `lint/sarif.py` and add its row to `PROBLEM_FORMATS`.
-"""
+"""Writes problems in all formats but SARIF."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The rules that problems can break: pages, severities, and `fsxds explain`.
 
-A page in `pages/` is a chapter, and each of its sections a rule. Its statements about Envoy are verified (ENVOY.md
-E54). `README.md` beside this module lists them all.
+A page in `pages/` is a chapter, each of its sections a rule. Statements about Envoy are verified (ENVOY.md E54).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 | rule | reason |
 | --- | --- |
-| A client that brings versions, and would be sent others, waits until this server serves everything published. | Its versions may be newer. |
-| The last order is read after the client came; one read serves all earlier clients. | A read already under way may miss the client's versions. |
-| A client that holds versions sent by this server does not wait. | This server may itself wait for that client. |
+| A client that would be sent other versions than it brings waits until this server serves everything published. | Its versions may be newer. |
+| The last order is read after the client came; one read serves all earlier clients. | A read under way may miss the client's versions. |
+| A client with versions from this server does not wait. | This server may itself wait for that client. |
 | A client that would be sent the same versions waits briefly, and not while the engine is unreachable. | The next types of its stream may differ. |
 | A client that was led on elsewhere gets the place that its versions indicate. | Else it would be led again from the place where it left. |
 | No client waits longer than the settings allow. | A server may be cut off for long, and serves all the same. |

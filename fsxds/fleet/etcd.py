@@ -2,8 +2,8 @@
 
 | rule | reason |
 | --- | --- |
-| Each member has a separate gRPC channel; after a missed deadline, all calls go to the next member. | A channel of three addresses never left a frozen member. |
-| A watch moves with the calls, and continues with the next revision. | It would wait for a frozen member for ever. |
+| Each member has a separate gRPC channel; after a missed deadline, calls and watches go to the next member. | A channel of three addresses never left a frozen member. |
+| A watch continues with the next revision. | |
 | A write without an answer is not repeated here. | It may have succeeded; the writer knows how to find out. |
 | An expired token is renewed, and the call repeated. | The call was rejected before it did anything. |
 """

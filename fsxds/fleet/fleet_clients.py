@@ -2,7 +2,7 @@
 
 | rule | reason |
 | --- | --- |
-| A server is one client of each view that it serves, with a vote for each node that rejects nothing. | It reports when all have taken a step. |
+| A server is one client of each of its views, with a vote for each node that rejects nothing. | It reports when all have taken a step. |
 | A node that rejects versions is a separate client, and is not waited for. | The rules of verdicts are those of a single server. |
 | Each canary is a separate client. | Other nodes follow when canaries have lived with a change. |
 """

@@ -8,8 +8,8 @@
 
 | rule | reason |
 | --- | --- |
-| Servers with a tree that do not publish ask their upstreams, too. | Else the next publisher's tree would lack the asked resources. |
-| A name counts as absent at a server once it serves the publication before. | That publication may have the name, or resources that `*` stands for. |
+| Servers with a tree that do not publish ask, too. | Else the next publisher's tree would lack the asked resources. |
+| A name counts as absent at a server that serves the publication before. | That may have the name, or resources that `*` stands for. |
 | Names are divided by a hash. | For one more name, one 64th of the names is written. |
 """
 

@@ -2,10 +2,9 @@
 
 | rule | reason |
 | --- | --- |
-| A server has taken a step when all clients that it waits for have. | Each server leads its clients by separate steps, and reports the end. |
+| A server has taken a step when all its awaited clients have. | Each server leads its clients by separate steps. |
 | A server that does not report in time is not waited for. | |
-| Changes of the snapshot that a rollout serves are published. | |
-| A view that no server has served for ten minutes is dropped, unless it is rolled back. | Each view costs a load of the tree, and space in etcd. |
+| A view that no server has served for ten minutes is dropped, unless rolled back. | Each view costs a load of the tree, and space in etcd. |
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 | rule | reason |
 | --- | --- |
-| Every server serves published snapshots only, the publisher included. | A snapshot that only one server has could be lost with it, and clients would go back. |
+| Every server, also the publisher, serves only published snapshots. | One that only one server has could be lost, and clients would go back. |
 | A server leads its clients from their versions to the published ones by separate steps. | It may have missed publications. |
 | The publisher alone decides on holds. | |
-| Only a server with a source is elected, once it has loaded it. | |
+| Only a server with a loaded source is elected. | |
 | A new publisher whose tree changed before the last publication waits for its next tree. | Its copy may be late, and clients would go back. |
 """
 

@@ -2,8 +2,8 @@
 
 | rule | reason |
 | --- | --- |
-| A publisher begins a new epoch, above each that was ever published or reported. | An etcd restored from a backup lacks the last publication. |
-| A pointer moves only from the revision that this publisher knows. | A write without an answer may come about later, when it would lead back. |
+| A publisher begins a new epoch, above each published or reported one. | An etcd restored from a backup lacks the last publication. |
+| A pointer moves only from the revision that this publisher knows. | A write without an answer may come about later, and lead back. |
 | After a write without an answer, the head is read. | The write may have come about. |
 | Objects are removed when every server has gone on to a later snapshot. | Late servers read them. |
 | After a removal without an answer, the head is written again before objects are. | The removal comes about before that, or never; else it could remove objects that are needed again. |

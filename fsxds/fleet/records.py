@@ -3,8 +3,8 @@
 | rule | reason |
 | --- | --- |
 | A record is written only from the revision that this publisher knows. | A write without an answer may come about later. |
-| The objects of the old and the new text are kept until it is certain which text is there. | The same. |
-| The objects of a record sealed with another key are not kept. | It is written again with the first key. |
+| Objects of the old and new text are kept until it is certain which is there. | The same. |
+| Objects of a record sealed with another key are not kept. | It is written again with the first key. |
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exclusive claims: addresses of listeners, domains and names of virtual hosts.
 
-For listeners, Envoy 1.40 compares protocol, IP address and port, or the path of a socket (ENVOY.md E56), whether or
-not, and however, a listener binds its port. Port 0, internal listeners and other network namespaces never conflict.
+For listeners, Envoy 1.40 compares protocol, IP address and port, or the path of a socket (ENVOY.md E56), however a
+listener binds its port. Port 0, internal listeners and other network namespaces never conflict.
 
 Of virtual hosts that are discovered one by one, Envoy rejects all in a response if a domain is duplicated in their
 route configuration, also within one host. Of two with equal `VirtualHost.name` it silently keeps the last: requests to

@@ -1,16 +1,14 @@
 """References between types, over a whole tree: dangling references and unused names.
 
-A new file with a dangling reference is held back if that is an error, as by any rule between files; references among
-new files are fine in any direction. A served file stays, even if its referents are removed: deleting a file is
-intended, and the error is reported at the references to it. So a tree with such an error may be served now, and be held
-back when it is loaded anew.
+A new file with a dangling reference is held back if that is an error; references among new files are fine in any
+direction. A served file stays, even if its referents are removed: deleting a file is intended, and the error is
+reported at the references to it. So a tree with such an error may be served now, and be held back when it is loaded
+anew.
 
-A broken file causes no problems elsewhere. Its known names count as defined, and if its content is unknown, no name of
-the types that it may define is reported as missing. A new file that needs a name that is only in the broken one waits
-for it: it is held without a problem.
+A broken file causes no problems elsewhere. Its known names count as defined; if its content is unknown, no name of its
+possible types is reported as missing. A new file that needs a name only in the broken one is held without a problem.
 
-After an edit only the affected files are checked: the changed ones, and files that mention or define a name with
-changes.
+After an edit only the changed files, and those that mention or define a changed name, are checked.
 """
 
 from __future__ import annotations

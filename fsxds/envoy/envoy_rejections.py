@@ -27,7 +27,7 @@ from fsxds.snapshots.document import authored_path
 
 @dataclass(frozen=True, slots=True)
 class EnvoyRejection:
-    """Why Envoy rejects a resource.
+    """Why Envoy rejects a resource, which is None if unknown.
 
     Attributes:
         others: resources without which it would be accepted.

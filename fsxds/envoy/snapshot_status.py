@@ -57,7 +57,7 @@ class InProgress:
 
 @dataclass(frozen=True, slots=True)
 class EnvoyNack:
-    """One reason of a NACK.
+    """One reason of a NACK; `resource_name` is None if Envoy does not name it.
 
     Attributes:
         reason: in Envoy's words; None if its log has none.

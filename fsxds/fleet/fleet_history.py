@@ -60,7 +60,7 @@ async def snapshot_of(content: FleetContent, row: HistoryRow, near: Snapshot | N
 
 
 class FleetHistory:
-    """Adds to the history while this server publishes; `tree` has the git commit."""
+    """Adds to the history, as the publisher, with the git commit of `tree`, if any."""
 
     def __init__(self, records: Records, tree: Path | None) -> None:
         self._records = records

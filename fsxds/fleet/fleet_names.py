@@ -229,7 +229,7 @@ class UpstreamNames:
 
 
 class AbsentNames:
-    """Publishes absent names, as the publisher; `names` is None without demand."""
+    """Publishes absent names, as the publisher; `names` is None if upstreams are not asked."""
 
     def __init__(self, publication: Publication, names: UpstreamNames | None) -> None:
         self._publication = publication

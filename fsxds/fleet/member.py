@@ -87,7 +87,7 @@ def server_name() -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemberContext:
-    """A server's environment.
+    """A server's environment; `tree` is None for another source, or none.
 
     Attributes:
         asks_names: upstreams are asked only for names that clients ask for.
@@ -165,7 +165,7 @@ class Member(Alone):
 
     @property
     def asks_names(self) -> bool:
-        """Whether servers ask upstreams for this server's names."""
+        """Whether upstreams are asked for the names that this server's clients ask for."""
         return self._names.is_asking
 
     def rules(self, rules: PublishRules) -> PublishRules:

@@ -216,7 +216,7 @@ class Publication:
         return modified
 
     async def collect(self, reached: Order) -> None:
-        """Remove objects that no server needs beyond an order."""
+        """Remove unneeded objects, if all servers have reached this order."""
         for key, roots in tuple(self._roots.items()):
             is_gone = key not in self.served
             while roots and (is_gone or (len(roots) > 1 and roots[1].order <= reached)):

@@ -87,7 +87,7 @@ class _Left:
 
 
 class NodeChannels:
-    """Knows the channel of each node. Touched from the event loop only."""
+    """Knows each node's channel; `on_demand` may be None. Touched from the event loop only."""
 
     def __init__(
         self, publisher: Publisher, loading: ViewLoading, rules: NodeRules, on_demand: OnDemand | None = None

@@ -62,7 +62,7 @@ DRAINS_BEGIN_WITHIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PublishRules:
-    """The rules by which changes are published.
+    """The rules of publishing; `canary` is None without canaries.
 
     Attributes:
         nack_limit: when a version that nodes reject is held back from all; None for never.
@@ -113,7 +113,7 @@ class Placing(Protocol):
 
 
 class Publisher:
-    """Publishes in all channels. Run `keep_publishing`.
+    """Publishes in all channels; `gate` is None without canaries. Run `keep_publishing`.
 
     Args:
         keeper: keeps places on disk; restored ones are served from the start. None keeps nothing.

@@ -35,7 +35,7 @@ class ReportedProblem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a check.
+    """The outcome of a check; relative paths start at `base`.
 
     Attributes:
         findings: sorted by place; their paths can be opened from here.
@@ -98,7 +98,7 @@ def findings_of(
     files: Collection[PurePosixPath] = (),
     is_word: Callable[[str], bool] = lambda _: False,
 ) -> tuple[ReportedProblem, ...]:
-    """Return problems of a `tree`, a path from here, as they may be shown."""
+    """Return problems, with paths from the top of `tree`, as they may be shown from here."""
     ordered = sorted(set(problems))
     texts = {
         path: Source(path, sources[path], is_word) for path in {problem.path for problem in ordered} & sources.keys()

@@ -1,4 +1,4 @@
-"""The API of one Envoy: its message types and its other features."""
+"""The API of one Envoy: its message types and other features."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Extensions = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The allowed forms of a command in format strings: `%NAME(parameters):length%`."""
+    """The forms of a command in format strings: `%NAME(parameters):length%`."""
 
     needs_parameters: bool
     takes_parameters: bool
@@ -39,7 +39,7 @@ _FORMS = ("needs_parameters", "takes_parameters", "takes_length")
 
 @dataclass(frozen=True)
 class Features:
-    """The features of one build of Envoy, as it reports them.
+    """The features that a build of Envoy reports.
 
     Attributes:
         curves: the group that each curve name means.
@@ -77,7 +77,7 @@ class Features:
         )
 
     def to_json(self) -> str:
-        """Write one line per category, command, curve and filter."""
+        """Write one line per feature."""
         plain = {
             "version": self.version,
             "digest": self.digest,
@@ -128,7 +128,7 @@ class _WithOptions(Protocol):
 
 
 class Catalogue:
-    """All message types of one API, in a private pool.
+    """All message types of one API.
 
     Attributes:
         description: the origin, for users: `Envoy 1.40.0 from /usr/bin/envoy, 557 files`.
@@ -151,7 +151,7 @@ class Catalogue:
 
     @classmethod
     def of(cls, serialized: bytes, description: str, features: Features | None = None) -> Catalogue:
-        """Parse a FileDescriptorSet, its files in any order, and add missing well-known files.
+        """Parse a FileDescriptorSet, in any order, and add well-known files.
 
         Raises:
             ApiError: the bytes are no such set, or its files do not fit together.
@@ -178,7 +178,7 @@ class Catalogue:
         return self.descriptor(message_type) is not None
 
     def unpacked(self, packed: DynamicMessage) -> DynamicMessage | None:
-        """Return the content of an Any; None if unreadable."""
+        """Return an Any's content, or None."""
         message_type = packed.type_url.rpartition("/")[2]
         if not self.knows(message_type):
             return None
@@ -228,7 +228,7 @@ class Catalogue:
         return name in self.once(_words)
 
     def similar(self, message_type: str) -> str | None:
-        """Return the known type that an unknown name probably means, or None."""
+        """Return the type that an unknown name probably means."""
         names = self.once(_names)
         package, _, last_part = message_type.rpartition(".")
         namesakes = [name for name in names if name.endswith(f".{last_part}")]

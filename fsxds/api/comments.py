@@ -23,7 +23,7 @@ _Path = tuple[int, ...]
 
 
 def read_comments(catalogue: Catalogue) -> Mapping[str, str]:
-    """Return the first paragraph of each comment, by full name; `catalogue.once` keeps them.
+    """Return first paragraphs by full name; `catalogue.once` keeps them.
 
     An enum value's name follows the enum's: `envoy.config.cluster.v3.Cluster.LbPolicy.MAGLEV`.
     """
@@ -40,7 +40,7 @@ def read_comments(catalogue: Catalogue) -> Mapping[str, str]:
 
 
 def first_paragraph(comment: str) -> str:
-    """Return a comment up to its first empty line, in one line."""
+    """Return the first paragraph, in one line."""
     lines = [line.strip() for line in comment.strip().splitlines()]
     return " ".join(lines[: lines.index("")] if "" in lines else lines)
 

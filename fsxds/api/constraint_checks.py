@@ -1,4 +1,4 @@
-"""The API's demands on one value, and the reports of broken ones.
+"""The API's demands on one value, and their reports.
 
 `element_checks` and `whole_checks` are for set values; a `Demand` reports a missing one. Both follow the C++ code of
 PGV if that differs from its documentation (`not_in` beside `in`, `strict`).
@@ -46,7 +46,7 @@ _FILL = {"wrong-length": "give it a value", "wrong-count": "add at least one"}
 
 
 def show_value(value: FieldValue) -> str:
-    """Quote a short value that is not text."""
+    """Quote a short value."""
     text = quoted(value, secret=False)
     return "" if text in _NOT_SHOWN else f", is {text}"
 
@@ -68,7 +68,7 @@ def show_as(write: Write) -> Write:
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """One demand, such as `must be at least 1`; only an empty value breaks it if `is_presence`."""
+    """One demand, such as `must be at least 1`; `is_presence`: only an empty value breaks it."""
 
     is_broken: Callable[[FieldValue], object]
     rule: str
@@ -87,14 +87,14 @@ class ValueCheck:
         return replace(self, is_broken=lambda value: is_broken(read(value)), shown=lambda value: shown(read(value)))
 
     def unless_empty(self) -> ValueCheck:
-        """Return the demand, satisfied by empty, false and zero."""
+        """Return the demand, satisfied by empty values."""
         is_broken = self.is_broken
         return replace(self, is_broken=lambda value: value and is_broken(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One of these fields must be set; reported at `step`, or at the message if None."""
+    """One of these fields must be set; reported at `step`, else at the message."""
 
     fields: frozenset[str]
     step: str | None
@@ -107,7 +107,7 @@ class Demand:
 
 
 def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
-    """Return the demands on a value or list element."""
+    """Return the demands on an element."""
     message_type = field.message_type
     if message_type is None:
         return _scalar_checks(field, rules)
@@ -126,7 +126,7 @@ def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck
 
 
 def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
-    """Return the demands on a list or map, except uniqueness."""
+    """Return a list's or map's demands, except uniqueness."""
     group, noun = ("map", "pair") if is_map(field) else ("repeated", "item")
     own = rules.get(group, {})
     checks = _size_checks(own.get(f"min_{noun}s"), own.get(f"max_{noun}s"), len, noun, "wrong-count")
@@ -134,7 +134,7 @@ def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
 
 
 def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueCheck]:
-    """Return the checks for fields and values that Envoy rejects as deprecated."""
+    """Return the checks for deprecated fields and values."""
     if rules.is_disallowed(field):
         text = "was taken out of use, and Envoy rejects it"
         return [ValueCheck(_is_set, "disallowed-field", text, "remove it", show_nothing)]
@@ -149,17 +149,17 @@ def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueChec
 
 
 def beyond_presence(field: FieldDescriptor, checks: list[ValueCheck]) -> list[ValueCheck]:
-    """Return the checks that a set field may break: without presence, it is not empty."""
+    """Return the checks on a set field, which without presence is not empty."""
     return [check for check in checks if field.has_presence or not check.is_presence]
 
 
 def is_unvisited(rules: RuleGroups) -> bool:
-    """Whether validation stops here: the field is skipped, or has rules for an Any."""
+    """Whether validation stops: the field is skipped, or has rules for an Any."""
     return bool(rules.get("message", {}).get("skip")) or "any" in rules
 
 
 def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
-    """Return the demand for a message; members of a oneof have `choice_demand`."""
+    """Return a message field's demand; members of a oneof have `choice_demand`."""
     if field.is_repeated or field.containing_oneof is not None or field.message_type is None:
         return None
     # As in Envoy, only `required` of the type's group counts, but wrappers have no such group.
@@ -329,7 +329,6 @@ def _read_moment(value: Duration | Timestamp) -> tuple[int, int]:
 
 
 def _write_moment(value: Duration | Timestamp) -> str:
-    """Write `0.25s`."""
     nanos = value.seconds * NANOS_PER_S + value.nanos
     whole, part = divmod(abs(nanos), NANOS_PER_S)
     fraction = f".{part:09}".rstrip("0") if part else ""

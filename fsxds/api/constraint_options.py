@@ -67,7 +67,7 @@ _PARTS_OF_FIELDS = {"items", "keys", "values"}
 
 
 class ApiRules:
-    """The rules of an API; `catalogue.once(ApiRules)` reads them once.
+    """The rules of an API; use `catalogue.once(ApiRules)`.
 
     Attributes:
         ruled: the messages with a rule on a field, and Any.
@@ -97,7 +97,7 @@ class ApiRules:
         return oneof.has_options and bool(_extension(self._catalogue.options_of(oneof), self._required))
 
     def is_unruled(self, descriptor: Descriptor) -> bool:
-        """Whether validation of a message and its content is disabled."""
+        """Whether a message's validation is disabled."""
         if not descriptor.has_options:
             return False
         options = self._catalogue.options_of(descriptor)

@@ -1,10 +1,10 @@
 """Checks a message and everything in it as Envoy does, by functions compiled once per message type.
 
-The rules are those of PGV as in its C++ code (`constraint_options` reads them, `constraint_checks` evaluates them), and
-the ban on disallowed fields and values. The same walk opens every Any and calls the hooks of other checks.
+The rules are those of PGV as in its C++ code (`constraint_options`, `constraint_checks`), and the ban on disallowed
+fields and values. The same walk opens every Any and calls the hooks of other checks.
 
-A message type has a `Visit`; a field worth checking has a `Step`, which reports faults of its value and visits the
-messages in it. Types that can hold no rule, hook or Any have neither.
+A message type has a `Visit`; a field worth checking has a `Step`, which reports faults of its value and visits its
+messages. Types that can hold no rule, hook or Any have neither.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class FieldRules:
         self._visits: dict[tuple[str, _Mode], Visit | None] = {}
 
     def check(self, message: Message) -> Walk:
-        """Return the findings in a message. Never raises."""
+        """Return a message's findings. Never raises."""
         walk = _Walk(self._enter)
         with suppress(TooManyFaultsError):
             self._visit(message, None, walk)

@@ -1,4 +1,4 @@
-"""The lenient conversion: accepts Envoy's JSON beyond proto3 JSON and reports every fault.
+"""The lenient conversion: accepts Envoy's JSON, and reports every fault.
 
 It normalizes odd values for the fast path of `converter`, and builds no message. Envoy, unlike proto3 JSON, accepts:
 
@@ -93,7 +93,7 @@ class ValuePlace:
         self.faults.append(Fault(rule, message, remedy, self.path, severity=severity))
 
     def add_unknown(self, rule: str, message: str, remedy: str) -> None:
-        """Report an unknown name; its value is dropped."""
+        """Report an unknown name, and drop its value."""
         fact = message if self.unknown_fields is Severity.ERROR else f"{message}; it is left out"
         self.add(rule, fact, remedy, self.unknown_fields)
 
@@ -124,7 +124,7 @@ class ValuePlace:
 
 
 class LenientReader:
-    """Normalizes odd values and reports all their faults."""
+    """Normalizes odd values and reports their faults."""
 
     def __init__(self, catalogue: Catalogue, unknown_fields: Severity) -> None:
         self._catalogue = catalogue
@@ -134,7 +134,7 @@ class LenientReader:
         self._readers: dict[str, Read] = {}
 
     def read(self, value: PlainValue, descriptor: Descriptor) -> tuple[PlainValue, tuple[Fault, ...]]:
-        """Return the normalized value, meaningless if a fault is an ERROR, and its faults."""
+        """Return faults, and the normalized value, meaningless after an ERROR."""
         faults: list[Fault] = []
         return self._message(value, descriptor, ValuePlace(faults, self._unknown_fields)), tuple(faults)
 

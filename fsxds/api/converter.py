@@ -1,8 +1,7 @@
-"""Converts plain values to messages, as Envoy's own JSON reader does.
+"""Converts plain values to messages, as Envoy does.
 
-The fast path, `CompiledConverter`, is compiled once per message type, and stops at any odd value: one in another form,
-or a wrong one. Then the lenient path (`convert_lenient`) reports every fault, and returns a form for the fast path.
-Both use `scalars` for the values that a field takes.
+The fast path, `CompiledConverter`, stops at any odd value: in another form, or wrong. Then the lenient path
+(`convert_lenient`) reports every fault, and returns a form for the fast path. Both use `scalars`.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ from fsxds.model.values import Fault, PlainValue, Severity, SpelledFloat
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A conversion's result; no message exactly if a fault is an ERROR."""
+    """A result; no message exactly if a fault is an ERROR."""
 
     message: Message | None
     faults: tuple[Fault, ...] = ()
 
 
 class Converter:
-    """Turns plain values into messages, and reports all faults at once.
+    """Turns plain values into messages, and reports all faults.
 
     Never raises for a plain value. Equal values give equal bytes.
     """
@@ -66,7 +65,7 @@ class Converter:
         self._lenient = LenientReader(catalogue, unknown_fields)
 
     def convert(self, value: PlainValue, message_type: str) -> Converted:
-        """Convert to a message of this full name; KeyError if it is unknown."""
+        """Convert to this type; KeyError if it is unknown."""
         message_class = self._classes.get(message_type)
         if message_class is None:
             message_class = self._classes[message_type] = self._catalogue.message_class(message_type)
@@ -137,7 +136,7 @@ class _KnownAny(NamedTuple):
 
 
 class CompiledConverter:
-    """Builds messages from values in the canonical JSON form.
+    """Builds messages from canonical JSON.
 
     A value is walked once, into keyword arguments for one call of the constructor. That accepts values that JSON does
     not allow (an int for a bool, two members of a oneof), so the walk checks everything.
@@ -351,14 +350,14 @@ def _list_fields(value: PlainValue, depth: int) -> dict[str, object]:
 
 
 def _struct_fields(value: PlainValue, depth: int) -> dict[str, object]:
-    """For a google.protobuf.Struct in a list, in a map or at the top."""
+    """For a Struct in a list, in a map or at the top."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise NeedsLenientReader
     return {"fields": {key: _value_fields(element, depth + 2) for key, element in value.items()}}
 
 
 def _struct_content(value: PlainValue, depth: int) -> dict[str, object]:
-    """Only for a singular Struct field the constructor takes a dict as the struct's content."""
+    """The constructor takes a dict only for a singular Struct field."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise NeedsLenientReader
     return {key: element if type(element) is str else _content(element, depth) for key, element in value.items()}

@@ -1,4 +1,4 @@
-"""Sorts, completes and merges sets of proto files, and reads them from Envoy executables."""
+"""Sorts, completes and merges sets of proto files, and reads Envoy executables."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def merged(base: FileDescriptorSet, own: FileDescriptorSet) -> FileDescriptorSet
 
 
 def in_dependency_order(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Sort by name, but each file after its imports.
+    """Sort by name, but after imports.
 
     Raises:
         ApiError: files import one another, or a missing one that is not well-known.
@@ -111,7 +111,7 @@ _FIELDS_TO_GIVE_UP = 4  # how many trailing fields may prove to be other bytes t
 
 
 def read_descriptors(executable: bytes | memoryview) -> descriptor_pb2.FileDescriptorSet:
-    """Find every proto file in an Envoy executable, in dependency order.
+    """Find an Envoy executable's proto files, in dependency order.
 
     Raises:
         ApiError: there is none, or a file needs a missing one.

@@ -1,4 +1,4 @@
-"""Properties of fields for reading and printing, and the names that faults may quote.
+"""Properties of fields, and the names that faults may quote.
 
 A fault quotes no other words of a file, because a secret may be in any wrong place: as a key, as an alias (`*pw`), as a
 tag (`!pw`). Each rule has one home:
@@ -83,22 +83,22 @@ def map_parts(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]
 
 
 def enum_of(field: FieldDescriptor) -> EnumDescriptor:
-    """Return the enum of a field of an enum type."""
+    """Return an enum field's type."""
     return cast("EnumDescriptor", field.enum_type)
 
 
 def owner_of(field: FieldDescriptor) -> Descriptor:
-    """Return the message of a field that is no extension."""
+    """Return the field's message; not for extensions."""
     return cast("Descriptor", field.containing_type)
 
 
 def descriptor_of(message: Message | type[Message]) -> Descriptor:
-    """Return the descriptor of a message or class."""
+    """Return a message's or class's descriptor."""
     return cast("Descriptor", message.DESCRIPTOR)
 
 
 def takes_null(field: FieldDescriptor) -> bool:
-    """Whether null is a value of this field, not its absence."""
+    """Whether null is a value here, not absence."""
     if field.is_repeated:
         return False
     message_type: Descriptor | None = field.message_type
@@ -121,7 +121,7 @@ def camel_case(name: str) -> str:
 
 
 def type_of_url(type_url: str) -> str | None:
-    """Return the type of a URL; None without host and slash, which Envoy demands."""
+    """Return a URL's type; None without host and slash, which Envoy demands."""
     host, slash, message_type = type_url.rpartition("/")
     return message_type if host and slash else None
 
@@ -133,7 +133,7 @@ _LIKENESS = 0.55  # low enough to find "connect_timeout" for "conect"
 
 
 class FieldNames:
-    """Finds fields by either name, and gives advice on unknown names."""
+    """Finds fields by either name, and advises on unknown ones."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -177,7 +177,7 @@ def _advice(descriptor: Descriptor, wanted: str) -> str:
 
 
 def shortened(name: str) -> str:
-    """Cut a name, and escape characters that cannot be encoded."""
+    """Cut a name, and escape unencodable characters."""
     short = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
     return short.encode(errors="backslashreplace").decode()
 
@@ -213,7 +213,7 @@ def quoted(value: object, *, secret: bool) -> str:
 
 
 def may_quote_field(name: str, catalogue: Catalogue, advice: str = "") -> bool:
-    """Whether a message may repeat this name; `advice` is the remedy."""
+    """Whether a message may repeat a name; `advice` is the remedy."""
     return advice.startswith(DID_YOU_MEAN) or name == "@type" or catalogue.knows_word(name)
 
 
@@ -223,12 +223,12 @@ def may_quote_type(name: str) -> bool:
 
 
 def quoted_type_url(type_url: str) -> str:
-    """Quote a client's type URL if it looks like one."""
+    """Quote a type URL if it looks like one."""
     return type_url if may_quote_type(type_url.removeprefix(_HOST)) else "no type URL"
 
 
 def shown_pointer(field_path: FieldPath, message: str, catalogue: Catalogue) -> str:
-    """Write a path, with `[...]` for keys that may not be quoted."""
+    """Write a path, with `[...]` for unquotable keys."""
     quoted_names = frozenset(_IN_QUOTES.findall(message))
     text = ""
     for step in field_path:

@@ -1,4 +1,4 @@
-"""Merges a patch into a message's JSON form: RFC 7386, guided by the field types of the API.
+"""Merges a patch into a message's JSON form: RFC 7386, guided by field types.
 
 Objects are merged, `null` removes, and all else is replaced. Beyond RFC 7386:
 
@@ -40,7 +40,7 @@ Sources = dict[FieldPath, tuple[bool, FieldPath]]
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A merged value; parts under no path of `sources` come from the base."""
+    """A merged value; parts without a path in `sources` come from the base."""
 
     value: dict[str, PlainValue]
     sources: Sources = field(default_factory=dict)
@@ -54,7 +54,7 @@ class PatchMerger:
         self._names = FieldNames(catalogue)
 
     def merge(self, base: dict[str, PlainValue], patch: Mapping[str, PlainValue], message_type: str) -> Merged:
-        """Merge into a message as `Printer` writes it; neither argument changes."""
+        """Merge into a message as `Printer` writes it; changes neither."""
         sources: Sources = {}
         merging = _Merging(self._catalogue, self._names, sources)
         return Merged(merging.objects(base, patch, self._catalogue.descriptor(message_type), _MergePlace()), sources)

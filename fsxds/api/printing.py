@@ -1,4 +1,4 @@
-"""Writes messages as JSON, by functions compiled per message type."""
+"""Writes messages as JSON."""
 
 from __future__ import annotations
 

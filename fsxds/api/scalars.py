@@ -1,4 +1,4 @@
-"""Reads scalars, durations, timestamps and field masks as Envoy's JSON reader does.
+"""Reads scalars, durations, timestamps and field masks as Envoy does.
 
 Each rule was tried on Envoy 1.40 (`--mode validate`); ENVOY.md E51, E52 lists most. A value that Envoy rejects raises
 `WrongValueError`.
@@ -53,7 +53,7 @@ _TOO_LARGE_FLOAT = 3.4028235677973366e38
 
 
 class WrongValueError(Exception):
-    """A value that its field does not accept.
+    """A field does not accept a value.
 
     Attributes:
         expected: follows "expected".
@@ -70,7 +70,7 @@ class WrongValueError(Exception):
 
 
 def reader(field: FieldDescriptor) -> Read:
-    """Return a reader for a scalar field or for a map's textual keys."""
+    """Return the reader for a scalar field or a map's keys."""
     if field.type in INTEGERS:
         bits = 64 if field.type in LONG_INTEGERS else 32
         is_unsigned = field.type in UNSIGNED_INTEGERS
@@ -104,7 +104,7 @@ def read_integer(value: PlainValue, lowest: int, highest: int) -> int:
 
 
 def read_number(value: PlainValue) -> float:
-    """Read a finite number; as text also infinity and "not a number"."""
+    """Read a number; as text also infinity and "not a number"."""
     if isinstance(value, str):
         return _number_of_text(value.strip(_BLANKS))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -142,7 +142,7 @@ def _infinite() -> WrongValueError:
 
 
 def read_text(value: PlainValue) -> str:
-    """Read text that UTF-8 can hold; a plain decimal of YAML is text too."""
+    """Read UTF-8 text; a plain decimal of YAML is text too."""
     if isinstance(value, SpelledFloat):
         return value.text
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Decides which values are secret, and masks them in every resource and text that fsxds shows.
+"""Decides which values are secret, and masks them wherever fsxds shows them.
 
 A value is secret because of one of these:
 
@@ -146,7 +146,7 @@ def _pieces(name: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Whether a header, key or parameter holds a credential: `X-Api-Key`, `db_password`.
+    """Whether a header, key or parameter is secret: `X-Api-Key`, `db_password`.
 
     Places and numbers do not: `token_endpoint`, `secret_name`, `max_tokens`.
     """
@@ -158,14 +158,14 @@ def is_secret_name(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_secret_field(name: str) -> bool:
-    """Whether a field holds a secret, in either case, also if misspelled."""
+    """Whether a field is secret, in either case, also if misspelled."""
     snake = "_".join(_pieces(name))
     known = SECRET_FIELDS | INLINE_FIELDS | _CODE_FIELDS
     return snake in known or is_secret_name(name) or bool(get_close_matches(snake, known, 1, 0.85))
 
 
 def mask_uris(text: str, hide: Hide = _hidden) -> str:
-    """Hide secrets recognizable anywhere: parts of URIs, PEM blocks, tokens."""
+    """Hide parts of URIs, PEM blocks, and tokens."""
     if _MAY_HOLD_SECRETS.search(text) is None:
         return text
     text = _PEM.sub(lambda match: hide(match[0]), text)
@@ -223,7 +223,7 @@ _HARMLESS_IN_QUOTES = re.compile(
 
 
 def mask_text(text: str) -> str:
-    """Hide secrets in text that may quote configuration."""
+    """Hide secrets in quoted configuration."""
     text = _HEADER_IN_TEXT.sub(
         lambda match: match[0] if _HARMLESS_HEADERS.fullmatch(match["name"]) else match[1] + HIDDEN, text
     )
@@ -237,7 +237,7 @@ def _is_secret_in_text(name: str) -> bool:
 
 
 def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
-    """Hide secrets in Envoy's text, which quotes rejected messages; names and numbers stay.
+    """Hide secrets in Envoy's text, except names and numbers.
 
     `secrets` belong to the resource; None if unknown.
     """
@@ -322,10 +322,10 @@ class _MaskedPlace:
 
 
 class Masker:
-    """Masks resources, as `Printer` writes them, with `@type`."""
+    """Masks resources, as written by `Printer` with `@type`."""
 
     def __init__(self, catalogue: Catalogue, hide: Hide = _hidden, hide_bytes: Hide | None = None) -> None:
-        """`hide` replaces secrets, and `hide_bytes`, if given, those in base64."""
+        """`hide` replaces secrets, `hide_bytes` those in base64."""
         self._catalogue = catalogue
         self._secrecy = catalogue.once(Secrecy)
         self._hide = hide
@@ -333,7 +333,7 @@ class Masker:
         self._printer = Printer(catalogue)
 
     def shown(self, type_url: TypeUrl, body: bytes) -> dict[str, PlainValue]:
-        """Mask a serialized resource; ApiError if its type is unknown."""
+        """Mask a resource; ApiError if its type is unknown."""
         return self.masked(json.loads(self._printer.any_json(type_url, body)))
 
     def masked(self, resource: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
@@ -499,7 +499,7 @@ def _names_secret(value: Mapping[str, PlainValue]) -> bool:
 
 
 class CredentialFinder:
-    """Finds resources with credentials, and remembers the answers."""
+    """Finds resources with credentials, and remembers answers."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._found = False
@@ -511,7 +511,7 @@ class CredentialFinder:
         return ""
 
     def are_in(self, type_url: TypeUrl, body: bytes) -> bool:
-        """Whether `fsxds show` would hide parts of a resource."""
+        """Whether `fsxds show` would hide parts."""
         key = type_url, sha256(body).digest()
         known = self._known.get(key)
         if known is None:

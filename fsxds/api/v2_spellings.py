@@ -1,8 +1,8 @@
-"""Successors of API v2's message types and fields, for remedies and `fsxds import --upgrade`.
+"""Successors of v2's message types and fields, for remedies and `fsxds import --upgrade`.
 
-The API names each message's predecessor (`udpa.annotations.versioning`). The fields below are those of v2 that v3 lacks
-under that name, found by comparing the messages in `xds-protos` (`tests/api/test_v2_spellings.py` repeats that). A
-field with the same number was renamed; for the rest, comments of the v2 API name the replacement.
+The API names each message's predecessor (`udpa.annotations.versioning`). The fields are those of v2 that v3 lacks,
+found by comparing `xds-protos` (`tests/api/test_v2_spellings.py` repeats that). A field with the same number was
+renamed; else comments of v2 name the replacement.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def successor_of(catalogue: Catalogue, message_type: str) -> str | None:
 
 
 def similar_type(catalogue: Catalogue, message_type: str) -> str | None:
-    """Return the probable type: a successor, else a similar name."""
+    """Return a successor, else a similar name."""
     return successor_of(catalogue, message_type) or catalogue.similar(message_type)
 
 
@@ -115,7 +115,7 @@ def _successors(catalogue: Catalogue) -> Mapping[str, str]:
 
 
 def remedy_for(message_type: str, field: str, fields: frozenset[str]) -> str | None:
-    """Return the remedy for a v2 field; None if v2 lacked it or v3 has it.
+    """Return a v2 field's remedy; None if v2 lacked it or v3 has it.
 
     `fields` are the v3 message's names.
     """

@@ -1,9 +1,4 @@
-"""Walks over a message and everything packed in it.
-
-* `Walk` collects the reports of the checks in one walk.
-* `parts_of` yields all messages, and every Any that it cannot open, of a message that did not pass the converter.
-* `MessageVisitor` visits the messages in some fields, to change them.
-"""
+"""Walks over a message and everything packed in it."""
 
 from __future__ import annotations
 
@@ -76,7 +71,7 @@ class TooManyFaultsError(Exception):
 
 
 class Walk:
-    """The findings of one walk, in the order of the fields.
+    """The findings of one walk, in field order.
 
     `noted` counts them. The content of an Any in which nothing was noted is not walked again, there or elsewhere. A
     check that is silent because of the Any's surroundings must therefore call `depend_on_place`.
@@ -100,26 +95,26 @@ class Walk:
             raise TooManyFaultsError
 
     def warning(self, path: Path, rule: str, message: str, remedy: str) -> None:
-        """Report a construct that Envoy accepts but that is hardly intended."""
+        """Report a construct that is hardly intended."""
         self.noted += 1
         self.faults.append(Fault(rule, message, remedy, field_path_of(path), severity=Severity.WARNING))
 
     def refer(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
-        """Note a reference, and the severity of its absence."""
+        """Note a reference, with its absence's severity."""
         self.noted += 1
         self.references.append(Reference(type_url, name, field_path_of(path), severity))
 
     def refer_to_static(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
-        """Note a reference to a resource of the bootstrap."""
+        """Note a reference into the bootstrap."""
         self.noted += 1
         self.references.append(Reference(type_url, name, field_path_of(path), severity, is_static=True))
 
     def depend_on_place(self) -> None:
-        """Note that this result depends on more than the message and its field."""
+        """Note that a result depends on more than message and field."""
         self.noted += 1
 
     def forgetting(self, is_unread: Callable[[Fault], bool]) -> Leave:
-        """Return a function that drops faults found until its call in fields that Envoy does not read."""
+        """Return a function that drops faults found until then in fields that Envoy does not read."""
         count = len(self.faults)
 
         def forget() -> None:
@@ -128,13 +123,13 @@ class Walk:
         return forget
 
     def enter(self, message: Message, path: Path) -> None:
-        """Walk another form of the message, such as a TypedStruct's content."""
+        """Walk another form, such as a TypedStruct's content."""
         self._visit(message, path, self)
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An Any of an unknown type, or with broken bytes."""
+    """An Any of unknown type, or broken."""
 
     field_path: FieldPath
     message_type: str
@@ -154,7 +149,7 @@ def messages_of(field: FieldDescriptor, value: FieldValue) -> Iterator[tuple[Fie
 
 
 class MessageVisitor:
-    """Visits a message and those within it, also in Anys, outer ones first.
+    """Visits a message and all within it, also in Anys, outer ones first.
 
     Messages that the catalogue does not know or cannot read are skipped. `enters` decides, once per field, whether a
     field is entered.
@@ -166,7 +161,7 @@ class MessageVisitor:
         self._entered: dict[str, frozenset[int]] = {}
 
     def visit(self, message: DynamicMessage, change: Callable[[DynamicMessage], bool]) -> bool:
-        """Call `change` with each message; return whether any changed."""
+        """Call `change` with each; return whether any changed."""
         if message.DESCRIPTOR.full_name == ANY:
             inner = self._catalogue.unpacked(message)
             if inner is None or not self.visit(inner, change):
@@ -190,7 +185,7 @@ class MessageVisitor:
 def parts_of(
     message: Message, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
 ) -> Iterator[tuple[FieldPath, Message] | Unreadable]:
-    """Yield a message and all within it, outer ones first, with their paths.
+    """Yield a message and all within it, outer ones first, with paths.
 
     An Any's content has the Any's path. An unreadable or too deep one is yielded as `Unreadable`.
     """
@@ -227,7 +222,7 @@ _IPV4 = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}")
 
 
 def addresses_taken(listener: DynamicMessage) -> Iterator[tuple[Path, str]]:
-    """Yield place and key of each address that no other listener may have."""
+    """Yield place and key of each exclusive address."""
     for place, address in _addresses(listener):
         key = _key(address)
         if key is not None:

@@ -1,7 +1,6 @@
-"""A running Envoy's admin page, and the expected version of each subscription.
+"""A running Envoy's admin page, and the expected versions.
 
-Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58). `Expected` computes the
-versions that they show when a snapshot is in effect.
+Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _SCOPES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One subscription; `prefix` is that of its statistics."""
+    """One subscription, with its statistics' prefix."""
 
     prefix: str
     resource_type: ResourceType
@@ -56,7 +55,7 @@ class Scope:
 
 
 def scope_of(prefix: str) -> Scope | None:
-    """Read a statistic's prefix; None if it is not a subscription's."""
+    """Read a prefix; None if it is not a subscription's."""
     for pattern, resource_type in _SCOPES:
         if match := pattern.fullmatch(prefix):
             return Scope(prefix, resource_type, match.groupdict().get("name"))
@@ -71,7 +70,7 @@ def scopes_in(statistics: Statistics) -> tuple[Scope, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The versions that Envoy should show for one snapshot.
+    """The versions that Envoy should show for a snapshot.
 
     Attributes:
         bundles: of the types that are requested as a whole.
@@ -89,7 +88,7 @@ class Expected:
 
     @classmethod
     def of(cls, snapshot: Snapshot, before: Expected | None = None, doubted: frozenset[str] = frozenset()) -> Expected:
-        """Compute the versions; `before` are the previous ones, for names that are gone."""
+        """Compute versions; `before` are previous ones, for names that are gone."""
         bundles: dict[TypeUrl, Version] = {}
         named: dict[TypeUrl, Mapping[str, Version]] = {}
         for type_url, row in BY_TYPE_URL.items():
@@ -139,14 +138,14 @@ _INIT_TARGET = re.compile(r"^(?:shared )?(?:target )?(?:\w+Subscription )?")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Listening:
-    """A listener and its bound address: `127.0.0.1:10000`, `[::1]:10000`, `unix:/run/web.sock`."""
+    """A bound address: `127.0.0.1:10000`, `[::1]:10000`, `unix:/run/web.sock`."""
 
     name: str
     address: str
 
 
 class AdminPage:
-    """Reads the admin page at `host:port`, at each call; None means no answer."""
+    """Reads the admin page at `host:port`; None means no answer."""
 
     def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
         self._session = session
@@ -168,13 +167,13 @@ class AdminPage:
         return await self._get("/ready") is not None
 
     async def unready(self) -> tuple[str, ...]:
-        """Return the sorted targets that Envoy waits for."""
+        """Return the sorted targets that Envoy awaits."""
         targets = await self._get("/init_dump")
         warming = await self._get("/config_dump", resource="dynamic_warming_clusters")
         return (*parse_init_dump(targets or "{}"), *parse_warming_clusters(warming or "{}"))
 
     async def drain_time_s(self) -> float | None:
-        """Return `--drain-time-s`, for which it drains a replaced listener."""
+        """Return `--drain-time-s`, for replaced listeners."""
         text = await self._get("/server_info")
         return None if text is None else parse_drain_time(text)
 

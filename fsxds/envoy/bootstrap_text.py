@@ -26,7 +26,7 @@ _IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 
 
 def as_yaml(value: dict[str, PlainValue], comments: Mapping[str, str], shared: str = "shared") -> str:
-    """Write a mapping, its top-level keys set apart by empty lines.
+    """Write a mapping, empty lines between top-level keys.
 
     A mapping that occurs twice, as the same object, is written once, with the anchor `shared`. A comment stands above
     the first occurrence of its key.
@@ -122,7 +122,7 @@ def _identities(value: PlainValue) -> Iterator[int]:
 
 
 def quoted_text(text: str) -> str:
-    """Write a text in quotes if a reader may mistake it."""
+    """Write text, in quotes if it is ambiguous."""
     is_word = _WORD.fullmatch(text) and text.lower() not in _NOT_TEXT
     if is_word or _DURATION.fullmatch(text) or _IPV4.fullmatch(text):
         return text

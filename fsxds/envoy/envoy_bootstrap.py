@@ -1,9 +1,7 @@
-"""Bootstraps for an Envoy that gets everything from fsxds: by REST, by gRPC, or from mirrored files (pure).
+"""Bootstraps for an Envoy that gets everything from fsxds (pure).
 
-A bootstrap (`Section`) has a node, the admin page, the static cluster `xds` by which Envoy reaches fsxds, and the
-initial subscriptions (`BootstrapRequest`). All others follow from received resources.
-
-Collections in a bootstrap are locators that replace the request for all clusters or all listeners.
+A bootstrap (`Section`) has a node, the admin page, the static cluster `xds`, and the initial subscriptions
+(`BootstrapRequest`). Collections in it are locators that replace the request for all clusters or all listeners.
 
 | collection | where Envoy takes it from | source |
 | --- | --- | --- |
@@ -46,7 +44,7 @@ _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "localhost": 
 
 
 def rest_cluster(xds: str) -> Section:
-    """Return the cluster of an Envoy that polls.
+    """Return a polling Envoy's cluster.
 
     `xds` is where fsxds listens: `127.0.0.1:18001`, `[::1]:18001`, `xds.example.com:18001` or `unix:/run/fsxds.sock`.
     An address for all interfaces becomes the loopback address.
@@ -68,7 +66,7 @@ def rest_cluster(xds: str) -> Section:
 
 
 def grpc_cluster(xds: str) -> Section:
-    """Return the cluster for a gRPC stream; see `rest_cluster`."""
+    """Return the cluster for gRPC; see `rest_cluster`."""
     cluster = rest_cluster(xds)
     endpoints = cluster.pop("load_assignment")
     cluster["typed_extension_protocol_options"] = {
@@ -126,8 +124,6 @@ class BootstrapRequest:
     """The initial subscriptions of an Envoy.
 
     Attributes:
-        clusters: the tree has clusters.
-        listeners: the tree has listeners.
         runtime_names: later layers take precedence.
         streams: some resources come only by gRPC streams.
     """
@@ -175,7 +171,7 @@ class Identity:
 
 
 def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None = None) -> Section:
-    """Return the bootstrap of an Envoy that polls; `xds` is as in `rest_cluster`."""
+    """Return a polling Envoy's bootstrap; `xds` is as in `rest_cluster`."""
     identity = identity or Identity()
     source = _rest_source(identity.initial_fetch_timeout)
     dynamic, runtime = _subscriptions(wanted, lambda *_: source)
@@ -185,7 +181,7 @@ def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None
 def ads_bootstrap(
     xds: str, wanted: BootstrapRequest, identity: Identity | None = None, *, delta: bool = False
 ) -> Section:
-    """Return the bootstrap for one gRPC stream; `xds` is as in `rest_cluster`."""
+    """Return the bootstrap for gRPC; `xds` is as in `rest_cluster`."""
     identity = identity or Identity()
     source: Section = {
         "resource_api_version": "V3",
@@ -224,7 +220,7 @@ def mirror_bootstrap(
 
 
 def files_of(bootstrap: PlainValue) -> tuple[PurePath, ...]:
-    """Return a bootstrap's files: Envoy does not start without them."""
+    """Return the files without which Envoy does not start."""
     if isinstance(bootstrap, list):
         return tuple(path for value in bootstrap for path in files_of(value))
     if not isinstance(bootstrap, dict):
@@ -287,7 +283,7 @@ _UPSTREAM = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Upstr
 
 @dataclass(frozen=True, slots=True)
 class EnvoyTls:
-    """Files on the Envoy's machine; `ca` verifies fsxds, and `cert` may be None."""
+    """`ca` verifies fsxds; `cert` may be None."""
 
     ca: PurePath
     cert: PurePath | None = None
@@ -353,7 +349,7 @@ _GLOBS: dict[str, ResourceType] = {BY_SHORT_NAME[name].message_type: BY_SHORT_NA
 
 
 def read_collection(text: str, authority: str) -> ResourceName:
-    """Read a list, by its path or name, or a glob. Raises UsageError."""
+    """Read a list, by path or name, or a glob. Raises UsageError."""
     try:
         name = ResourceName.parse(
             text if is_structured(text) else f"xdstp:///{LIST.message_type}/{quote(text)}", authority
@@ -367,7 +363,7 @@ def read_collection(text: str, authority: str) -> ResourceName:
 
 
 def with_lists(section: Section, names: Iterable[ResourceName], path_of: Callable[[str], PurePath]) -> Section:
-    """Read a list collection in place of all listeners, for mirrored files.
+    """Read a list in place of all listeners, for mirrored files.
 
     `path_of` returns the absolute path of a list's file.
 
@@ -387,7 +383,7 @@ def with_lists(section: Section, names: Iterable[ResourceName], path_of: Callabl
 
 
 def with_globs(section: Section, names: Iterable[ResourceName]) -> Section:
-    """Request globs in place of all resources of their types, for an aggregated stream.
+    """Request globs in place of whole types, for an aggregated stream.
 
     Raises:
         UsageError: there are several of a type, or lists.

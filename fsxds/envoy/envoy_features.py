@@ -1,7 +1,6 @@
-"""Asks an Envoy executable for its features: it runs for a second, binds no port and makes no calls.
+"""Asks an Envoy executable for its features, without ports or calls, for a second.
 
-It reads a file of listeners that each probe one feature; its admin page, on a socket in a private folder, shows which
-were rejected and why (ENVOY.md E65).
+It reads listeners that each probe one feature; its admin page, on a private socket, shows rejections (ENVOY.md E65).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Log lines about a local Envoy: its addresses, ACKs, NACKs and own log.
+"""Log lines about a local Envoy: addresses, ACKs, NACKs and own log.
 
 Envoy quotes configuration, which may hold keys, so all words are masked.
 """
@@ -100,7 +100,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.ERROR, "envoy_nacked", text, details))
 
     def envoy_pending(self, waiting: InProgress, unready: Sequence[str], elapsed_s: float) -> None:
-        """Report the parts not yet in effect, and the targets that Envoy waits for."""
+        """Report parts not yet in effect, and Envoy's awaited targets."""
         names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in waiting.scopes]
         missing = f"; not there yet: {some_of(names)}" if names else ""
         warm = (
@@ -132,7 +132,7 @@ class LocalEnvoyLog:
         self._write(LogLine(level, "envoy_logged", text, {"logger": line.logger}))
 
     def envoy_ended(self, ended: EndedEnvoy) -> None:
-        """Report the end, with the end of the log if no line was passed on."""
+        """Report the end, with the log's if no line was passed on."""
         self._has_reported = True
         how = f"was ended by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
         # A key may span several lines, so they are masked as one text.

@@ -1,7 +1,7 @@
-"""Reads Envoy's log: rejected updates of a running Envoy, and failures of a validating one (pure).
+"""Reads Envoy's log: rejected updates, and failures of validation (pure).
 
-`LOG_ARGUMENTS` make Envoy write one line per message. A validating Envoy rarely names the faulty resource; its log at
-level debug shows which resources it had accepted, and the current one (`_Progress`).
+`LOG_ARGUMENTS` make Envoy write one line per message. A validating Envoy rarely names the faulty resource; its debug
+log shows accepted ones, and the current one (`_Progress`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LoggedRejection:
 
 
 def read_log_line(line: str) -> EnvoyLogLine:
-    """Read a line in the format of `LOG_ARGUMENTS`; any other is all message."""
+    """Read a line of `LOG_ARGUMENTS`; any other is all message."""
     level, _, rest = line.partition(" ")
     logger, _, message = rest.partition(" ")
     if level not in {"trace", "debug", "info", "warning", "error", "critical"}:
@@ -86,7 +86,7 @@ def read_rejection(message: str) -> LoggedRejection | None:
 
 
 def origin_of(reason: str, resources: Iterable[Resource]) -> Origin | None:
-    """Return the origin of the resource with the longest name in a reason, or None."""
+    """Return the longest resource name's origin in a reason, or None."""
     named = [one for one in resources if one.name and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", reason)]
     return max(named, key=lambda one: len(one.name)).origin if named else None
 
@@ -108,7 +108,6 @@ class ValidationFailure:
 
     Attributes:
         suspect: the resource that it was probably reading, or None.
-        proven: resources that it had accepted before.
     """
 
     reason: str
@@ -162,7 +161,7 @@ class _Progress:
             self._index = int(match["index"])
 
     def fail(self) -> None:
-        """Note that Envoy gives up; clusters destroyed from now on were complete."""
+        """Note the end; clusters destroyed from now on were complete."""
         self._has_failed = True
 
     def _receive_destroyed(self, name: str) -> None:

@@ -1,7 +1,7 @@
 """A validating Envoy's rejections as problems: reason, field, and place (pure).
 
-A broken constraint names its field by a chain of messages; other reasons quote a value or a name, which is searched for
-in the resource. A reason that depends on the machine (a file, a library) is reported as undecided.
+A broken constraint names its field by a chain of messages; other reasons quote a value or name, found in the resource.
+A reason that depends on the machine (a file, a library) is undecided.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from fsxds.snapshots.document import authored_path
 
 @dataclass(frozen=True, slots=True)
 class EnvoyRejection:
-    """Why Envoy rejects a resource.
+    """Why Envoy rejects a resource, which is None if unknown.
 
     Attributes:
-        resource: None if unknown.
-        reason: in Envoy's words.
         others: resources without which it would be accepted.
         is_certain: False if Envoy would load code or data that is not on this machine.
     """
@@ -119,7 +117,7 @@ def depends_on_machine(reason: str) -> bool:
 
 
 def plain_reason(reason: str, secrets: Collection[str] | None = None) -> str:
-    """Write one line, without stand-ins, the chain to the field, and secrets.
+    """Write one line, without stand-ins, field chain, and secrets.
 
     `secrets` belong to the resource; None if it is unknown.
     """
@@ -144,7 +142,7 @@ def as_if_served(reason: str) -> str:
 
 
 def constraint_chain(reason: str) -> tuple[tuple[str, str], ...]:
-    """Return the path to a broken rule, `(("Cluster", "HealthChecks[0]"), ...)`; empty for other reasons."""
+    """Return the path to a broken rule, `(("Cluster", "HealthChecks[0]"), ...)`, or ()."""
     match = _CONSTRAINT.search(reason)
     causes = match["chain"].split(_CAUSE) if match else []
     links = map(_LINK.match, causes)
@@ -169,7 +167,7 @@ _REPEATED = re.compile("[Dd]uplicate|[Oo]nly unique|already|[Mm]ore than one")
 
 
 def field_named(reason: str, plain: PlainValue, message_type: str) -> FieldPath:
-    """Return the path of the field in a reason, as far as it leads.
+    """Return the field's path in a reason, as far as it leads.
 
     `plain` is the resource as snake_case JSON.
     """

@@ -1,4 +1,4 @@
-"""One Envoy process: its start, its log, its end with fsxds."""
+"""One Envoy process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DRAIN_S = 2
 
 @dataclass(frozen=True, slots=True)
 class EndedEnvoy:
-    """The exit status (negative: the signal), and the end of the log."""
+    """The exit status (negative: the signal), and the log's end."""
 
     status: int
     tail: tuple[str, ...]
@@ -78,7 +78,7 @@ class LocalEnvoy:
         return self._process.pid
 
     async def admin_address(self) -> str | None:
-        """Wait for the admin page; None if Envoy ended before."""
+        """Wait for the admin page; None if Envoy ended."""
         while self._process.returncode is None:
             if address := self._read_address():
                 return address

@@ -1,8 +1,8 @@
 """A local Envoy's status on a snapshot: in effect, NACKed, or pending.
 
 By gRPC Envoy itself ACKs and NACKs (`StreamAcks`); rejected resources are taken back within milliseconds, and
-remembered with the votes. By REST and by files only its admin page shows results (`StatisticsAcks`): changed versions,
-and risen counters of rejections (ENVOY.md E57, E59).
+remembered with the votes. By REST and files, its admin page shows changed versions and counters of rejections
+(`StatisticsAcks`, ENVOY.md E57, E59).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class InEffect:
 
 @dataclass(frozen=True, slots=True)
 class Nacked:
-    """Envoy NACKed an update in each of `scopes`; others may have been taken.
+    """Envoy NACKed an update in each of `scopes`, perhaps not in others.
 
     `origins` has known places of resources no longer served.
     """
@@ -41,7 +41,7 @@ class Nacked:
 
 @dataclass(frozen=True, slots=True)
 class RejectedResource:
-    """A rejection's reason, or None, and its place in the files, if known."""
+    """A rejection's reason and place in the files, if known."""
 
     reason: str | None
     origin: Origin | None = None
@@ -57,10 +57,9 @@ class InProgress:
 
 @dataclass(frozen=True, slots=True)
 class EnvoyNack:
-    """One reason of a NACK.
+    """One reason of a NACK; `resource_name` is None if Envoy does not name it.
 
     Attributes:
-        resource_name: None if Envoy does not name it.
         reason: in Envoy's words; None if its log has none.
         origins: the resource's place, else the changed files behind the update.
     """
@@ -191,7 +190,7 @@ class AckSource(Protocol):
     """Follows one Envoy from snapshot to snapshot."""
 
     def begin(self, snapshot: Snapshot) -> bool:
-        """Start with a new snapshot; return whether Envoy NACKed a part of the previous one."""
+        """Start; return whether Envoy NACKed a part of the previous snapshot."""
 
     def status(
         self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
@@ -206,7 +205,7 @@ class AckSource(Protocol):
 
 
 class StatisticsAcks:
-    """Compares versions on the admin page with sent ones, for REST and files."""
+    """Compares shown versions with sent ones, for REST and files."""
 
     def __init__(self) -> None:
         self._expected: Expected | None = None
@@ -236,7 +235,7 @@ class StatisticsAcks:
 
 
 class StreamAcks:
-    """Reads the ACKs and NACKs on an Envoy's streams.
+    """Reads ACKs and NACKs on streams.
 
     `rejected` includes versions no longer served.
     """
@@ -268,7 +267,7 @@ class StreamAcks:
     def status(
         self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
     ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
-        """Read the streams; warming shows in the statistics."""
+        """Read the streams, and warming in statistics."""
         current = self._store.current
         if current is None or current.generation < self._generation:
             return InProgress((), 0), ()

@@ -1,7 +1,7 @@
-"""Renders any part of a tree as one static bootstrap with the meaning of the served resources (pure).
+"""Renders any part of a tree as one static bootstrap (pure).
 
-`Preparer` replaces files by stubs and collects mentioned names; `Linker` puts secrets and filters in the places that
-request them; `Renderer` adds stand-ins for names that are only mentioned, and a user of each other resource.
+`Preparer` stubs files and collects names; `Linker` inlines secrets and filters; `Renderer` adds stand-ins for missing
+names, and users of resources.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ class Prepared:
 
     Attributes:
         clusters: every name that may be a cluster's.
-        secrets: requested secrets.
-        static_secrets: secrets expected in the bootstrap.
-        extensions: requested filters.
         secret_form: the form of a secret (`tls_certificate`), else empty.
         scope_key: the key of a scoped route as bytes, else empty.
         is_complete: all external content has a valid stub.
@@ -113,7 +110,7 @@ class Preparer:
 
 
 def may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
-    """Whether a field may hold the name of a cluster; false positives do no harm."""
+    """Whether a field may name a cluster; false positives do no harm."""
     if one.type != FieldDescriptor.TYPE_STRING or owner.full_name.endswith(".ClusterLoadAssignment"):
         return False
     is_weighted = one.name == "name" and owner.name.endswith("ClusterWeight")
@@ -134,13 +131,13 @@ _TYPED_EXTENSION = "envoy.config.core.v3.TypedExtensionConfig"
 
 
 def static_name(secret: str) -> str:
-    """Return a secret's static name; static secrets may have equal names."""
+    """Return a secret's static name, since static secrets may have equal names."""
     return f"fsxds-stand-in/{secret}"
 
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A resource's bytes with others in place, and their names."""
+    """A resource with others in place, and their names."""
 
     body: bytes
     secrets: frozenset[str] = frozenset()
@@ -228,7 +225,7 @@ Member = int
 
 @dataclass(slots=True)
 class Rendering:
-    """A bootstrap, and the resource behind each part; None for no single resource.
+    """A bootstrap, and the resource behind each part, or None.
 
     `eds` are the clusters that Envoy creates after all others. `layers` are the resources of the runtime's layers.
     """
@@ -272,7 +269,7 @@ class Rendering:
         self.listeners[listener.name] = member
 
     def add_user(self, user: DynamicMessage, member: Member | None) -> None:
-        """Add the cluster or listener that uses a resource, if any."""
+        """Add a resource's user, if any."""
         if user is None:
             return
         (self.add_cluster if user.DESCRIPTOR.name == "Cluster" else self.add_listener)(user, member)
@@ -287,7 +284,7 @@ class Renderer:
     """
 
     def __init__(self, catalogue: Catalogue, resources: Sequence[Resource], folder: str) -> None:
-        """Prepare resources, which takes most of the time; `folder` is empty and exists."""
+        """Prepare resources, which takes longest; `folder` is empty and exists."""
         preparer = Preparer(catalogue, folder)
         self.prepared: tuple[Prepared, ...] = tuple(map(preparer.prepare, resources))
         self._catalogue = catalogue

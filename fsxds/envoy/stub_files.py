@@ -1,4 +1,4 @@
-"""Stubs for the files, folders, variables and scripts that a resource reads (pure).
+"""Stubs for files, folders, variables and scripts (pure).
 
 A validating Envoy opens files and runs Lua while it loads. Neither may depend on this machine, nor act on it.
 """
@@ -181,7 +181,7 @@ class FileStubs:
     """
 
     def __init__(self, folder: str) -> None:
-        """Replace paths by this folder, which must exist, and by the file in it."""
+        """Use this folder, which must exist, and the file in it."""
         self._folder = folder
         self._file = f"{folder}/{STUB_FILE}"
         self._sources: dict[str, tuple[FieldDescriptor, ...]] = {}
@@ -231,7 +231,7 @@ def _writer(field: str, path: str) -> Change:
 
 
 def compiled_only(script: str) -> str:
-    """Return a script that Envoy compiles, with the same line numbers, but does not run.
+    """Return a script, with equal line numbers, that is only compiled.
 
     Envoy runs scripts when it loads them (ENVOY.md E62), with all of Lua's libraries: `os.execute` would run on this
     machine, and `require` would not find the modules of the target machine.

@@ -1,7 +1,7 @@
-"""Validates resources with a real Envoy, and finds the rejected ones.
+"""Validates resources with a real Envoy.
 
-The resources become one static bootstrap, which `envoy --mode validate` reads: it binds no port and makes no calls.
-Envoy stops at the first mistake (ENVOY.md E61), so `find_conflicts` asks again about parts.
+`envoy --mode validate` reads one static bootstrap, without ports or calls, and stops at the first mistake (ENVOY.md
+E61), so `find_conflicts` asks again about parts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Validate: TypeAlias = "Callable[[Sequence[Members]], Sequence[ValidationFailure 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Resources that Envoy rejects together, though it accepts any part; mostly one.
+    """Resources rejected only together; mostly one.
 
     Without members, Envoy rejects the whole set, and the cause could not be found.
     """
@@ -260,7 +260,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ValidationOptions:
-    """The validating Envoy and the message types; `contents` are files already read, or None."""
+    """The validating Envoy and message types; `contents` are files already read, or None."""
 
     executable: Path
     catalogue: Catalogue
@@ -271,7 +271,7 @@ class ValidationOptions:
 def validate_resources(
     resources: Iterable[Resource], directory: Path, options: ValidationOptions
 ) -> tuple[Problem, ...]:
-    """Return rejections of a tree as sorted problems at their places.
+    """Return a tree's rejections as sorted problems.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
@@ -305,7 +305,7 @@ def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> 
 
 
 def accepted_of(resources: Sequence[Resource], options: ValidationOptions) -> tuple[Resource, ...]:
-    """Return the resources accepted alone, except if validated only in part.
+    """Return resources accepted alone, except if validated only in part.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
@@ -344,7 +344,7 @@ class _Validation:
         return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
 
     def each(self) -> list[bool]:
-        """Return for each resource whether Envoy accepts it alone and completely."""
+        """Return for each whether Envoy accepts it alone and completely."""
         members = range(len(self._renderer.prepared))
         shown = [
             self._renderer.prepared[one].is_complete and self._renderer.render((one,)).shows(one) for one in members

@@ -1,1 +1,1 @@
-"""A fleet: servers that serve the same content, coordinate through etcd, and have one publisher."""
+"""A fleet: servers that share content through etcd, and have one publisher."""

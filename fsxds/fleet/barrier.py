@@ -2,9 +2,9 @@
 
 | rule | reason |
 | --- | --- |
-| A client that brings versions, and would be sent others, waits until this server serves everything published. | Its versions may be newer. |
-| The last order is read after the client came; one read serves all earlier clients. | A read already under way may miss the client's versions. |
-| A client that holds versions sent by this server does not wait. | This server may itself wait for that client. |
+| A client that would be sent other versions than it brings waits until this server serves everything published. | Its versions may be newer. |
+| The last order is read after the client came; one read serves all earlier clients. | A read under way may miss the client's versions. |
+| A client with versions from this server does not wait. | This server may itself wait for that client. |
 | A client that would be sent the same versions waits briefly, and not while the engine is unreachable. | The next types of its stream may differ. |
 | A client that was led on elsewhere gets the place that its versions indicate. | Else it would be led again from the place where it left. |
 | No client waits longer than the settings allow. | A server may be cut off for long, and serves all the same. |
@@ -38,11 +38,7 @@ EQUAL_PATIENCE_S = 1.0
 
 
 class Barrier:
-    """Catches up with the last publication. Run `keep_reading`.
-
-    Args:
-        is_served: whether a view is served everything at hand of it.
-    """
+    """Catches up with the last publication. Run `keep_reading`."""
 
     def __init__(self, content: FleetContent, following: Following, is_served: Callable[[ViewKey], bool]) -> None:
         self.following = following
@@ -54,11 +50,11 @@ class Barrier:
         self._progress: Latest[object] = Latest(None)
 
     def note(self) -> None:
-        """Note that a view may be served another snapshot."""
+        """Note a possible change of served snapshots."""
         self._progress.replace(object())
 
     async def passed(self, view: ViewKey) -> None:
-        """Wait until a view is served everything published before this call."""
+        """Wait until a view is served everything published by now."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._is_due.set()
@@ -67,7 +63,7 @@ class Barrier:
             await self._progress.replaced()
 
     async def keep_reading(self) -> Never:
-        """Read the last order for waiting clients, until cancelled."""
+        """Read the last order for waiting clients."""
         while True:
             await self._is_due.wait()
             self._is_due.clear()
@@ -88,11 +84,7 @@ class Barrier:
 
 
 class FleetChannels:
-    """The `Channels` of a server of a fleet: returns the channel of a node once it may be served.
-
-    Args:
-        patience_s: the longest wait of a client.
-    """
+    """A server's `Channels`: a client may have to wait, `patience_s` at most."""
 
     def __init__(self, channels: NodeChannels, barrier: Barrier, patience_s: float, on_demand: OnDemand) -> None:
         self.on_demand = on_demand

@@ -1,4 +1,4 @@
-"""A server's reports on single clients: rejections, and the standing of canaries.
+"""A server's reports on clients: rejections, and canaries.
 
 | rule | reason |
 | --- | --- |
@@ -35,12 +35,7 @@ NodeName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RejectingGroup:
-    """Nodes of a view with equal rejections.
-
-    Attributes:
-        reasons: the words of the first node.
-        named: some of the nodes; `count` is the number of all.
-    """
+    """Nodes with equal rejections, some of them named; `reasons` are the first one's."""
 
     reasons: Mapping[ResourceVersion, str]
     named: tuple[NodeName, ...]
@@ -49,10 +44,9 @@ class RejectingGroup:
 
 @dataclass(frozen=True, slots=True)
 class ViewClients:
-    """The nodes of a view at one server.
+    """A view's nodes at one server.
 
     Attributes:
-        count: the number of clients: mostly one per node.
         canaries: whether each has taken everything it is served.
     """
 

@@ -1,4 +1,4 @@
-"""The content of a fleet in its engine: objects of snapshots, and pointers to the served ones.
+"""The content of a fleet in its engine.
 
 | key | value |
 | --- | --- |
@@ -52,7 +52,7 @@ MOST_READ = 60
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a fleet in its engine."""
+    """The engine's keys."""
 
     prefix: bytes
 
@@ -63,7 +63,7 @@ class Keys:
 
     @property
     def pointers(self) -> bytes:
-        """The prefix of pointers, and the key of the head."""
+        """The prefix of pointers, and the head's key."""
         return self.prefix + b"p/"
 
     @property
@@ -88,17 +88,17 @@ class Keys:
 
     @property
     def answers(self) -> bytes:
-        """The prefix of the publisher's answers."""
+        """The prefix of answers."""
         return self.prefix + b"a/"
 
     @property
     def names(self) -> bytes:
-        """The prefix of the names that clients ask for."""
+        """The prefix of asked names."""
         return self.prefix + b"n/"
 
     @property
     def absent(self) -> bytes:
-        """The prefix of names that no upstream has."""
+        """The prefix of absent names."""
         return self.prefix + b"u/"
 
     def pointer(self, key: ViewKey) -> bytes:
@@ -167,11 +167,11 @@ class FleetContent:
         return self.sealing.may_have_secrets or not snapshot.resources(SECRET)
 
     def name_of(self, digest: Digest) -> bytes:
-        """Return the name under which an object is written now."""
+        """Return an object's name under the current key."""
         return self.sealing.name_of(digest, self.sealing.key_id)
 
     async def write_objects(self, objects: Mapping[bytes, Sequence[bytes]], fences: Collection[Guard]) -> bool:
-        """Write the parts of objects by name; return False if a fence does not hold."""
+        """Write objects' parts by name; return False if a fence does not hold."""
         puts = (
             self.put(self._part(name, number), part)
             for name, parts in objects.items()
@@ -191,7 +191,7 @@ class FleetContent:
         return True
 
     async def objects(self) -> dict[bytes, int]:
-        """Return the stored objects by name, with their numbers of keys."""
+        """Return stored objects, with their numbers of keys."""
         found = await self.engine.read_range(self.keys.objects, end_of(self.keys.objects), is_keys_only=True)
         start = len(self.keys.objects)
         return dict(Counter(key[start : start + DIGEST_BYTES] for key in found.values))

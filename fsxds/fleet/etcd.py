@@ -1,9 +1,9 @@
-"""The engine that is etcd or speaks its API: calls go to one member until it fails.
+"""The engine that is etcd or speaks its API.
 
 | rule | reason |
 | --- | --- |
-| Each member has a separate gRPC channel; after a missed deadline, all calls go to the next member. | A channel of three addresses never left a frozen member. |
-| A watch moves with the calls, and continues with the next revision. | It would wait for a frozen member for ever. |
+| Each member has a separate gRPC channel; after a missed deadline, calls and watches go to the next member. | A channel of three addresses never left a frozen member. |
+| A watch continues with the next revision. | |
 | A write without an answer is not repeated here. | It may have succeeded; the writer knows how to find out. |
 | An expired token is renewed, and the call repeated. | The call was rejected before it did anything. |
 """
@@ -106,7 +106,7 @@ class EtcdKeyValues:
         return Found(response.header.revision, {one.key: _key_value(one) for one in found})
 
     async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Read the keys from `first` to before `end`, as of one revision."""
+        """Read from `first` to before `end`, as of one revision."""
         values: dict[bytes, KeyValue] = {}
         revision, has_more = 0, True
         while has_more:
@@ -138,7 +138,7 @@ class EtcdKeyValues:
         return response.header.revision if response.succeeded else None
 
     async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield changes of the keys from `first` to before `end`."""
+        """Yield changes from `first` to before `end`."""
         create = MESSAGES["WatchCreateRequest"](key=first, range_end=end)
         failures = 0
         while True:
@@ -196,7 +196,7 @@ class EtcdKeyValues:
         return lease
 
     async def keep_alive(self, lease: int) -> None:
-        """Restart the time to live of a lease."""
+        """Restart a lease's time to live."""
 
         async def call() -> Any:
             calling = self._method("keep_alive", "stream_stream")(metadata=self._metadata(), timeout=CALL_WITHIN_S)

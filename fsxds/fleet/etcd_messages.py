@@ -1,4 +1,4 @@
-"""The messages of etcd's API that fsxds uses, built from a table instead of generated code.
+"""The messages of etcd's API that fsxds uses, built from a table.
 
 Field numbers are those of `rpc.proto` and `kv.proto` of etcd 3; other fields are ignored.
 """

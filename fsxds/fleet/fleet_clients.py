@@ -1,8 +1,8 @@
-"""The servers of a fleet, and some of their nodes, as clients of the publisher's channels.
+"""The fleet's servers, and some of their nodes, as clients of the publisher's channels.
 
 | rule | reason |
 | --- | --- |
-| A server is one client of each view that it serves, with a vote for each node that rejects nothing. | It reports when all have taken a step. |
+| A server is one client of each of its views, with a vote for each node that rejects nothing. | It reports when all have taken a step. |
 | A node that rejects versions is a separate client, and is not waited for. | The rules of verdicts are those of a single server. |
 | Each canary is a separate client. | Other nodes follow when canaries have lived with a change. |
 """
@@ -31,12 +31,7 @@ OrderOf: TypeAlias = Callable[[ViewKey, int], "Order | None"]
 
 
 class RemoteClient:
-    """A client at another server, or that server.
-
-    Attributes:
-        taken: the order that all of the server's clients of this view have taken.
-        node_count: the number of nodes that it stands for.
-    """
+    """A client at another server, or that server; `taken` by all of its clients."""
 
     transport = "fleet"
     has_returned = True
@@ -126,7 +121,7 @@ class FleetClients:
         self._clients: dict[tuple[str, ViewKey, Hashable], RemoteClient] = {}
 
     def receive(self, reports: Mapping[str, MemberReport]) -> None:
-        """Update the clients from reports by server id."""
+        """Update the clients from reports."""
         seen = set[tuple[str, ViewKey, Hashable]]()
         for name, report in reports.items():
             for view, taken in report.taken.items():
@@ -142,7 +137,7 @@ class FleetClients:
         self.ask()
 
     def ask(self, view: ViewKey | None = None) -> None:
-        """Query the clients of a view, or all, again."""
+        """Query a view's clients, or all, again."""
         for (_, each, _), client in tuple(self._clients.items()):
             rollout = self._publisher.rollouts.get(ChannelKey(*each))
             if rollout is not None and view in {None, each}:

@@ -1,4 +1,4 @@
-"""Requests to the publisher: operators decide, and read the fleet's status, at any server.
+"""Requests to the publisher: operators decide at any server.
 
 | key | value |
 | --- | --- |
@@ -51,7 +51,7 @@ class FleetCommands:
         self._numbers = count(1)
 
     async def ask(self, request: Request, within_s: float = ANSWER_WITHIN_S) -> Any:
-        """Return the answer. ProtocolError: it is an error, or there is none in time."""
+        """Return the answer. ProtocolError: an error, or none in time."""
         lease, engine, keys = self._lease.current.current, self._content.engine, self._content.keys
         if not lease:
             raise ProtocolError(

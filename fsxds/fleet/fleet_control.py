@@ -1,4 +1,4 @@
-"""The status of a fleet's rollouts and operators' decisions, equal at every server.
+"""The status of a fleet, and operators' decisions, at any server.
 
 Each server adds the rollouts of its own clients.
 """
@@ -53,7 +53,6 @@ class FleetFacts:
 
     Attributes:
         publishing: returns the rollouts of the fleet, and its planner; None while another server publishes.
-        observer: receives decisions made at other servers.
     """
 
     publishing: Callable[[], tuple[OperatorControl, FleetPlanner] | None]
@@ -64,7 +63,7 @@ class FleetFacts:
 
 
 class FleetControl:
-    """The `AdminControl` of a server of a fleet."""
+    """The `AdminControl` of a fleet's server."""
 
     def __init__(self, own: AdminControl, fleet: FleetFacts) -> None:
         self._own = own
@@ -77,7 +76,7 @@ class FleetControl:
         return self._own.state_directory
 
     async def channels(self) -> Sequence[ChannelReport]:
-        """Return the channels of the fleet and of this server."""
+        """Return the fleet's channels and this server's."""
         fleet = self._fleet.publishing()
         shared = await self._asked_channels() if fleet is None else await fleet[0].channels()
         return [*(replace(one, cohort=f"fleet, {one.cohort}") for one in shared), *await self._own.channels()]
@@ -98,7 +97,7 @@ class FleetControl:
         return self._own.views()
 
     def layers_of_node(self, node_id: str) -> Layers | None:
-        """Return the layers of a client of this server; None for an unknown node id."""
+        """Return a client's layers; None for an unknown node id."""
         return self._own.layers_of_node(node_id)
 
     def served(self, layers: Layers) -> Snapshot | None:
@@ -106,12 +105,12 @@ class FleetControl:
         return self._own.served(layers)
 
     def wanted(self, layers: Layers) -> Snapshot | None:
-        """Return the snapshot of the tree, if this server publishes; else the published one."""
+        """Return the tree's snapshot, if this server publishes; else the published one."""
         fleet = self._fleet.publishing()
         return (self._own if fleet is None else fleet[0]).wanted(layers)
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return the views' outlines, and the fleet's rules for holding."""
+        """Return views' outlines, and the rules of holding."""
         fleet = self._fleet.publishing()
         return (self._fleet.holding(), self._own.outlines()[1]) if fleet is None else fleet[0].outlines()
 
@@ -120,7 +119,7 @@ class FleetControl:
         return [row.entry for row in await _read(read_history(self._fleet.content))]
 
     async def servers(self) -> Sequence[FleetServerReport]:
-        """Return the servers by id; none if the engine does not answer."""
+        """Return all servers; none if the engine does not answer."""
         content = self._fleet.content
         keys = content.keys
         try:
@@ -148,7 +147,7 @@ class FleetControl:
         return FleetServerReport(name, is_publisher, f"{order.epoch}.{order.serial}", order < last, count)
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot of the history with its layers."""
+        """Return a snapshot with its layers."""
         for row in await _read(read_history(self._fleet.content)):
             if row.entry.number == number:
                 return row.entry.layers, await self._snapshot(row)
@@ -174,7 +173,7 @@ class FleetControl:
         return int(await self._fleet.commands.ask(request))
 
     async def answer(self, request: Request) -> object:
-        """Carry out another server's request to the publisher."""
+        """Carry out another server's request."""
         fleet = self._fleet.publishing()
         if fleet is None:
             raise ProtocolError("another server publishes by now; ask again", "UNAVAILABLE")

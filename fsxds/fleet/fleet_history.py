@@ -1,4 +1,4 @@
-"""The history of a fleet: the snapshots served to each view, numbered across publishers."""
+"""The history of a fleet, numbered across publishers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_SNAPSHOTS = 50
 
 
 class HistoryRow(NamedTuple):
-    """An entry of the history, and its record."""
+    """An entry and its record."""
 
     entry: HistoryEntry
     record: KeptRecord
@@ -43,7 +43,7 @@ class HistoryRow(NamedTuple):
 
 
 async def read_history(content: FleetContent) -> list[HistoryRow]:
-    """Return the history, the newest first, without unreadable entries."""
+    """Return readable entries, the newest first."""
     prefix, rows = content.keys.records + PREFIX.encode(), list[HistoryRow]()
     for key, one in (await content.engine.read_range(prefix, end_of(prefix))).values.items():
         try:
@@ -60,12 +60,7 @@ async def snapshot_of(content: FleetContent, row: HistoryRow, near: Snapshot | N
 
 
 class FleetHistory:
-    """Adds to the history while this server publishes.
-
-    Args:
-        records: already read.
-        tree: the served directory, whose git commit is noted; None for none.
-    """
+    """Adds to the history, as the publisher, with the git commit of `tree`, if any."""
 
     def __init__(self, records: Records, tree: Path | None) -> None:
         self._records = records

@@ -1,4 +1,4 @@
-"""Names that clients of any server ask for: each server with upstreams asks them for all.
+"""Names that clients ask for: each server with upstreams asks them for all servers' names.
 
 | key | value |
 | --- | --- |
@@ -8,8 +8,8 @@
 
 | rule | reason |
 | --- | --- |
-| Servers with a tree that do not publish ask their upstreams, too. | Else the next publisher's tree would lack the asked resources. |
-| A name counts as absent at a server once it serves the publication before. | That publication may have the name, or resources that `*` stands for. |
+| Servers with a tree that do not publish ask, too. | Else the next publisher's tree would lack the asked resources. |
+| A name counts as absent at a server that serves the publication before. | That may have the name, or resources that `*` stands for. |
 | Names are divided by a hash. | For one more name, one 64th of the names is written. |
 """
 
@@ -81,16 +81,12 @@ def _decoded(encoded: bytes) -> tuple[Order, NamesByType]:
 
 
 class FleetNames:
-    """The names that this server's clients ask for, and the absent ones: an `OnDemand`.
+    """The `OnDemand` of a server: names that its clients ask for, and absent ones.
 
     Run `keep_reported` and `keep_answered`.
 
     Args:
-        applied: the order up to which this server serves publications.
         is_asking: upstreams are asked only for names that clients ask for; if false, the key `u/` decides.
-
-    Attributes:
-        listeners: by owner: called when other names are absent.
     """
 
     def __init__(self, content: FleetContent, lease: Lease, applied: Latest[Order], *, is_asking: bool) -> None:
@@ -112,11 +108,11 @@ class FleetNames:
         self._asked.ask(client, type_url, names)
 
     def forget(self, client: object) -> None:
-        """Drop the names of a client, which may be unknown."""
+        """Drop a client's names, if any."""
         self._asked.forget(client)
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the names that an upstream may have, as far as reported."""
+        """Return the names that an upstream may have."""
         if not self.is_asking:
             return frozenset()
         prefix = self._content.keys.absent
@@ -185,11 +181,7 @@ class FleetNames:
 
 
 class UpstreamNames:
-    """Asks this server's upstreams for the names of all servers. Run `keep_asked`.
-
-    Attributes:
-        listeners: by owner: called when other names are asked for, or may be absent.
-    """
+    """Asks this server's upstreams for all servers' names. Run `keep_asked`."""
 
     def __init__(self, content: FleetContent, upstreams: OnDemand) -> None:
         self.listeners: dict[object, Callable[[], object]] = {}
@@ -201,13 +193,13 @@ class UpstreamNames:
         self._asked: NamesByType = NO_NAMES
 
     def absent(self) -> NamesByType:
-        """Return the asked names that no upstream has."""
+        """Return asked names that no upstream has."""
         return {
             type_url: names - self._upstreams.unanswered(type_url, names) for type_url, names in self._asked.items()
         }
 
     async def keep_asked(self) -> Never:
-        """Ask for the names of all servers, until cancelled."""
+        """Ask until cancelled."""
         while True:
             with suppress(UnreachableError, RejectedRequestError):
                 async with aclosing(followed(self._content.engine, self._content.keys.names)) as following:
@@ -237,11 +229,7 @@ class UpstreamNames:
 
 
 class AbsentNames:
-    """Publishes the absent names while this server is the publisher.
-
-    Args:
-        names: None if upstreams are not asked for names.
-    """
+    """Publishes absent names, as the publisher; `names` is None if upstreams are not asked."""
 
     def __init__(self, publication: Publication, names: UpstreamNames | None) -> None:
         self._publication = publication
@@ -256,7 +244,7 @@ class AbsentNames:
         self._written = {key: {"": []} for key in found.values}
 
     def follow(self, on_due: Callable[[], object]) -> None:
-        """Call `on_due` whenever absent names may have changed, and no earlier callback."""
+        """Call only `on_due` whenever absent names may have changed."""
 
         def note() -> None:
             self._is_due = True
@@ -266,7 +254,7 @@ class AbsentNames:
             self._names.listeners[AbsentNames] = note
 
     def due(self) -> Rows | None:
-        """Return the absent names, to be written after the next publication; None: no change."""
+        """Return absent names, to be written after the next publication; None: no change."""
         if not self._is_due:
             return None
         self._is_due = False
@@ -276,7 +264,7 @@ class AbsentNames:
         return {prefix: {}, **{prefix + b"%d" % number: one for number, one in _divided(self._names.absent()).items()}}
 
     async def write(self, rows: Rows) -> None:
-        """Write absent names. NoPublisherError: another server publishes by now. After any error they are due again."""
+        """Write absent names, due again after an error. NoPublisherError: another server publishes by now."""
         self._is_due = True
         content, order = self._publication.content, self._publication.order
         changes: list[Put | Delete] = [Delete(key) for key in self._written.keys() - rows.keys()]

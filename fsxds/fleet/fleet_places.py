@@ -1,4 +1,4 @@
-"""The places of a fleet's rollouts, kept for the next publisher: rollbacks, holds, unfinished changes.
+"""The places of a fleet's rollouts, for the next publisher.
 
 A rollout that serves its target and holds nothing is not written: it begins with the published snapshot.
 """
@@ -32,12 +32,7 @@ PREFIX = "place/"
 
 
 class FleetPlaces:
-    """A fleet's `PlaceKeeper`. Rejections are known again from reports.
-
-    Args:
-        kept: the places that an earlier publisher kept.
-        on_due: called when a place is to be written.
-    """
+    """A fleet's `PlaceKeeper`. Reports restore rejections."""
 
     def __init__(
         self,
@@ -57,7 +52,7 @@ class FleetPlaces:
         self._written: dict[ViewKey, tuple[RolloutState, float]] = {}
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
-        """Return the initial states of all published views' rollouts."""
+        """Return the initial states of rollouts."""
         return {
             ChannelKey(*key): _at(served, self._restored.get(key)) for key, served in self._publication.served.items()
         }
@@ -105,7 +100,7 @@ class FleetPlaces:
 
 
 async def read_places(records: Records, publication: Publication) -> dict[ViewKey, RolloutState]:
-    """Return an earlier publisher's places, without unreadable ones."""
+    """Return readable places of an earlier publisher."""
     found: dict[ViewKey, RolloutState] = {}
     for name, record in records.found.items():
         if name.startswith(PREFIX):

@@ -1,11 +1,10 @@
-"""The publisher of a fleet: rolls its tree out to the servers, which are its clients.
+"""The publisher of a fleet: its clients are servers.
 
 | rule | reason |
 | --- | --- |
-| A server has taken a step when all clients that it waits for have. | Each server leads its clients by separate steps, and reports the end. |
+| A server has taken a step when all its awaited clients have. | Each server leads its clients by separate steps. |
 | A server that does not report in time is not waited for. | |
-| Changes of the snapshot that a rollout serves are published. | |
-| A view that no server has served for ten minutes is dropped, unless it is rolled back. | Each view costs a load of the tree, and space in etcd. |
+| A view that no server has served for ten minutes is dropped, unless rolled back. | Each view costs a load of the tree, and space in etcd. |
 """
 
 from __future__ import annotations
@@ -53,18 +52,13 @@ KEPT_WITHIN_S = 5.0
 
 
 def rules_of_fleet(rules: PublishRules) -> PublishRules:
-    """Return rules by which the publisher waits longer than servers wait."""
+    """Let the publisher wait longer than servers wait."""
     return replace(rules, rollout=replace(rules.rollout, step_timeout_s=rules.rollout.step_timeout_s * PATIENCE_SHARE))
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherStart:
-    """The state that a publisher continues from.
-
-    Attributes:
-        publication: has begun.
-        absent: the names that clients ask for in vain.
-    """
+    """The state that a publisher continues from."""
 
     publication: Publication
     records: Records
@@ -74,7 +68,7 @@ class PublisherStart:
 
     @classmethod
     async def by(cls, publication: Publication, tree: Path | None, names: UpstreamNames | None) -> PublisherStart:
-        """Read earlier publishers' records; the git commit of `tree` is noted."""
+        """Read earlier records; the git commit of `tree` is noted."""
         records = Records(publication)
         await records.begin()
         absent = AbsentNames(publication, names)
@@ -84,7 +78,7 @@ class PublisherStart:
 
 
 class FleetPlanner:
-    """Publishes for a fleet while this server is the publisher. Run `run`."""
+    """Publishes for a fleet, as its publisher. Run `run`."""
 
     def __init__(
         self,
@@ -124,7 +118,7 @@ class FleetPlanner:
         self.publisher.change_rules(rules_of_fleet(rules))
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take the snapshots of the tree, by layers."""
+        """Take the tree's snapshots."""
         self._targets = targets, detected_s
         if self._is_known:
             for layers in targets:
@@ -161,7 +155,7 @@ class FleetPlanner:
         rollout.channel.store.listeners[self] = self._note
 
     async def until_kept(self) -> None:
-        """Wait until decisions are kept for the next publisher. ProtocolError: that took longer than `KEPT_WITHIN_S`."""
+        """Wait until decisions are kept, `KEPT_WITHIN_S` at most."""
         for key, rollout in self.publisher.rollouts.items():
             self._places.save(key, partial(_state_of, rollout))
         wanted = self._changed.current
@@ -176,7 +170,7 @@ class FleetPlanner:
             raise ProtocolError(f"{fact}; decide again when etcd answers", "UNAVAILABLE") from None
 
     async def run(self) -> None:
-        """Publish until cancelled, or until this server is no longer the publisher (NoPublisherError)."""
+        """Publish until cancelled. NoPublisherError: another server publishes."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._servers.keep_current())
             tasks.create_task(self.publisher.keep_publishing())
@@ -235,7 +229,6 @@ class FleetPlanner:
         return True
 
     async def _keep_collected(self) -> Never:
-        """Remove unneeded views and objects periodically."""
         while True:
             await asyncio.sleep(COLLECT_EVERY_S)
             self._drop_unused()

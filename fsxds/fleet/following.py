@@ -1,4 +1,4 @@
-"""Follows the publications of a fleet: keeps the snapshots of wanted views at hand.
+"""Keeps the published snapshots of wanted views at hand.
 
 | rule | reason |
 | --- | --- |
@@ -45,7 +45,7 @@ class _RecentPublication:
 
     @cached_property
     def steps(self) -> tuple[Snapshot, ...]:
-        """The steps from earlier snapshots; among 100 000 resources, each takes a millisecond."""
+        """Steps from earlier snapshots; each takes a millisecond among 100 000 resources."""
         steps = (one for earlier in self._earlier for one in steps_between(earlier, self.snapshot))
         return tuple(one.step.snapshot for one in steps if not one.is_last)
 
@@ -53,13 +53,9 @@ class _RecentPublication:
 class Following:
     """Follows a fleet. Run `keep_current`.
 
-    Args:
-        on_changed: called with the snapshots of all wanted views, whenever one changed.
-
     Attributes:
         head: None before the first read.
         applied: the order up to which all publications of wanted views are at hand.
-        is_reached: the engine answers.
         lost_s: the monotonic time when the engine stopped answering; None while it answers, or was not asked yet.
     """
 
@@ -89,7 +85,7 @@ class Following:
         return self._pointers
 
     def recent(self, key: ViewKey) -> Iterator[Snapshot]:
-        """Yield the snapshots of a view that a server may have served lately.
+        """Yield snapshots that a server may have served lately.
 
         Published ones first, the newest first, then the steps between any two: a server that missed publications led
         its clients by steps that were never published.
@@ -100,7 +96,7 @@ class Following:
             yield from one.steps
 
     def want(self, layers: Layers) -> None:
-        """Keep a view at hand from now on."""
+        """Keep a view at hand."""
         if layers not in self._wanted:
             self._wanted.add(layers)
             self._is_due.set()

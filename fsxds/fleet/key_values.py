@@ -1,4 +1,4 @@
-"""Keys and values that all servers of a fleet share, as in etcd; an engine in memory.
+"""Keys and values that a fleet's servers share, as in etcd or in memory.
 
 | word | meaning |
 | --- | --- |
@@ -41,7 +41,7 @@ class CompactedError(FsxdsError):
 
 
 class KeyValue(NamedTuple):
-    """A value, with the revisions of its key's creation and last change."""
+    """A value, with the revisions of creation and last change."""
 
     value: bytes
     created: int
@@ -63,7 +63,7 @@ class Delete(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """The revisions of a key's creation and last change; 0: it does not exist. None: any."""
+    """A key's revisions of creation and last change; 0: it does not exist. None: any."""
 
     key: bytes
     created: int | None = None
@@ -78,7 +78,7 @@ class Found(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The result of writes, up to a revision; None for a removed key."""
+    """The result of writes; None for a removed key."""
 
     revision: int
     values: Mapping[bytes, KeyValue | None]
@@ -91,13 +91,13 @@ class KeyValues(Protocol):
         """Read keys, including every write before the call."""
 
     async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Read the keys from `first` to before `end`."""
+        """Read from `first` to before `end`."""
 
     async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
-        """Make all changes, or none if a guard does not hold; return the revision, None if none."""
+        """Make all changes, or none if a guard does not hold; return the revision or None."""
 
     def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield changes of the keys from `first` to before `end`, since a revision.
+        """Yield changes from `first` to before `end`, since a revision.
 
         Raises:
             CompactedError: they are no longer known.
@@ -107,10 +107,10 @@ class KeyValues(Protocol):
         """Create a lease."""
 
     async def keep_alive(self, lease: int) -> None:
-        """Restart the time to live of a lease. LeaseLostError: there is no such lease."""
+        """Restart a lease's time to live. LeaseLostError: there is no such lease."""
 
     async def revoke(self, lease: int) -> None:
-        """Revoke a lease, which may be lost already."""
+        """Revoke a lease, if it exists."""
 
 
 def end_of(prefix: bytes) -> bytes:

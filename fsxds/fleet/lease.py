@@ -1,4 +1,4 @@
-"""The lease of a server: while it is kept alive, the server counts as present, and may publish."""
+"""The lease of a server: without one it counts as absent, and may not publish."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ KEEP_EVERY_S = 1.0
 
 
 class Lease:
-    """A lease that is kept alive, and replaced when it is lost. Run `keep_alive`.
-
-    Attributes:
-        current: the id; 0 while there is none, as far as is known.
-        reason: why there is none; empty while there is one.
-    """
+    """A lease kept alive and replaced; `current` is 0 without one. Run `keep_alive`."""
 
     def __init__(self, engine: KeyValues) -> None:
         self.current = Latest(0)
@@ -52,7 +47,7 @@ class Lease:
         self.current.replace(lease)
 
     async def give_back(self) -> None:
-        """Revoke the lease, so that other servers need not wait for its end."""
+        """Revoke the lease: other servers need not wait."""
         if lease := self.current.current:
             self._change(0, "it was given back")
             with suppress(UnreachableError, RejectedRequestError):

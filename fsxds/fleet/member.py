@@ -1,11 +1,11 @@
-"""A server of a fleet: serves published snapshots, reports its clients' standing, and publishes if elected.
+"""A server of a fleet.
 
 | rule | reason |
 | --- | --- |
-| Every server serves published snapshots only, the publisher included. | A snapshot that only one server has could be lost with it, and clients would go back. |
+| Every server, also the publisher, serves only published snapshots. | One that only one server has could be lost, and clients would go back. |
 | A server leads its clients from their versions to the published ones by separate steps. | It may have missed publications. |
 | The publisher alone decides on holds. | |
-| Only a server with a source is elected, once it has loaded it. | |
+| Only a server with a loaded source is elected. | |
 | A new publisher whose tree changed before the last publication waits for its next tree. | Its copy may be late, and clients would go back. |
 """
 
@@ -81,17 +81,15 @@ GIVE_BACK_WITHIN_S = 1.0
 
 
 def server_name() -> str:
-    """Return a new id: the host name and random digits."""
+    """Return a new id."""
     return f"{socket.gethostname()}-{token_hex(3)}"
 
 
 @dataclass(frozen=True, slots=True)
 class MemberContext:
-    """The environment of a server of a fleet.
+    """A server's environment; `tree` is None for another source, or none.
 
     Attributes:
-        has_source: it loads a tree, and may publish it.
-        tree: the loaded directory; None for another source, or none.
         asks_names: upstreams are asked only for names that clients ask for.
         lag_patience_s: the longest wait of a client from another server until this one has caught up.
     """
@@ -105,7 +103,7 @@ class MemberContext:
 
 
 def member_of(settings: Settings, observer: Observer, tree: Path | None, *, has_source: bool) -> Member:
-    """Return a server of the fleet of the settings.
+    """Return the member for these settings.
 
     Raises:
         UsageError: a file of the settings cannot be used.
@@ -144,7 +142,7 @@ class Member(SingleServer):
     """
 
     def __init__(self, context: MemberContext, name: str = "") -> None:
-        """Make a server, with a new id if none is given."""
+        """A new id is made if none is given."""
         super().__init__()
         self.name = name or server_name()
         self.planner: FleetPlanner | None = None
@@ -171,11 +169,11 @@ class Member(SingleServer):
 
     @property
     def asks_names(self) -> bool:
-        """Whether servers ask upstreams for the names that this server's clients ask for."""
+        """Whether upstreams are asked for the names that this server's clients ask for."""
         return self._names.is_asking
 
     def rules(self, rules: PublishRules) -> PublishRules:
-        """Return rules that hold nothing back: every publication is served."""
+        """Return rules that hold nothing back."""
         self._rules = rules
         if self.planner is not None:
             self.planner.change_rules(rules)
@@ -187,7 +185,7 @@ class Member(SingleServer):
         )
 
     def targets(self, publisher: Publisher) -> Targets:
-        """Take the publisher of this server's clients; return the receiver of loaded trees."""
+        """Take the publisher of this server's clients; return a receiver of trees."""
         self._publisher = publisher
         publisher.on_progress = self._note_progress
         self._clients = ClientsReporter(publisher)
@@ -199,7 +197,7 @@ class Member(SingleServer):
         return _PublishedViews(self.following)
 
     def channels(self, channels: NodeChannels) -> Channels:
-        """Return channels that let clients of a server ahead of this one wait."""
+        """Return channels that let clients from servers ahead wait."""
         if self._context.has_source and self._context.asks_names:
             self._upstream_names = UpstreamNames(self._content, channels.on_demand)
         return FleetChannels(channels, self._barrier, self._context.lag_patience_s, self._names)
@@ -299,7 +297,7 @@ class Member(SingleServer):
         return self._taken.get(view, NOTHING_PUBLISHED)
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take this server's tree; it is published once this server is the publisher."""
+        """Take this server's tree, for when it is the publisher."""
         before = self._loaded.current
         if before is not None and _is_same(before[0], targets):
             # The tree was loaded again, for another view or by other rules.
@@ -413,7 +411,7 @@ class _PublishedViews:
         return True
 
     def want(self, layers: Layers) -> None:
-        """Follow a view, so that the publisher loads it."""
+        """Follow a view; the publisher loads it."""
         self._following.want(layers)
 
     def drop(self, layers: Layers) -> None:

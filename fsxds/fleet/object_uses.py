@@ -1,4 +1,4 @@
-"""Counts the uses of snapshots' objects, to find those to write or remove."""
+"""Counts the uses of snapshots' objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IN_PARTS = b"\xff" * _COUNT_BYTES
 
 
 class ObjectUses:
-    """Counts references from other objects and from served snapshots."""
+    """Counts references by objects and served snapshots."""
 
     def __init__(self) -> None:
         self._uses = Counter[Digest]()
@@ -27,7 +27,7 @@ class ObjectUses:
         return digest in self._children
 
     def add(self, kept: KeptObject) -> Iterator[KeptObject]:
-        """Count one more use, and yield the newly used objects; must be exhausted."""
+        """Count a use, and yield newly used objects; must be exhausted."""
         self._uses[kept.digest] += 1
         if kept.digest in self._children:
             return
@@ -38,7 +38,7 @@ class ObjectUses:
             yield from self.add(child)
 
     def add_named(self, digest: Digest, children: Mapping[Digest, tuple[Digest, ...]]) -> Iterator[Digest]:
-        """Do the same for a stored object, given all children below it; yields digests."""
+        """Count a stored object, given all children below it; yields digests."""
         self._uses[digest] += 1
         if digest in self._children:
             return
@@ -48,7 +48,7 @@ class ObjectUses:
             yield from self.add_named(child, children)
 
     def remove(self, digest: Digest) -> Iterator[Digest]:
-        """Count one use less, and yield the unused objects; must be exhausted."""
+        """Uncount a use, and yield unused objects; must be exhausted."""
         self._uses[digest] -= 1
         if self._uses[digest]:
             return
@@ -69,7 +69,7 @@ def encoded_object(kept: KeptObject) -> list[bytes]:
 
 
 def count_of_parts(first: bytes) -> int:
-    """Return the number of parts after the first one; 0 if that is the whole object."""
+    """Return the number of further parts; 0 for a whole object."""
     return int.from_bytes(first[_COUNT_BYTES:]) if first[:_COUNT_BYTES] == _IN_PARTS else 0
 
 

@@ -1,4 +1,4 @@
-"""Pointers to the snapshots that a fleet serves: digest, order, and the last changes.
+"""Pointers to the snapshots that a fleet serves.
 
 A server that serves the snapshot before applies the changes, and checks the resulting digest; else it reads the objects
 that it lacks (`snapshots/snapshot_objects.py`).
@@ -29,7 +29,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 class Order(NamedTuple):
-    """The number of a publisher, and of a publication of it: later ones are greater."""
+    """The numbers of a publisher and its publication: later ones are greater."""
 
     epoch: int
     serial: int
@@ -70,7 +70,6 @@ class RowsDifference:
     """The changes from a snapshot to the next one.
 
     Attributes:
-        before: the digest of the snapshot before.
         facts: properties of the next snapshot besides its resources.
         updated: new and changed resources, by `encode_resources`.
     """
@@ -117,7 +116,6 @@ class Pointer:
     """The published snapshot of a view.
 
     Attributes:
-        root: the digest of the snapshot.
         difference: None if the changes are large, or there was no snapshot before.
         key_id: the key that it and its objects are sealed with; set by the reader.
     """
@@ -155,11 +153,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last publication, of whatever view.
-
-    Attributes:
-        existing: the folders of the publisher's tree, each of which may be a layer.
-    """
+    """The last publication; each folder in `existing` may be a layer."""
 
     order: Order = NOTHING_PUBLISHED
     publisher: str = ""

@@ -2,8 +2,8 @@
 
 | rule | reason |
 | --- | --- |
-| A publisher begins a new epoch, above each that was ever published or reported. | An etcd restored from a backup lacks the last publication. |
-| A pointer moves only from the revision that this publisher knows. | A write without an answer may come about later, when it would lead back. |
+| A publisher begins a new epoch, above each published or reported one. | An etcd restored from a backup lacks the last publication. |
+| A pointer moves only from the revision that this publisher knows. | A write without an answer may come about later, and lead back. |
 | After a write without an answer, the head is read. | The write may have come about. |
 | Objects are removed when every server has gone on to a later snapshot. | Late servers read them. |
 | After a removal without an answer, the head is written again before objects are. | The removal comes about before that, or never; else it could remove objects that are needed again. |
@@ -45,11 +45,6 @@ class Publication:
 
     Args:
         fence: holds while this server is the publisher.
-        publisher: the id of this server.
-
-    Attributes:
-        order: the order of the last publication.
-        existing: the folders of the tree, each of which may be a layer.
     """
 
     def __init__(self, content: FleetContent, fence: Guard, publisher: str) -> None:
@@ -79,7 +74,7 @@ class Publication:
         self._left_until: Order | None = None
 
     async def begin(self, published: Published, at_hand: Mapping[ViewKey, Snapshot]) -> None:
-        """Continue from the published snapshots; unreadable ones will be published anew."""
+        """Continue from published snapshots; unreadable ones are published anew."""
         head = published.head or Head()
         self.order, self.existing = Order(head.order.epoch + 1, 0), head.existing
         found = await self.content.engine.read([self.content.keys.pointers])
@@ -98,7 +93,7 @@ class Publication:
                     self._roots[key] = deque([_Root(pointer.order, root.digest)])
 
     def _use(self, root: KeptObject) -> list[KeptObject]:
-        """Count one more use of a snapshot; return the newly used objects."""
+        """Count a use of a snapshot; return newly used objects."""
         new = [*self._uses.add(root)]
         self._digests |= {self.content.name_of(one.digest): one.digest for one in new}
         return new
@@ -160,7 +155,7 @@ class Publication:
         return root.digest
 
     async def keep_stored(self, root: Digest) -> None:
-        """Do the same for a stored snapshot. DamagedBytesError: objects are missing."""
+        """Keep a stored snapshot. DamagedBytesError: objects are missing."""
         children: dict[Digest, tuple[Digest, ...]] = {}
         level = [] if root in self._uses else [root]
         while level:
@@ -172,7 +167,7 @@ class Publication:
         self._digests |= {self.content.name_of(digest): digest for digest in new}
 
     def release(self, root: Digest) -> None:
-        """Let a snapshot's objects be removed unless others need them."""
+        """Let a snapshot's unshared objects be removed."""
         self._unused += map(self.content.name_of, self._uses.remove(root))
 
     async def _write(self, objects: Mapping[bytes, KeptObject]) -> None:

@@ -3,8 +3,8 @@
 | rule | reason |
 | --- | --- |
 | A record is written only from the revision that this publisher knows. | A write without an answer may come about later. |
-| The objects of the old and the new text are kept until it is certain which text is there. | The same. |
-| The objects of a record sealed with another key are not kept. | It is written again with the first key. |
+| Objects of the old and new text are kept until it is certain which is there. | The same. |
+| Objects of a record sealed with another key are not kept. | It is written again with the first key. |
 """
 
 from __future__ import annotations
@@ -25,12 +25,7 @@ from fsxds.snapshots.snapshot_objects import Digest
 
 @dataclass(frozen=True, slots=True)
 class KeptRecord:
-    """A text about snapshots.
-
-    Attributes:
-        roots: the digests of the snapshots.
-        key_id: the key that it is sealed with.
-    """
+    """A text about snapshots, with their digests."""
 
     text: str
     roots: tuple[Digest, ...]
@@ -58,11 +53,7 @@ async def snapshot_in(content: FleetContent, record: KeptRecord, root: Digest, n
 class Records:
     """Records by name. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
 
-    Args:
-        publication: has begun.
-
     Attributes:
-        key_id: the key that records are sealed with now.
         found: the records when this server began to publish.
     """
 
@@ -77,7 +68,7 @@ class Records:
         self._roots: dict[str, list[Digest]] = {}
 
     async def begin(self) -> None:
-        """Read the records, except unreadable ones, and keep their objects."""
+        """Read readable records, and keep their objects."""
         keys = self.content.keys
         found = await self.content.engine.read_range(keys.records, end_of(keys.records))
         for key, one in found.values.items():
@@ -95,7 +86,7 @@ class Records:
     async def keep(
         self, name: str, snapshots: Mapping[str, Snapshot], text_of: Callable[[Mapping[str, Digest]], str]
     ) -> KeptRecord:
-        """Keep a text, which `text_of` makes from the snapshots' digests."""
+        """Keep a text, made by `text_of` from snapshots' digests."""
         before = [*self._roots.get(name, ())]
         made: dict[int, Digest] = {}
         for snapshot in snapshots.values():

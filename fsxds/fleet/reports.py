@@ -1,4 +1,4 @@
-"""The report of each server, under its lease: its order, and its clients' standing."""
+"""The report of each server, under its lease."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class MemberReport:
 
 
 class MemberReporter:
-    """Reports this server whenever its report changed. Run `keep_reported`."""
+    """Reports this server after changes. Run `keep_reported`."""
 
     def __init__(self, content: FleetContent, key: bytes, lease: Lease, report: Callable[[], MemberReport]) -> None:
         self._content = content
@@ -72,7 +72,7 @@ class MemberReporter:
         self._is_due.set()
 
     async def keep_reported(self) -> Never:
-        """Report until cancelled, and again under another lease."""
+        """Report until cancelled."""
         reported: tuple[int, bytes] | None = None
         while True:
             self._is_due.clear()
@@ -96,7 +96,7 @@ class MemberReporter:
 
 
 class Servers:
-    """The reports of all servers whose leases last. Run `keep_current`."""
+    """The reports of servers with leases. Run `keep_current`."""
 
     def __init__(self, content: FleetContent, on_changed: Callable[[], object]) -> None:
         """Call `on_changed` after the first read, and after each change."""

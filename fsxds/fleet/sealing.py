@@ -1,4 +1,4 @@
-"""Encryption of a fleet's values: AES-GCM, with keys from a file that only its servers have.
+"""Encryption of a fleet's values: AES-GCM, with keys from a file on its servers.
 
 | rule | reason |
 | --- | --- |
@@ -56,7 +56,7 @@ class Sealing:
             ) from error
 
     def sealed(self, key: bytes, value: bytes) -> bytes:
-        """Seal a value for a key of the engine."""
+        """Seal a value for an engine's key."""
         nonce = urandom(_NONCE_BYTES)
         return self.key_id + nonce + self._keys[self.key_id].encrypt(nonce, value, key)
 
@@ -77,7 +77,7 @@ class Sealing:
         return sealed[:_ID_BYTES]
 
     def name_of(self, digest: Digest, key_id: bytes) -> bytes:
-        """Return an object's name, which does not reveal its digest."""
+        """Return a name that does not reveal the digest."""
         return blake2b(digest, digest_size=DIGEST_BYTES, key=self._names[key_id], person=b"name").digest()
 
 

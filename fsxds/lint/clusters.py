@@ -1,4 +1,4 @@
-"""Clusters: consistent type, load balancing, health checks and protocol."""
+"""Clusters: type, load balancing, health checks and protocol."""
 
 from __future__ import annotations
 
@@ -298,7 +298,6 @@ def _check_once(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_names(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the names of several health checks, unless the API lacks names."""
     checks = cluster.health_checks
     if len(checks) < 2 or not hasattr(checks[0], "name"):
         return
@@ -319,7 +318,7 @@ def _check_payload(payload: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def statuses_check(rule: str, *, may_be_empty: bool = False) -> Hook:
-    """Return a rule's check of HTTP status ranges."""
+    """Check HTTP status ranges for a rule."""
 
     def check_statuses(ranges: FieldValue, path: Path, walk: Walk) -> None:
         for index, statuses in enumerate(ranges):
@@ -359,7 +358,7 @@ class _HttpOptions:
             return None
 
     def check_grpc_health_checks(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that health checks by gRPC use HTTP/2."""
+        """Health checks by gRPC need HTTP/2."""
         for index, check in enumerate(cluster.health_checks):
             if check.WhichOneof("health_checker") == "grpc_health_check" and not self._may_use_http2(cluster):
                 place = (((path, "health_checks"), index), "grpc_health_check")

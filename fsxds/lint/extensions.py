@@ -1,7 +1,7 @@
-"""Extensions: whether a type is allowed in its place, and the settings of filters in routes.
+"""Extensions: types allowed in each place, and routes' settings of filters.
 
-`extension_facts.json` has Envoy's extension points, and the types of filters for routes, found by asking Envoy 1.40.
-The types in each category come from the Envoy in use (`Features`).
+`extension_facts.json` was found by asking Envoy 1.40. The types in each category come from the Envoy in use
+(`Features`).
 """
 
 from __future__ import annotations
@@ -57,11 +57,9 @@ class ExtensionFacts:
     Attributes:
         extension_points: per field with named extensions, the allowed categories, separated by spaces.
         looked_up_by_name: fields in which Envoy finds the extension by name, not by type.
-        packed: per field with an extension without a name, its category.
         without_structs: fields in which Envoy does not unpack a TypedStruct.
         for_routes: the types for routes of filter types that have one. Envoy finds the filter by either, and then reads
             the content as the required one, unless it is empty.
-        not_for_routes: the filter types that a route cannot configure.
         is_terminal: whether a filter that needs settings ends its chain.
     """
 
@@ -90,7 +88,7 @@ def extension_facts() -> ExtensionFacts:
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of extensions, and of routes' settings for filters."""
+    """Return the checks of extensions and routes' settings."""
     facts, extensions, routes = extension_facts(), ExtensionChecks(catalogue), RouteChecks(catalogue)
     return merge_hooks(
         {
@@ -126,7 +124,7 @@ class ExtensionTypes:
         }
 
     def fits(self, name: str, categories: Iterable[str]) -> bool:
-        """Whether a type may be an extension of these categories."""
+        """Whether a type fits these categories."""
         features = self._features
         if features is None or any(name in features.types(category) for category in categories):
             return True
@@ -139,7 +137,7 @@ class ExtensionTypes:
         return not features.is_exact and not name.startswith(_PLAIN_PACKAGES)
 
     def is_of(self, name: str, category: str) -> bool:
-        """Whether a type is in a category; True if unknown."""
+        """Whether a category has a type; True if unknown."""
         return self._features is None or name in self._features.types(category)
 
     def remedy(self, name: str, categories: Iterable[str]) -> str:
@@ -153,7 +151,7 @@ class ExtensionTypes:
         return f"write one of its types, such as {types[0]}" if types else "remove it: this Envoy has none"
 
     def name_fault(self, name: str, message_type: str, category: str) -> str | None:
-        """Return the fault of an extension looked up by name, or None."""
+        """Return the fault of a name that Envoy looks up, or None."""
         named = self._features.extensions.get(category, {}) if self._features is not None else {}
         if not named:
             return None
@@ -164,7 +162,7 @@ class ExtensionTypes:
         return None
 
     def content_type(self, packed: DynamicMessage) -> str:
-        """Return an Any's type, or its TypedStruct's; "" if unknown."""
+        """Return an Any's type, or its TypedStruct's, or ""."""
         name = packed_type(packed)
         struct = self._structs.get(name)
         if struct is None:
@@ -187,7 +185,7 @@ class ExtensionChecks:
         self._types = ExtensionTypes(catalogue)
 
     def at(self, categories: str, *, is_named: bool) -> Hook:
-        """Return the check of a field with extensions."""
+        """Check a field with extensions."""
 
         def check(held: FieldValue, path: Path, walk: Walk) -> None:
             if not isinstance(held, Message):
@@ -205,7 +203,7 @@ class ExtensionChecks:
         return check
 
     def packed(self, category: str) -> Hook:
-        """Return the check of an extension without a name."""
+        """Check an extension without a name."""
 
         def check_packed(packed: DynamicMessage, path: Path, walk: Walk) -> None:
             name = self._types.content_type(packed)
@@ -216,7 +214,7 @@ class ExtensionChecks:
         return check_packed
 
     def check_listener_filters(self, listener: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a listener's filters, which differ between UDP and TCP."""
+        """Check listener filters, which differ between UDP and TCP."""
         if not listener.listener_filters:
             return
         category = "envoy.filters.listener"
@@ -228,18 +226,18 @@ class ExtensionChecks:
             self._check(extension, category, ((path, "listener_filters"), index), walk)
 
     def check_dns_resolver(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the resolver, unless the cluster resolves no names."""
+        """Check the resolver, unless no names are resolved."""
         if looks_up_names(cluster) and cluster.HasField("typed_dns_resolver_config"):
             place = (path, "typed_dns_resolver_config")
             self._check(cluster.typed_dns_resolver_config, "envoy.network.dns_resolver", place, walk)
 
     def check_plugin(self, plugin: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a cluster specifier plugin, unless it is optional."""
+        """Check a plugin, unless it is optional."""
         if not plugin.is_optional:
             self._check(plugin.extension, "envoy.router.cluster_specifier_plugin", (path, "extension"), walk)
 
     def check_policies(self, policy: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Check a policy: Envoy takes the first known one, and ignores later ones."""
+        """Check a policy: Envoy takes the first known one."""
         wrong = None
         for index, one in enumerate(policy.policies):
             if not one.HasField("typed_extension_config"):
@@ -317,7 +315,7 @@ def _opposite(name: str) -> str:
 
 
 class RouteChecks:
-    """Checks routes' settings for filters, also in a FilterConfig."""
+    """Checks routes' settings, also in a FilterConfig."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
@@ -327,7 +325,7 @@ class RouteChecks:
         self._wrapper: type[Message] | None = catalogue.message_class(_WRAPPER) if catalogue.knows(_WRAPPER) else None
 
     def enter_holder(self, holder: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Check the settings of a route, its holder, or a weighted cluster."""
+        """Check the settings of a route, holder, or weighted cluster."""
         if not holder.typed_per_filter_config:
             return None
         place, unread = (path, "typed_per_filter_config"), set()
@@ -369,7 +367,7 @@ class RouteChecks:
             walk.enter(self._catalogue.message_class(name)(), path)
 
     def enter_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Forget faults in optional settings of an unknown filter, which Envoy does not read."""
+        """Forget faults in an unknown filter's optional settings, which Envoy does not read."""
         name = packed_type(wrapper.config)
         if self._is_read_otherwise(wrapper.config):
             forget = walk.forgetting(lambda _: True)
@@ -412,7 +410,7 @@ class RouteChecks:
             walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
 
     def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that a filter's configuration is not for routes."""
+        """A filter's configuration must not be for routes."""
         packed = http_filter.typed_config
         name = packed_type(packed)
         if packed.value and name in self._for_filters:

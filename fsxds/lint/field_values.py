@@ -1,4 +1,4 @@
-"""Values that Envoy reads anywhere: IP addresses and sockets, durations, RE2's regular expressions."""
+"""Values anywhere: IP addresses and sockets, durations, regular expressions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _REGEX_REMEDY = "RE2 has no look-around and no back-references: https://github.c
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of addresses, durations and regular expressions."""
+    """Return the checks of values."""
     resolvers = catalogue.features.names("envoy.resolvers") if catalogue.features is not None else frozenset[str]()
     regexes = RegexChecks()
     return {
@@ -80,7 +80,7 @@ def inline(source: DynamicMessage) -> bytes | None:
 
 
 def repeated(values: Iterable[Hashable]) -> Iterator[int]:
-    """Yield indexes of values that equal an earlier one."""
+    """Yield indexes of repeated values."""
     seen: set[Hashable] = set()
     for index, value in enumerate(values):
         if value in seen:
@@ -122,7 +122,7 @@ def socket_address_fault(socket: DynamicMessage) -> tuple[str, str, str] | None:
 
 
 def not_an_ip_address(address: str) -> str:
-    """Quote a text that is no IP address if it resembles one or a host name."""
+    """Quote a wrong IP address if it resembles one or a host name."""
     return f'"{address}" is not an IP address' if _HOST_OR_NUMBERS.fullmatch(address) else "is not an IP address"
 
 
@@ -203,7 +203,7 @@ def _check_resolvers(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def looks_up_names(cluster: DynamicMessage) -> bool:
-    """Whether a cluster makes a resolver from its own settings."""
+    """Whether a cluster has its own resolver."""
     if cluster.HasField("cluster_type"):
         return packed_type(cluster.cluster_type.typed_config) == REDIS
     return cluster.type in {_STRICT_DNS, _LOGICAL_DNS}
@@ -339,7 +339,7 @@ class RegexChecks:
         self._compiled: Lru[str, Any] = Lru(_MOST_REMEMBERED)  # a compiled expression, or the reason of the failure
 
     def compiled(self, regex: str) -> Any:
-        """Compile, or return RE2's reason for rejecting it."""
+        """Compile, or return RE2's error."""
         return self._compiled.find(regex, lambda: self._compile(regex))
 
     def _compile(self, regex: str) -> Any:
@@ -373,7 +373,7 @@ class RegexChecks:
             walk.error((path, "regex"), "large-regex", message, remedy)
 
     def check_substitution(self, rewrite: DynamicMessage, path: Path, walk: Walk) -> None:
-        r"""Check references `\0`, `\1` ...: Envoy accepts wrong ones, and then rewrites nothing."""
+        r"""Check `\0`, `\1` ...: Envoy accepts wrong ones, and then rewrites nothing."""
         substitution = rewrite.substitution
         if "\\" not in substitution:
             return

@@ -1,4 +1,4 @@
-"""Filters: their order, and the settings of HTTP filters."""
+"""Filters: their order and settings."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class FilterOrder:
         self._check_order(config.filters, (path, "filters"), walk, "envoy.filters.http.router")
 
     def upstream_filters(self, field: str) -> Hook:
-        """Return the check of upstream filters: only the last one is the codec."""
+        """Check upstream filters: only the last one is the codec."""
 
         def check_upstream_filters(message: DynamicMessage, path: Path, walk: Walk) -> None:
             filters = getattr(message, field)

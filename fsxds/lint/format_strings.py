@@ -1,4 +1,4 @@
-"""Envoy's format strings: access logs, headers, bodies, rewrites."""
+"""Envoy's format strings."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class FormatChecks:
         self._check(text, path, walk)
 
     def check_plain_struct(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check texts at any depth of a Struct."""
+        """Check texts within a Struct."""
         self._check_struct(struct, path, walk, is_extended=False)
 
     def check_format(self, formatted: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -94,17 +94,17 @@ class FormatChecks:
             walk.error((path, "value"), "wrong-format-string", *fault)
 
     def check_headers_to_add(self, request: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the headers sent to an authorization service."""
+        """Check headers to an authorization service."""
         for index, header in enumerate(request.headers_to_add):
             self.check_header(header, ((path, "headers_to_add"), index), walk)
 
     def check_initial_metadata(self, service: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the headers sent to a gRPC service."""
+        """Check headers to a gRPC service."""
         for index, header in enumerate(service.initial_metadata):
             self.check_header(header, ((path, "initial_metadata"), index), walk)
 
     def check_open_telemetry(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the body and attributes of an OpenTelemetry log."""
+        """Check an OpenTelemetry log's body and attributes."""
         is_extended = bool(config.formatters)
         if config.HasField("body"):
             self._check_any_value(config.body, (path, "body"), walk, is_extended=is_extended)
@@ -159,7 +159,7 @@ class FormatChecks:
 
 
 class FormatStrings:
-    """Reads format strings as Envoy does, each once."""
+    """Reads each format string once, as Envoy does."""
 
     def __init__(self, features: Features | None) -> None:
         """Take an Envoy's commands; None if unknown."""
@@ -168,7 +168,7 @@ class FormatStrings:
         self._knows_parameters = features is not None and features.minor_version == _KNOWN_VERSION
 
     def fault(self, text: str, *, is_extended: bool = False, is_header: bool = False) -> tuple[str, str] | None:
-        """Return fact and remedy of a wrong format string, or None.
+        """Return a wrong format string's fact and remedy, or None.
 
         `is_extended`: custom formatters may know more commands; `is_header`: older spellings are understood.
         """

@@ -1,7 +1,4 @@
-"""Combines all checks of file contents into the `Check` for loading.
-
-Checks of messages are named in the `hooks` of their modules.
-"""
+"""Combines all checks of file contents into the `Check` for loading."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ TTL_DROPPED = "ttl-dropped"
 
 @dataclass(frozen=True, slots=True)
 class Linter:
-    """Every check, with the settings' severities and static names."""
+    """All checks, with the settings' severities and static names."""
 
     levels: RuleLevels = field(default_factory=RuleLevels)
     static: StaticNames = field(default_factory=StaticNames)
@@ -79,13 +76,13 @@ class Linter:
         return merge_hooks(*(subject.hooks(catalogue) for subject in SUBJECTS))
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return a problem with the settings' severity; None if its rule is off."""
+        """Return a problem with its set severity; None if its rule is off."""
         return self.levels.adjusted(found)
 
     def tree_check(
         self, memory: object, locator: FieldLocator, served: ServedFiles, elsewhere: Elsewhere = NOWHERE
     ) -> ReferenceCheck:
-        """Return the check of a tree's references and claims."""
+        """Check a tree's references and claims."""
         known = memory if isinstance(memory, ReferenceMemory) else None
         return ReferenceCheck(
             known, locator, served, ReferenceSettings(self.levels, OutsideNames(self.static, elsewhere))
@@ -93,7 +90,7 @@ class Linter:
 
 
 def make_field_rules(catalogue: Catalogue) -> FieldRules:
-    """Compile the rules of the API, references, and the linter's.
+    """Compile all rules.
 
     Raises:
         ApiError: the catalogue has an unknown field rule.
@@ -111,7 +108,7 @@ def linter_of(settings: Settings) -> Linter:
 
 
 def levels_of(settings: Settings) -> RuleLevels:
-    """Return changed severities, also of rules that the settings make pointless."""
+    """Return changed severities, also of pointless rules."""
     levels = read_levels(settings.rules or {})
     if settings.ttl != TtlMode.SPECIFICATION.value:
         return levels

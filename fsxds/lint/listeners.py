@@ -1,4 +1,4 @@
-"""Listeners: addresses, filter chains and matches, and HTTP connection managers."""
+"""Listeners: addresses, filter chains, and HTTP connection managers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HTTP3 = 3  # HttpConnectionManager.CodecType
 
 
 def hooks(_: Catalogue) -> Hooks:
-    """Return the checks of listeners, filter chains, and HTTP connection managers."""
+    """Return the checks of listeners and connection managers."""
     codecs = _Codecs()
     return {
         "envoy.config.listener.v3.Listener": (
@@ -128,7 +128,7 @@ class _Codecs:
         self._is_quic = None
 
     def check_manager(self, manager: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the codec of an HTTP connection manager."""
+        """Check a connection manager's codec."""
         walk.depend_on_place()
         if self._is_quic is None or self._is_quic == (manager.codec_type == _HTTP3):
             return

@@ -1,4 +1,4 @@
-"""Matchers (`xds.type.matcher.v3.Matcher`): inputs and actions allowed in each place."""
+"""Matchers (`xds.type.matcher.v3.Matcher`): allowed inputs and actions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ _HEADER = "envoy.type.matcher.v3.HttpRequestHeaderMatchInput"
 
 
 class Context(NamedTuple):
-    """The inputs and actions that a matcher may use in one field.
+    """A field's allowed inputs and actions.
 
     Attributes:
-        inputs: their category.
-        actions: their types, or their category.
         stops: the first match decides, and `keep_matching` is rejected.
         only_inputs: the only allowed types of the category; empty for all.
         no_inputs: the beginnings of types that are not allowed, except `_HEADER`.

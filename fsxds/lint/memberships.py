@@ -30,12 +30,11 @@ Table = tuple[PurePosixPath, Key]
 
 @dataclass(frozen=True, slots=True)
 class MembershipScope:
-    """The scope of reports on collections, for all files.
+    """The scope of reports on collections.
 
     Attributes:
         unknown: types in unreadable files; they are not reported as missing.
         has_routes: the tree has route configurations, so that its virtual hosts should have theirs.
-        hints: probable route configurations, for the first few.
     """
 
     unknown: frozenset[TypeUrl] = frozenset()
@@ -44,10 +43,10 @@ class MembershipScope:
 
 
 class Memberships:
-    """Finds empty collections, and virtual hosts in unrequested ones."""
+    """Finds empty collections, and unrequested virtual hosts."""
 
     def __init__(self, names: TreeNames, held: Collection[PurePosixPath] = (), held_good: Container[int] = ()) -> None:
-        """`held` files are ordered last; `held_good` are the ids of served resources of held files."""
+        """`held` files come last; `held_good` are their served resources' ids."""
         self._names = names
         self._held = held
         self._held_good = held_good
@@ -55,7 +54,7 @@ class Memberships:
     def scope(
         self, unknown: frozenset[TypeUrl], before: MembershipScope | None = None, touched: TouchedKeys | None = None
     ) -> MembershipScope:
-        """Return the scope; `before` is the previous one, `touched` may have changed since."""
+        """Return the scope since `before`; `touched` may have changed."""
         has_routes = ROUTES not in unknown and bool(self._names.mentions.declared.get(ROUTES))
         if before is not None and has_routes == before.has_routes and not _is_about_hosts(touched):
             return MembershipScope(unknown, has_routes, before.hints)

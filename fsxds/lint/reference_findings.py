@@ -1,4 +1,4 @@
-"""Faults of names in a file: dangling references, unused names, wrong file sources."""
+"""Faults of names in a file."""
 
 from __future__ import annotations
 
@@ -24,14 +24,11 @@ _REJECTS = "Envoy rejects what names it"
 
 @dataclass(frozen=True, slots=True)
 class Referent:
-    """The wording of faults of references to one type.
+    """The wording of faults for one type.
 
     Attributes:
-        missing: the rule for a missing one.
-        unused: the rule for an unused one.
         outcome: the consequence of a missing one.
         harm: the same, if it is an error.
-        elsewhere: how to define it outside of the tree.
     """
 
     words: str
@@ -120,7 +117,7 @@ _LEAST_SIMILARITY = 0.6
 
 
 def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mapping[Key, str]) -> Mapping[Key, str]:
-    """Return a near name, or "", for the first few new missing ones.
+    """Return near names, or "", for the first few missing ones.
 
     `unknown` types are not reported as missing. Valid parts of `before` are kept.
     """
@@ -155,7 +152,7 @@ def _path_of(name: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the nearest name or "", like `difflib.get_close_matches`, but faster."""
+    """Return the nearest name or "": a faster `difflib.get_close_matches`."""
     matcher = difflib.SequenceMatcher(b=name)
     counts = Counter(name)
     characters, amounts = tuple(counts), tuple(counts.values())
@@ -185,14 +182,12 @@ FileAt = Callable[[PurePosixPath], ParsedFile | None]
 
 @dataclass(frozen=True, slots=True)
 class ReferenceScope:
-    """The scope of reports on references, for all files.
+    """The scope of reports on references.
 
     Attributes:
-        declared: the types that the tree declares.
         unknown: types in unreadable files; they are not reported as missing.
         unused_of: the types with reports of unused names.
         first: the one missing name that stands for all of its type.
-        hints: the probable names, as far as looked up.
     """
 
     declared: frozenset[TypeUrl] = frozenset()
@@ -217,7 +212,7 @@ class ReferenceFindings:
         return (*missing, *(self._unused(parsed) if self._scope.unused_of else ()))
 
     def of_sources(self, parsed: ParsedFile) -> Iterator[ReferenceFinding]:
-        """Yield file sources of one resource that hold another, or several. Source: ENVOY.md E16."""
+        """Yield wrong file sources of a resource. Source: ENVOY.md E16."""
         if self._names.mentions.sources:
             for resource in parsed.resources:
                 for reference in resource.references:
@@ -225,7 +220,7 @@ class ReferenceFindings:
                         yield from self._wrong_source(resource, reference)
 
     def is_missing(self, key: Key) -> bool:
-        """Whether a name is reported; one suffices for a type that the tree lacks."""
+        """Whether a name is reported; one suffices for an undeclared type."""
         first = self._scope.first.get(key[0], key[1])
         return key in self._names.open.missing and key[0] not in self._scope.unknown and key[1] == first
 
@@ -287,7 +282,7 @@ class ReferenceFindings:
 
 
 def declares(type_url: TypeUrl, declared: Collection[TypeUrl], static: StaticNames) -> bool:
-    """Whether a missing name of this type is not from elsewhere."""
+    """Whether the tree declares a type."""
     return type_url in declared or (type_url == CLUSTER and static.clusters is not None)
 
 

@@ -1,4 +1,4 @@
-"""Routes: virtual hosts, domains, routes, path templates, and header changes."""
+"""Routes: virtual hosts, path templates, and header changes."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class _RouteContext:
             walk.error(((path, "body"), action.body.WhichOneof("specifier")), "wrong-route", message, remedy)
 
     def check_plugin(self, name: FieldValue, path: Path, walk: Walk) -> None:
-        """Check that the configuration has a route's plugin."""
+        """Check a route's plugin."""
         walk.depend_on_place()
         if self._plugins is not None and name not in self._plugins:
             message = f'"{name}" is not among the cluster_specifier_plugins of this route configuration'
@@ -216,7 +216,7 @@ class PathTemplates:
         self._matched: tuple[Path, DynamicMessage] = None, None
 
     def check_match(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a route's template, and remember it for the rewriting."""
+        """Check a route's template, and remember it."""
         walk.depend_on_place()
         pattern = _content(policy.typed_config, self._match)
         self._matched = _route_of(path), pattern
@@ -224,7 +224,7 @@ class PathTemplates:
             _check_pattern(pattern.path_template, ((path, "typed_config"), "path_template"), walk)
 
     def check_rewrite(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that a route's rewriting fits its template."""
+        """Check that rewriting fits the template."""
         walk.depend_on_place()
         rewrite = _content(policy.typed_config, self._rewrite)
         if rewrite is None:
@@ -293,7 +293,7 @@ _RESERVED_REMEDY = "change the path by a rewrite, the host by host_rewrite_liter
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a header is HTTP/2's own, or the host: it cannot be added or removed."""
+    """Whether a header cannot be added or removed: HTTP/2's own, or the host."""
     return name[:1] == ":" or (len(name) == 4 and name.lower() == "host")
 
 

@@ -1,4 +1,4 @@
-"""TLS: contexts, ciphers and curves, and whether certificates and keys match."""
+"""TLS: contexts, ciphers and curves, certificates and keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Compare: TypeAlias = Callable[[bytes, bytes, "bytes | None"], "tuple[str, str, s
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of TLS contexts and certificates, only of their text without `cryptography`."""
+    """Return the checks of TLS, only of texts without `cryptography`."""
     features, certificates = catalogue.features, CertificateChecks(_compare)
     return {
         _TLS + "TlsCertificate": (certificates.check_certificate,),
@@ -212,15 +212,15 @@ def _check_secret(secret: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 class CertificateChecks:
-    """Compares each pair of certificate and key once."""
+    """Compares each certificate and key once."""
 
     def __init__(self, compare: Compare | None) -> None:
-        """Take a comparison; None if it is not installed."""
+        """Take a comparison; None if not installed."""
         self._compare = compare
         self._known: Lru[tuple[bytes, bytes, bytes | None], tuple[str, str, str] | None] = Lru(_MOST_REMEMBERED)
 
     def check_certificate(self, certificate: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that certificate and key are present, readable and matching."""
+        """Check that certificate and key exist and match."""
         if certificate.HasField("pkcs12"):
             if certificate.HasField("certificate_chain") or certificate.HasField("private_key"):
                 message = "a PKCS #12 bundle holds the chain and the key: nothing may be with it"

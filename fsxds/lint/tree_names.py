@@ -1,4 +1,4 @@
-"""The names of a tree: definitions, mentions, open names, and names of a bootstrap."""
+"""The names of a tree: definitions, mentions, and open names."""
 
 from __future__ import annotations
 
@@ -42,16 +42,13 @@ USERS: Mapping[TypeUrl, frozenset[TypeUrl]] = {
 
 @dataclass(frozen=True, slots=True)
 class OpenNames:
-    """Names with an open question between definitions and mentions.
+    """Names with an open question.
 
     Attributes:
         missing: names that a file needs, and none defines.
         elsewhere: missing in files, but an upstream has or may have them.
         unmentioned: names without a mention, of types that others could use.
-        lacking: names required in the bootstrap, but not there.
-        empty: requested collections without resources.
         unasked: collections of virtual hosts that no route configuration requests.
-        contested: claims of several resources.
     """
 
     missing: KeySet = field(default_factory=KeySet)
@@ -65,25 +62,22 @@ class OpenNames:
 
 @dataclass(frozen=True, slots=True)
 class NamesOfFiles:
-    """The mentions in a tree's files, and the open names; immutable."""
+    """The mentions in files, and the open names; immutable."""
 
     mentions: Mentions = field(default_factory=Mentions)
     open: OpenNames = field(default_factory=OpenNames)
 
 
 class TreeNames:
-    """The names of one tree: definitions, mentions and open names.
+    """The names of one tree.
 
     Derived from another tree's names, at the cost of the difference.
-
-    Attributes:
-        touched: possibly changed names since the previous tree.
     """
 
     def __init__(
         self, before: NamesOfFiles, change: NamesChange, definitions: Definitions, also: TouchedKeys | None = None
     ) -> None:
-        """`also` are touched for reasons other than mentions."""
+        """`also` are touched for other reasons."""
         self.mentions = before.mentions.with_changes(change)
         # Lookups are much faster here, which counts in the first tree.
         self._new_demands = frozenset(key for key, _ in change.added.demanded)
@@ -111,12 +105,12 @@ class TreeNames:
         return self._definitions.defining(key)
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
-        """Yield all names of a type, some of them twice."""
+        """Yield a type's names, some twice."""
         yield from self._definitions.names_of(type_url)
         yield from (name for one, name in self.mentions.unread if one == type_url)
 
     def is_defined(self, key: Key) -> bool:
-        """Whether a name is, or may be, defined; for `ANY`, whether any is."""
+        """Whether a name is, or may be, defined; `ANY`: whether any is."""
         return self._is_here(key) or self._definitions.outside.elsewhere.may_have(key)
 
     def _is_here(self, key: Key) -> bool:
@@ -133,15 +127,15 @@ class TreeNames:
         return choice.startswith(FILE_SCHEME) or self.is_defined((type_url, choice))
 
     def is_mentioned(self, key: Key) -> bool:
-        """Whether a resource needs or may use it."""
+        """Whether a resource may use it."""
         return key in self._new_demands or key in self.mentions.demanded or key in self.mentions.noted
 
     def is_demanded(self, key: Key) -> bool:
-        """Whether a resource that is in its file now needs it."""
+        """Whether a resource now in its file needs it."""
         return any(map(self.is_present, self.mentions.demanded.of(key)))
 
     def is_present(self, resource: Resource) -> bool:
-        """Whether a resource is in its file now, not only served."""
+        """Whether a resource is now in its file, not only served."""
         return id(resource) not in self._definitions.absent
 
     def _updated(self, before: OpenNames) -> OpenNames:
@@ -223,7 +217,7 @@ class Definitions:
         return key in self._unserved or self._proposals.is_defined(key)
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
-        """Yield all names of a type, some of them twice."""
+        """Yield a type's names, some twice."""
         yield from self._proposals.names_of(type_url)
         yield from (name for one, name in self._unserved if one == type_url)
 
@@ -242,14 +236,14 @@ class StaticNames:
 
 @dataclass(frozen=True, slots=True)
 class OutsideNames:
-    """Names defined in the bootstrap, and by upstreams."""
+    """Names defined by the bootstrap and upstreams."""
 
     static: StaticNames = field(default_factory=StaticNames)
     elsewhere: Elsewhere = NOWHERE
 
 
 def static_names(bootstrap: PlainValue) -> StaticNames:
-    """Return the names in a bootstrap, in either spelling; none if it is malformed."""
+    """Return a bootstrap's names, in either spelling; none if malformed."""
     static = _field(bootstrap, "static_resources", "staticResources")
     return StaticNames(
         frozenset(_names(_field(static, "clusters"))),

@@ -1,4 +1,4 @@
-"""The report on a tree's references, and the files with a changed report."""
+"""The report on a tree's references."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ class ReportedTree:
     """The report on a tree, and its basis.
 
     Attributes:
-        open: the open names, of served and unserved content.
         harmless: files with duplicate claims that are no error.
     """
 
@@ -89,12 +88,7 @@ class KnownReport:
 
 
 class TreeReport:
-    """The faults of a tree's references, and the files with a changed report.
-
-    Attributes:
-        before: the previous report.
-        concerned: the files to check.
-    """
+    """The faults of references, and files with a changed report."""
 
     def __init__(self, decision: Decision, names: TreeNames, settings: ReferenceSettings, known: KnownReport) -> None:
         self.before = known.tree or ReportedTree()

@@ -69,10 +69,9 @@ class BakeRules:
 
 @dataclass(slots=True, eq=False)
 class Bake:
-    """Changes that wait for the same canaries, and the canaries' answers.
+    """Changes that wait for the same canaries.
 
     Attributes:
-        gone: canaries that left since `since_s`.
         taken_since_s: when enough canaries had it; None while they do not.
         opens_at_s: when other nodes get it; None while canaries are waited for.
         is_reported: too few answers were reported, and there were not enough since.
@@ -92,16 +91,16 @@ class Bake:
 
     @property
     def missing(self) -> int:
-        """The number of canaries that have not taken it, or are gone."""
+        """The canaries that have not taken it, or are gone."""
         return sum(not has_taken for has_taken in self.nodes.values())
 
     @property
     def is_short(self) -> bool:
-        """Whether too few canaries have it, without an operator's promotion."""
+        """Whether too few canaries have it, without promotion."""
         return self.taken_since_s is None and not self.is_promoted
 
     def receive(self, answers: Answers, there: AbstractSet[NodeKey], rules: BakeRules, now_s: float) -> bool:
-        """Take connected canaries' answers; return whether the bake opened now.
+        """Take answers; return whether the bake opened now.
 
         A canary that left has taken nothing until it is back; one that is `there` without an answer has no vote.
         """
@@ -132,7 +131,7 @@ class Bake:
 
 
 class CanaryGate:
-    """Holds versions back from other nodes until canaries have baked them."""
+    """Holds versions back from other nodes until baked."""
 
     def __init__(self, rules: BakeRules) -> None:
         self.rules = rules
@@ -152,7 +151,7 @@ class CanaryGate:
                 self._removed[layers] = (self._removed.get(layers, set()) - changed) | gone
 
     def admit(self, rollout: ChannelRollout, wanted: Snapshot) -> Composed:
-        """Return the part of a tree that other nodes may have; the rest stays, with its dependents."""
+        """Return the part of a tree for other nodes; the rest stays, with its dependents."""
         before, pins = rollout.target.tree or rollout.machine.target, rollout.target.pins
         if before is None or wanted is before:
             return Composed(wanted)
@@ -191,11 +190,11 @@ class CanaryGate:
             bake.is_promoted = True
 
     def wait_s(self, now_s: float) -> float:
-        """Return the longest wait for missing canaries, or 0."""
+        """Return the longest wait for missing canaries."""
         return max((now_s - bake.since_s for bake in self.bakes if bake.is_short), default=0.0)
 
     def take_missed(self, since_s: float) -> CanaryAwaited | None:
-        """Return the report of changes waiting since a time, or None."""
+        """Report changes waiting since a time, or None."""
         nodes: dict[NodeKey, bool] = {}
         due = [bake for bake in self.bakes if bake.is_short and not bake.is_reported and bake.since_s <= since_s]
         for bake in due:
@@ -205,7 +204,7 @@ class CanaryGate:
 
     @property
     def unmissed_since_s(self) -> float:
-        """The start of the first unreported wait, or infinity."""
+        """The first unreported wait's start, or infinity."""
         return min((bake.since_s for bake in self.bakes if bake.is_short and not bake.is_reported), default=inf)
 
     def next_s(self) -> float:
@@ -235,7 +234,7 @@ class CanaryGate:
         return bake is not None and bake.is_open
 
     def _sort(self, others: Collection[ChannelRollout], seats: Collection[ChannelRollout], now_s: float) -> None:
-        """Group changes that baked together and stand alike with the canaries."""
+        """Group changes that baked together and stand alike."""
         seen: list[object] = [each for one in others for each in (one, one.waits)]
         seen += [each for one in map(_goal, seats) for each in (one, one.wanted, one.target.composed)]
         if len(seen) == len(self._seen) and all(map(is_, seen, self._seen)):

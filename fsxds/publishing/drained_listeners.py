@@ -37,7 +37,7 @@ _FILTER = f"^({'|'.join((_VERSION, *_GAUGES))})$".replace(".", r"\.")
 
 
 class DrainWatch:
-    """Polls Envoys of mirrors while resources linger for them. Run `keep_watching`.
+    """Polls mirrors' Envoys while resources linger. Run `keep_watching`.
 
     `pages` are admin addresses, by the directories that their Envoys read.
     """
@@ -84,5 +84,5 @@ class DrainWatch:
 
 
 def has_drained(values: Statistics, version: Version) -> bool:
-    """Whether an Envoy has exactly this version of the listeners, and drains nothing."""
+    """Whether an Envoy has exactly these listeners, and drains nothing."""
     return values.get(_VERSION) == f'"{version}"' and all(values.get(name) == "0" for name in _GAUGES)

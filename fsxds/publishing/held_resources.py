@@ -1,4 +1,4 @@
-"""Resources held back, as problems of their files, and the served part of a change."""
+"""Held resources as problems of files, and the served part of a change."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ class ExplainedHold:
     """A resource that is not served as in the tree, or that nodes reject.
 
     Attributes:
-        problem: the reason, at its place in the files.
         since_s: by the event loop's clock; None if unknown.
-        nodes: the sorted names of nodes that reject it.
     """
 
     key: Key
@@ -44,7 +42,7 @@ class ExplainedHold:
 
 
 def hold_problems(holds: Holds) -> Iterator[Problem]:
-    """Yield problems of resources held because of dependencies or dependents."""
+    """Yield problems of holds by dependencies or dependents."""
     found = (one.problem for one in held_resources(holds, {}) if one.reason in _OF_FILES)
     return islice(found, MOST_PROBLEMS)
 
@@ -60,7 +58,7 @@ def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[Expla
 
 
 def rejection_problems(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[Problem]:
-    """Yield problems of rejected versions in the trees or rollbacks of `targets`."""
+    """Yield problems of rejected versions that `targets` want."""
     return (one.problem for one in rejected_resources(rejections, targets))
 
 
@@ -156,7 +154,7 @@ _OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPEN
 
 
 def with_served_changes(tree: Snapshot, holds: Holds) -> Snapshot:
-    """Return a tree with only its served changes."""
+    """Drop the held changes of a tree."""
 
     def served(type_url: TypeUrl, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if (type_url, name) not in holds)
@@ -180,7 +178,7 @@ def noun_of(key: Key) -> str:
 
 
 def claimed_as(owner: Key | None) -> str:
-    """Return the noun of a claim that is not shared; of listeners, only the address."""
+    """Return the noun of an exclusive claim; of listeners, only the address."""
     return "address" if owner is None or owner[0] == LISTENERS else "domain or name"
 
 

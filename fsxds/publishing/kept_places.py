@@ -13,10 +13,9 @@ from fsxds.runtime.channels import ChannelKey
 
 
 class PlaceKeeper(Protocol):
-    """Keeps the places of rollouts, rejections, and removals from views. Restoring blocks.
+    """Keeps places, rejections, and removals. Restoring blocks.
 
     Attributes:
-        read_members: returns the removals from views.
         read_behind: returns the places of nodes behind their channel, each as a lane.
     """
 
@@ -30,7 +29,7 @@ class PlaceKeeper(Protocol):
         """Return the last written removals."""
 
     def restore_rejections(self, rejections: Rejections) -> None:
-        """Restore rejections, and keep them from now on."""
+        """Restore rejections, and keep them."""
 
     def note_rejections(self) -> None:
         """Write the rejections soon, as they are then."""
@@ -43,21 +42,17 @@ class PlaceKeeper(Protocol):
 
 
 class RemovedMembers:
-    """Notes removed members, in any channel of a view.
-
-    Attributes:
-        by_layers: views without any are missing.
-    """
+    """Notes members removed in any channel; views without any are missing."""
 
     def __init__(self, restored: Mapping[Layers, Tombstones]) -> None:
         self.by_layers = dict(restored)
 
     def receive_change(self, layers: Layers, before: Snapshot | None, after: Snapshot) -> Tombstones:
-        """Take a new snapshot; return the removals from its view."""
+        """Take a snapshot; return its view's removals."""
         return self._note(layers, after_change(self.by_layers.get(layers, NO_TOMBSTONES), before, after))
 
     def receive_parting(self, layers: Layers, last: Snapshot | None) -> None:
-        """Note a channel's last snapshot: its clients may come back."""
+        """Note the last snapshot: clients may come back."""
         self._note(layers, after_parting(self.by_layers.get(layers, NO_TOMBSTONES), last))
 
     def _note(self, layers: Layers, noted: Tombstones) -> Tombstones:

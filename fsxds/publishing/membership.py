@@ -1,4 +1,4 @@
-"""Membership in a fleet, or none: who decides the snapshots (a capability, see `fleet/`)."""
+"""Membership in a fleet, or none (a capability, see `fleet/`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SingleServer:
 
     @property
     def asks_names(self) -> bool:
-        """Whether other servers request its clients' names from upstreams."""
+        """Whether other servers request its clients' names."""
         return False
 
     def rules(self, rules: PublishRules) -> PublishRules:
@@ -58,8 +58,8 @@ class SingleServer:
         return make(self._publisher)
 
     def waits_for(self) -> str:
-        """Name further prerequisites of the first snapshot, if any."""
+        """Name further prerequisites of the first snapshot."""
         return ""
 
     async def run(self, supervisor: Supervisor) -> None:
-        """Keep the server in its fleet, until cancelled."""
+        """Keep the server in its fleet."""

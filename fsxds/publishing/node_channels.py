@@ -1,4 +1,4 @@
-"""Assigns each node to a channel, and moves nodes between channels without a break.
+"""Assigns nodes to channels, and moves them without a break.
 
 | rule | source |
 | --- | --- |
@@ -59,7 +59,7 @@ class ViewLoading(Protocol):
         """Whether the last tree was loaded by these rules."""
 
     def want(self, layers: Layers) -> None:
-        """Load a view, now and with each tree."""
+        """Load a view with each tree."""
 
     def drop(self, layers: Layers) -> None:
         """Stop loading a view."""
@@ -82,16 +82,12 @@ class _Left:
     attributes: Attributes | None = None
 
     def was_seen_as(self, node: Node) -> bool:
-        """Whether only the settings can have changed a node's view."""
+        """Whether only settings can have changed a node's view."""
         return self.attributes == node.attributes
 
 
 class NodeChannels:
-    """Knows the channel of each node. Touched from the event loop only.
-
-    Args:
-        on_demand: requests resources from other servers; None without any.
-    """
+    """Knows each node's channel; `on_demand` may be None. Touched from the event loop only."""
 
     def __init__(
         self, publisher: Publisher, loading: ViewLoading, rules: NodeRules, on_demand: OnDemand | None = None
@@ -152,7 +148,7 @@ class NodeChannels:
     async def channel_of(
         self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
     ) -> Channel:
-        """Return a node's channel, see `Channels`. LimitError: its view is one too many."""
+        """Return a node's channel. LimitError: its view is one too many."""
         is_whole = self._views.is_whole
         known = None if is_whole else self._restored_key(node)
         if not is_whole and known is None:
@@ -176,7 +172,7 @@ class NodeChannels:
         return await self.channel_of(node, holds=holds, holds_of=holds_of)
 
     def correct_place(self, node: Node, holds_of: HoldsOf, published: Iterable[Snapshot]) -> None:
-        """Correct the place of a node that another server led on; `published` is newest first."""
+        """Correct a node that another server led on; `published` is newest first."""
         left = self._left.get(name := (node.id, node.cluster))
         here = None if left is None else left.machine.served
         if left is None or here is None or holds_of(here):
@@ -188,7 +184,7 @@ class NodeChannels:
 
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:
-        """The views; a name recurs if its nodes have different layers."""
+        """The views; a name recurs with other layers."""
         made_of = self._views, self._loading.existing
         # This is slow with a thousand views.
         if self._possible is None or any(
@@ -199,7 +195,7 @@ class NodeChannels:
         return self._possible[1]
 
     def view_of(self, node: Node) -> str:
-        """Return a node's view; empty for the whole tree or without a rule."""
+        """Return a node's view, or "" for the whole tree."""
         view = self._views.layers_of(node, self._loading.existing)
         return "" if view is None else view.name
 
@@ -245,7 +241,7 @@ class NodeChannels:
                     yield from map(node_key, one.channel.clients)
 
     def leave_behind(self, rollout: ChannelRollout, clients: Collection[ChannelClient]) -> None:
-        """Let nodes catch up at their own pace, or when they come back."""
+        """Let nodes catch up at their pace or return."""
         for client in clients:
             if client.is_away:
                 rollout.channel.leave(client)
@@ -260,7 +256,7 @@ class NodeChannels:
             self._catch_up(leaving, rollout, rollout.goal or rollout)
 
     def merge(self, rollout: ChannelRollout) -> None:
-        """Move nodes that caught up to the goal; for a rollout that waits for no client."""
+        """Move nodes that caught up; for a rollout that waits for no client."""
         for lane in (rollout, *rollout.lanes):
             goal = lane.goal
             if goal is not None and lane.machine.step is None and self._has_caught_up(lane, goal):
@@ -526,7 +522,6 @@ class NodeChannels:
         self._forget_left(clients)
 
     def _forget_left(self, clients: Collection[ChannelClient]) -> None:
-        """Note that clients only changed channels."""
         for client in clients:
             self._left.pop(node_key(client), None)
 

@@ -1,4 +1,4 @@
-"""Publishes loaded trees: drives the rollouts, canaries first, and holds back rejected versions.
+"""Publishes loaded trees, canaries first, and holds back rejected versions.
 
 One component drives all rollouts. If it fails on an internal error, the served snapshots stay, and rollouts continue
 from there.
@@ -62,11 +62,10 @@ DRAINS_BEGIN_WITHIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PublishRules:
-    """The rules by which changes are published.
+    """The rules of publishing; `canary` is None without canaries.
 
     Attributes:
         nack_limit: when a version that nodes reject is held back from all; None for never.
-        canary: the nodes that get a change first; None for none.
         bake_s: how long they have it before others get it.
         canary_quorum: the share of them that must have it, above 0 and up to 1.
         canary_patience_s: the time after which others get it anyway; infinite for never.
@@ -114,7 +113,7 @@ class Placing(Protocol):
 
 
 class Publisher:
-    """Publishes in all channels. Run `keep_publishing`.
+    """Publishes in all channels; `gate` is None without canaries. Run `keep_publishing`.
 
     Args:
         keeper: keeps places on disk; restored ones are served from the start. None keeps nothing.
@@ -122,9 +121,6 @@ class Publisher:
 
     Attributes:
         published: the last tree, once all channels have taken it in, or None.
-        gate: None without canaries.
-        restored_behind: the places of nodes behind their channel at the end of the previous process.
-        on_received: called before channels get a tree.
         on_rest: receives a rollout that waits for no client.
         on_decided: receives nodes that may have to follow another channel.
         on_left_behind: receives clients of a rollout that no longer waits for them.
@@ -198,7 +194,7 @@ class Publisher:
         return layers in self._targets
 
     def rollout_of(self, key: ChannelKey) -> ChannelRollout:
-        """Return the rollout of a channel; make it if needed."""
+        """Return a channel's rollout; make it if needed."""
         found = self.rollouts.get(key)
         if found is None:
             main = self.main_of(key) if key.held is not None else None
@@ -206,17 +202,17 @@ class Publisher:
         return found
 
     def main_of(self, key: ChannelKey) -> ChannelRollout | None:
-        """Return the rollout of most nodes of a view, or None."""
+        """Return the rollout of most nodes, or None."""
         return self.rollouts.get(ChannelKey(key.layers, key.is_canary))
 
     def followed(self, views: Container[Layers]) -> Iterator[ChannelRollout]:
-        """Yield rollouts in these views, with clients, or rolled back."""
+        """Yield rollouts with clients, rollbacks or these views."""
         for key, one in self.rollouts.items():
             if key.layers in views or one.channel.clients or one.target.is_rolled_back:
                 yield one
 
     def held_for(self, node: NodeKey, key: ChannelKey) -> frozenset[ResourceVersion] | None:
-        """Return the versions held back from a node; None if as for all nodes."""
+        """Return a node's held versions; None if as for all."""
         main, rejections = self.main_of(key), self.verdicts.rejections
         if main is None or node not in rejections.nodes:
             return None
@@ -230,7 +226,7 @@ class Publisher:
         clients: Iterable[ChannelClient] = (),
         goal: ChannelRollout | None = None,
     ) -> ChannelRollout:
-        """Make a channel that continues another's step with some clients; with a goal, a lane."""
+        """Make a channel that continues another's step; with a goal, a lane."""
         made, now_s = self._split(rollout.machine, key, goal), asyncio.get_running_loop().time()
         for client in clients:
             made.machine.end_rest(now_s)
@@ -254,7 +250,7 @@ class Publisher:
         return made
 
     def restored_rollout(self, state: RolloutState) -> Rollout:
-        """Return a rollout that continues the previous process's."""
+        """Continue the previous process's rollout."""
         return Rollout(self.rules.rollout, state)
 
     def _split(self, machine: Rollout, key: ChannelKey, goal: ChannelRollout | None) -> ChannelRollout:
@@ -342,7 +338,7 @@ class Publisher:
 
     @property
     def generation(self) -> int:
-        """The number of the last snapshot, in any channel."""
+        """The last snapshot's number, in any channel."""
         return self._generations.last
 
     @property
@@ -351,7 +347,7 @@ class Publisher:
         return any(one.waits for one in self.rollouts.values())
 
     def promote(self) -> int:
-        """Let other nodes follow now; return how many rollouts waited."""
+        """Let other nodes follow; return how many rollouts waited."""
         for rollout in self.rollouts.values():
             # The tree may have come just now.
             if (admitted := self._admitted(rollout)) is not None:
@@ -364,7 +360,7 @@ class Publisher:
         return waiting
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of a name, or all, again; return how many."""
+        """Offer rejected versions of a name, or all, again."""
         versions = {one for one in self.verdicts.rejections.versions if name in {None, one[0][1]}}
         self.verdicts.forget(versions)
         return len(versions)
@@ -478,7 +474,7 @@ class Publisher:
             self.note(rollout)
 
     def _look_soon(self) -> None:
-        """Look at the canaries once, after all due work."""
+        """Look once, after all due work."""
         if self.gate is not None and not self._is_look_due:
             self._is_look_due = True
             self._inbox.put_nowait(self._look_at_canaries)

@@ -25,7 +25,7 @@ _UNSETTLED = frozenset((SyncState.NACK, SyncState.STALE))
 
 
 class Verdicts:
-    """Takes NACKs, and decides about them once per turn of the event loop.
+    """Takes NACKs, and decides once per turn of the event loop.
 
     `limit` is None to hold no version back from all nodes; `rollouts` is a live mapping. `on_decided` receives nodes
     with new decisions, and whether the versions held back from all nodes changed.
@@ -75,7 +75,7 @@ class Verdicts:
         self.decide_soon({node})
 
     def serves_rejected(self, node: NodeKey, rollout: ChannelRollout) -> bool:
-        """Whether a channel serves a version held back from a node."""
+        """Whether a channel serves a node's held version."""
         served = rollout.machine.served
         return served is not None and any(has_version(served, one) for one in self.rejections.held_for(node))
 
@@ -90,7 +90,7 @@ class Verdicts:
             self.decide_soon(())
 
     def receive_trees(self, trees: Collection[Snapshot]) -> None:
-        """Take the trees; forget versions that are gone or have other dependencies."""
+        """Take trees; forget versions that are gone or have other dependencies."""
         self._trees = trees
         self._forget_past()
         if self.rejections.nodes and self._timer is None:
@@ -116,7 +116,7 @@ class Verdicts:
         self.forget([version for version in self.rejections.versions if self._is_past(version)])
 
     def decide_soon(self, nodes: Collection[NodeKey]) -> None:
-        """Decide in the next turn of the event loop, with news of these nodes."""
+        """Decide in the next turn, with news of these nodes."""
         if self._changed is None:
             self._changed = set()
             asyncio.get_running_loop().call_soon(self.decide)

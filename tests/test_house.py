@@ -60,7 +60,7 @@ METAPHORS = {
     *("told", "tell", "tells", "news", "hear", "heard", "owed", "owes", "mended", "greet", "greeting", "introduce"),
     *("refuse", "refused", "refusal", "witness", "judge", "judged", "unjudged", "house", "rooms", "hearsay"),
     *("weigh", "hearing", "unheard", "barren", "heirs", "mercy", "goodbye", "departure", "departures", "vouched"),
-    *("hurry", "nowhere", "nobody", "anybody", "restless", "surroundings", "telling", "complaint", "denies"),
+    *("hurry", "nowhere", "nobody", "anybody", "restless", "surroundings", "telling", "complaint", "absent_names"),
 }
 SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_threadsafe"}
 # Kinds of tests that belong to a package as a whole, not to one module.

@@ -1,1 +1,1 @@
-"""Which protobuf messages exist, and how plain values become messages and messages become JSON."""
+"""Protobuf messages: the API's types, and conversions from and to JSON."""

@@ -1,4 +1,4 @@
-"""The API of one Envoy: its message types and its other reported features."""
+"""The API of one Envoy: its message types and other features."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Extensions = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The allowed forms of a format string's command: `%NAME(parameters):length%`."""
+    """The forms of a command in format strings: `%NAME(parameters):length%`."""
 
     needs_parameters: bool
     takes_parameters: bool
@@ -39,15 +39,14 @@ _FORMS = ("needs_parameters", "takes_parameters", "takes_length")
 
 @dataclass(frozen=True)
 class Features:
-    """The features of one build of Envoy, as it reports them.
+    """The features that a build of Envoy reports.
 
     Attributes:
-        extensions: those it announces to its servers.
         curves: the group that each curve name means.
         terminal: whether a filter of a type ends its chain, if known.
         digest: SHA-256 of the executable, in hex.
-        foreign: message types that are not its own, which it does not report.
-        is_exact: these are the features of the Envoy in use; if not, another one may have more extensions.
+        foreign: message types of others, which it does not report.
+        is_exact: this is the Envoy in use; if not, another one may have more extensions.
     """
 
     version: str
@@ -78,7 +77,7 @@ class Features:
         )
 
     def to_json(self) -> str:
-        """Write one line per category, command, curve and filter."""
+        """Write one line per feature."""
         plain = {
             "version": self.version,
             "digest": self.digest,
@@ -129,11 +128,10 @@ class _WithOptions(Protocol):
 
 
 class Catalogue:
-    """All message types of one API, in a private pool.
+    """All message types of one API.
 
     Attributes:
         description: the origin, for users: `Envoy 1.40.0 from /usr/bin/envoy, 557 files`.
-        serialized: the source FileDescriptorSet.
         features: None if unknown.
         pool: the descriptors, with extensions of options (`validate.rules`, `udpa.annotations.sensitive`).
     """
@@ -153,9 +151,7 @@ class Catalogue:
 
     @classmethod
     def of(cls, serialized: bytes, description: str, features: Features | None = None) -> Catalogue:
-        """Make a catalogue of a serialized FileDescriptorSet, its files in any order.
-
-        Missing well-known files of `google/protobuf/` are added.
+        """Parse a FileDescriptorSet, in any order, and add well-known files.
 
         Raises:
             ApiError: the bytes are no such set, or its files do not fit together.
@@ -169,7 +165,7 @@ class Catalogue:
         return cls(pool, serialized, description, features)
 
     def once(self, make: Callable[[Catalogue], T]) -> T:
-        """Call `make` once for this catalogue, and keep the result.
+        """Call `make` once, and keep the result.
 
         Two threads may both call it at first; one of the results is then dropped.
         """
@@ -182,7 +178,7 @@ class Catalogue:
         return self.descriptor(message_type) is not None
 
     def unpacked(self, packed: DynamicMessage) -> DynamicMessage | None:
-        """Return the content of an Any, None if it cannot be read."""
+        """Return an Any's content, or None."""
         message_type = packed.type_url.rpartition("/")[2]
         if not self.knows(message_type):
             return None
@@ -192,33 +188,33 @@ class Catalogue:
             return None
 
     def descriptor(self, message_type: str) -> Descriptor | None:
-        """Return the descriptor of a message type, None for an unknown one."""
+        """Return a type's descriptor, or None."""
         try:
             return self.pool.FindMessageTypeByName(message_type)
         except (KeyError, TypeError):  # TypeError: the name is no whole Unicode
             return None
 
     def message_class(self, message_type: str) -> type[Message]:
-        """Return the class of a message type; KeyError for an unknown one."""
+        """Return a type's class; KeyError for an unknown one."""
         return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(message_type))
 
     def options_of(self, described: _WithOptions) -> DynamicMessage:
-        """Return the options of a descriptor, with this pool's extensions.
+        """Return the options of a descriptor.
 
-        `GetOptions()` returns a message of protobuf's default pool, which does not know these extensions.
+        `GetOptions()` returns a message of protobuf's default pool, which does not know this pool's extensions.
         """
         options = described.GetOptions()
         return self.message_class(options.DESCRIPTOR.full_name).FromString(options.SerializeToString())
 
     def extension(self, name: str) -> FieldDescriptor | None:
-        """Return an extension of options by its full name, None if the API lacks it."""
+        """Return an extension of options, or None."""
         try:
             return self.pool.FindExtensionByName(name)
         except KeyError:
             return None
 
     def descriptors(self) -> Iterator[Descriptor]:
-        """Yield all message types, also of maps' entries."""
+        """Yield all types, also of maps' entries."""
         for proto in parse_set(self.serialized).file:
             file: FileDescriptor = self.pool.FindFileByName(proto.name)
             waiting = list(file.message_types_by_name.values())
@@ -228,11 +224,11 @@ class Catalogue:
                 waiting.extend(descriptor.nested_types)
 
     def knows_word(self, name: str) -> bool:
-        """Return whether any field, in either case, or enum value has this name."""
+        """Whether a field, in either case, or enum value has this name."""
         return name in self.once(_words)
 
     def similar(self, message_type: str) -> str | None:
-        """Return the known type that an unknown name probably means, None if none is near."""
+        """Return the type that an unknown name probably means."""
         names = self.once(_names)
         package, _, last_part = message_type.rpartition(".")
         namesakes = [name for name in names if name.endswith(f".{last_part}")]

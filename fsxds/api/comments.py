@@ -1,6 +1,6 @@
 """Reads the API authors' comments, if the descriptors carry them.
 
-Descriptors in an Envoy executable carry none; descriptors of `protoc --include_source_info` do.
+`protoc --include_source_info` keeps them; an Envoy executable has none.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _Path = tuple[int, ...]
 
 
 def read_comments(catalogue: Catalogue) -> Mapping[str, str]:
-    """Return the first paragraph of each comment, by full name; `catalogue.once` keeps them.
+    """Return first paragraphs by full name; `catalogue.once` keeps them.
 
-    An enum value's name follows that of the enum: `envoy.config.cluster.v3.Cluster.LbPolicy.MAGLEV`.
+    An enum value's name follows the enum's: `envoy.config.cluster.v3.Cluster.LbPolicy.MAGLEV`.
     """
     found = {}
     for file in parse_set(catalogue.serialized).file:
@@ -40,7 +40,7 @@ def read_comments(catalogue: Catalogue) -> Mapping[str, str]:
 
 
 def first_paragraph(comment: str) -> str:
-    """Return a comment up to its first empty line, as one line."""
+    """Return the first paragraph, in one line."""
     lines = [line.strip() for line in comment.strip().splitlines()]
     return " ".join(lines[: lines.index("")] if "" in lines else lines)
 

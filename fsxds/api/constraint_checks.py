@@ -1,7 +1,7 @@
-"""The API's demands on one value, and the reports of broken ones.
+"""The API's demands on one value, and their reports.
 
-`element_checks` and `whole_checks` are for values that are set; a `Demand` reports a missing value. Both follow the C++
-code of PGV if that differs from its documentation (`not_in` beside `in`, `strict`).
+`element_checks` and `whole_checks` are for set values; a `Demand` reports a missing one. Both follow the C++ code of
+PGV if that differs from its documentation (`not_in` beside `in`, `strict`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FILL = {"wrong-length": "give it a value", "wrong-count": "add at least one"}
 
 
 def show_value(value: FieldValue) -> str:
-    """Quote a short value that is not text."""
+    """Quote a short value."""
     text = quoted(value, secret=False)
     return "" if text in _NOT_SHOWN else f", is {text}"
 
@@ -62,17 +62,13 @@ def show_size(size_of: Callable[[FieldValue], int]) -> Write:
 
 
 def show_as(write: Write) -> Write:
-    """Show the value as `write` writes it."""
+    """Show the value as `write` does."""
     return lambda value: f", is {write(value)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """One demand on a value, such as `must be at least 1`.
-
-    Attributes:
-        is_presence: only an empty value breaks the demand.
-    """
+    """One demand, such as `must be at least 1`; `is_presence`: only an empty value breaks it."""
 
     is_broken: Callable[[FieldValue], object]
     rule: str
@@ -86,19 +82,19 @@ class ValueCheck:
         return self.demand if secret else self.demand + self.shown(value)
 
     def over(self, read: Callable[[FieldValue], FieldValue]) -> ValueCheck:
-        """Return the same demand on the result of `read`."""
+        """Return the demand on the result of `read`."""
         is_broken, shown = self.is_broken, self.shown
         return replace(self, is_broken=lambda value: is_broken(read(value)), shown=lambda value: shown(read(value)))
 
     def unless_empty(self) -> ValueCheck:
-        """Return the same demand, satisfied by empty, false and zero."""
+        """Return the demand, satisfied by empty values."""
         is_broken = self.is_broken
         return replace(self, is_broken=lambda value: value and is_broken(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One of these fields must be set; reported at `step`, or at the message if None."""
+    """One of these fields must be set; reported at `step`, else at the message."""
 
     fields: frozenset[str]
     step: str | None
@@ -111,7 +107,7 @@ class Demand:
 
 
 def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
-    """Return the demands on one value or list element."""
+    """Return the demands on an element."""
     message_type = field.message_type
     if message_type is None:
         return _scalar_checks(field, rules)
@@ -130,7 +126,7 @@ def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck
 
 
 def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
-    """Return the demands on a whole list or map, except uniqueness."""
+    """Return a list's or map's demands, except uniqueness."""
     group, noun = ("map", "pair") if is_map(field) else ("repeated", "item")
     own = rules.get(group, {})
     checks = _size_checks(own.get(f"min_{noun}s"), own.get(f"max_{noun}s"), len, noun, "wrong-count")
@@ -138,7 +134,7 @@ def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
 
 
 def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueCheck]:
-    """Return the checks for deprecated fields and values that Envoy rejects."""
+    """Return the checks for deprecated fields and values."""
     if rules.is_disallowed(field):
         text = "was taken out of use, and Envoy rejects it"
         return [ValueCheck(_is_set, "disallowed-field", text, "remove it", show_nothing)]
@@ -153,17 +149,17 @@ def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueChec
 
 
 def beyond_presence(field: FieldDescriptor, checks: list[ValueCheck]) -> list[ValueCheck]:
-    """Return the checks that a set field may break: without presence, it is not empty."""
+    """Return the checks on a set field, which without presence is not empty."""
     return [check for check in checks if field.has_presence or not check.is_presence]
 
 
 def is_unvisited(rules: RuleGroups) -> bool:
-    """Return whether validation stops here: the field is skipped, or has rules for an Any."""
+    """Whether validation stops: the field is skipped, or has rules for an Any."""
     return bool(rules.get("message", {}).get("skip")) or "any" in rules
 
 
 def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
-    """Return the demand that a message be set; members of a oneof have `choice_demand`."""
+    """Return a message field's demand; members of a oneof have `choice_demand`."""
     if field.is_repeated or field.containing_oneof is not None or field.message_type is None:
         return None
     # As in Envoy, only `required` of the type's group counts, but wrappers have no such group.
@@ -174,7 +170,7 @@ def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
 
 
 def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand | None:
-    """Return the demand to set a field, if its default breaks a check."""
+    """Return the demand for a field with an invalid default."""
     if field.containing_oneof is not None or (field.message_type is not None and not field.is_repeated):
         return None
     default: FieldValue = () if field.is_repeated else field.default_value
@@ -186,7 +182,7 @@ def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand |
 
 
 def choice_demand(oneof: OneofDescriptor) -> Demand:
-    """Return the demand to set one member of a oneof."""
+    """Return the demand for one member of a oneof."""
     names = [field.name for field in oneof.fields]
     *others, last = (f'"{name}"' for name in names)
     if not others:
@@ -333,7 +329,6 @@ def _read_moment(value: Duration | Timestamp) -> tuple[int, int]:
 
 
 def _write_moment(value: Duration | Timestamp) -> str:
-    """Write `0.25s`."""
     nanos = value.seconds * NANOS_PER_S + value.nanos
     whole, part = divmod(abs(nanos), NANOS_PER_S)
     fraction = f".{part:09}".rstrip("0") if part else ""

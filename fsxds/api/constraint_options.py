@@ -1,6 +1,6 @@
 """Reads an API's demands from its options: `validate.rules` of PGV, and disallowed fields.
 
-All rules are read at once, so that an unknown rule fails the start and not the check of some message.
+All rules are read at once, so that an unknown one fails the start and not some check.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ _PARTS_OF_FIELDS = {"items", "keys", "values"}
 
 
 class ApiRules:
-    """The rules of an API; `catalogue.once(ApiRules)` reads them once.
+    """The rules of an API; use `catalogue.once(ApiRules)`.
 
     Attributes:
         ruled: the messages with a rule on a field, and Any.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
-        """Read the rules; ApiError for a rule that is unknown or does not fit its field."""
+        """ApiError: a rule is unknown or does not fit its field."""
         self._catalogue = catalogue
         self._field_rules = catalogue.extension("validate.rules")
         self._required = catalogue.extension("validate.required")
@@ -93,25 +93,25 @@ class ApiRules:
         return self._rules.get(field.full_name, {})
 
     def is_required(self, oneof: OneofDescriptor) -> bool:
-        """Return whether a member of the oneof must be set."""
+        """Whether a member must be set."""
         return oneof.has_options and bool(_extension(self._catalogue.options_of(oneof), self._required))
 
     def is_unruled(self, descriptor: Descriptor) -> bool:
-        """Return whether validation of a message and its content is disabled."""
+        """Whether a message's validation is disabled."""
         if not descriptor.has_options:
             return False
         options = self._catalogue.options_of(descriptor)
         return any(_extension(options, switch) for switch in self._switches)
 
     def is_disallowed(self, field: FieldDescriptor) -> bool:
-        """Return whether Envoy rejects this field; it accepts merely deprecated ones."""
+        """Whether Envoy rejects this field; it accepts merely deprecated ones."""
         if not field.has_options:
             return False
         options = self._catalogue.options_of(field)
         return bool(options.deprecated and _extension(options, self._disallowed))
 
     def disallowed_values(self, enum: EnumDescriptor) -> frozenset[int]:
-        """Return the numbers of the values that Envoy rejects."""
+        """Return the numbers that Envoy rejects."""
         return frozenset(
             value.number
             for value in enum.values
@@ -121,7 +121,7 @@ class ApiRules:
         )
 
     def holders_of(self, names: Collection[str]) -> set[str]:
-        """Return all messages that can hold one of these, at any depth, and these."""
+        """Return the messages that can hold one of these at any depth, and these."""
         found = set(names)
         waiting = list(found)
         while waiting:
@@ -156,7 +156,7 @@ class ApiRules:
 
 
 def compile_pattern(pattern: str) -> re2._Regexp:
-    """Compile a regular expression as Envoy does; re2.error if it is invalid."""
+    """Compile as Envoy does. re2.error: the expression is invalid."""
     options = re2.Options()
     options.log_errors = False
     return re2.compile(pattern, options)
@@ -167,7 +167,7 @@ def _extension(options: FieldValue, extension: FieldDescriptor | None) -> FieldV
 
 
 def _read(rules: Message, field: FieldDescriptor, *, is_part: bool) -> RuleGroups:
-    """Return the rules of a field or, with `is_part`, of an element; ValueError for an invalid rule."""
+    """Return the rules of a field or, with `is_part`, of an element. ValueError: one is invalid."""
     groups: dict[str, Rules] = {}
     for group, detail in rules.ListFields():
         known = _KNOWN.get(group.name, frozenset())

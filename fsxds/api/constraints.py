@@ -1,11 +1,10 @@
 """Checks a message and everything in it as Envoy does, by functions compiled once per message type.
 
-The rules are those of PGV as in its C++ code (`constraint_options` reads them, `constraint_checks` evaluates them), and
-the ban on fields and values that are disallowed by default. The same walk opens every Any and calls the hooks of other
-checks.
+The rules are those of PGV as in its C++ code (`constraint_options`, `constraint_checks`), and the ban on disallowed
+fields and values. The same walk opens every Any and calls the hooks of other checks.
 
-A message type has a `Visit`; a field worth checking has a `Step`, which reports faults of its value and visits the
-messages in it. Types that can hold no rule, hook or Any have neither.
+A message type has a `Visit`; a field worth checking has a `Step`, which reports faults of its value and visits its
+messages. Types that can hold no rule, hook or Any have neither.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ class _Walk(Walk):
 
 
 class FieldRules:
-    """Checks the messages of a catalogue, and calls hooks on the way."""
+    """Checks messages, and calls hooks on the way."""
 
     def __init__(self, catalogue: Catalogue, hooks: Mapping[str, tuple[Hook, ...]] = _NO_HOOKS) -> None:
         """Take hooks by the full name of their message or field.
@@ -156,7 +155,7 @@ class FieldRules:
         self._visits: dict[tuple[str, _Mode], Visit | None] = {}
 
     def check(self, message: Message) -> Walk:
-        """Return the findings of a walk over a message. Never raises."""
+        """Return a message's findings. Never raises."""
         walk = _Walk(self._enter)
         with suppress(TooManyFaultsError):
             self._visit(message, None, walk)
@@ -287,7 +286,7 @@ class FieldRules:
 
 
 def _visit_packed(content: bytes, message_class: type[Message], visit: Visit, place: tuple[Path, _Walk]) -> None:
-    """Visit the content of an Any; the converter reports unreadable ones."""
+    """The converter reports unreadable Anys."""
     path, walk = place
     try:
         message = message_class.FromString(content)
@@ -302,7 +301,7 @@ def _visit_packed(content: bytes, message_class: type[Message], visit: Visit, pl
 
 
 def _is_within_depth(path: Path, any_depth: int) -> bool:
-    """Return whether the stack suffices: each Any may be as deep again.
+    """Whether the stack suffices: each Any may be as deep again.
 
     Deeper than `MAX_DEPTH` messages is reported elsewhere; lists count twice here, so that nothing less deep is
     skipped.
@@ -320,7 +319,7 @@ def _part(rules: RuleGroups, group: str, part: str) -> RuleGroups:
 
 
 def _fields_visit(rows: _Rows, demands: Sequence[Demand]) -> Visit:
-    """Return the visit of set fields; `rows` and `demands` may be filled later."""
+    """`rows` and `demands` may be filled later."""
     row_of = rows.get
 
     def visit(message: Message, path: Path, walk: Walk) -> None:

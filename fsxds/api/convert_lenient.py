@@ -1,4 +1,4 @@
-"""The lenient conversion: accepts Envoy's JSON beyond proto3 JSON and reports every fault.
+"""The lenient conversion: accepts Envoy's JSON, and reports every fault.
 
 It normalizes odd values for the fast path of `converter`, and builds no message. Envoy, unlike proto3 JSON, accepts:
 
@@ -64,14 +64,14 @@ DROPPED: Final = _Dropped.DROPPED
 
 @dataclass(frozen=True, slots=True)
 class ValuePlace:
-    """A place within a value, for reports of faults.
+    """A place within a value, for reports.
 
     Attributes:
         faults: in order, shared by all places of a value.
         unknown_fields: the severity of unknown names.
         path: keys and indexes, as the file spells them.
         depth: the number of enclosing messages.
-        is_secret: the value here must not be quoted.
+        is_secret: the value must not be quoted.
     """
 
     faults: list[Fault]
@@ -81,7 +81,7 @@ class ValuePlace:
     is_secret: bool = False
 
     def at(self, step: str | int, *, secret: bool = False) -> ValuePlace:
-        """Return the place one step further, in the same message."""
+        """Return the place one step further."""
         return ValuePlace(self.faults, self.unknown_fields, (*self.path, step), self.depth, self.is_secret or secret)
 
     def within(self, levels: int = 1) -> ValuePlace:
@@ -93,16 +93,16 @@ class ValuePlace:
         self.faults.append(Fault(rule, message, remedy, self.path, severity=severity))
 
     def add_unknown(self, rule: str, message: str, remedy: str) -> None:
-        """Report an unknown name; its value is left out."""
+        """Report an unknown name, and drop its value."""
         fact = message if self.unknown_fields is Severity.ERROR else f"{message}; it is left out"
         self.add(rule, fact, remedy, self.unknown_fields)
 
     def add_wrong(self, value: PlainValue, expected: str, remedy: str) -> None:
-        """Report a value that its field does not accept."""
+        """Report a wrong value."""
         self.add("wrong-value", f"expected {expected}, found {quoted(value, secret=self.is_secret)}", remedy)
 
     def read(self, read: Read, value: PlainValue) -> object:
-        """Return the result of `read`; DROPPED, with a fault, if it raises."""
+        """Return `read(value)`; DROPPED, with a fault, if it raises."""
         try:
             return read(value)
         except WrongValueError as error:
@@ -115,7 +115,7 @@ class ValuePlace:
             return DROPPED
 
     def is_too_deep(self) -> bool:
-        """Return whether protobuf cannot read messages this deep, and report it."""
+        """Whether protobuf cannot read messages this deep; reports it."""
         if self.depth <= DEEPEST_MESSAGE:
             return False
         fact = f"nested too deeply: no more than {DEEPEST_MESSAGE} messages may be nested"
@@ -124,7 +124,7 @@ class ValuePlace:
 
 
 class LenientReader:
-    """Normalizes odd values and reports all their faults."""
+    """Normalizes odd values and reports their faults."""
 
     def __init__(self, catalogue: Catalogue, unknown_fields: Severity) -> None:
         self._catalogue = catalogue
@@ -134,7 +134,7 @@ class LenientReader:
         self._readers: dict[str, Read] = {}
 
     def read(self, value: PlainValue, descriptor: Descriptor) -> tuple[PlainValue, tuple[Fault, ...]]:
-        """Return the normalized value and its faults; it means nothing if one is an ERROR."""
+        """Return faults, and the normalized value, meaningless after an ERROR."""
         faults: list[Fault] = []
         return self._message(value, descriptor, ValuePlace(faults, self._unknown_fields)), tuple(faults)
 

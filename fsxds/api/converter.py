@@ -1,8 +1,7 @@
-"""Converts plain values to messages, as Envoy's own JSON reader does.
+"""Converts plain values to messages, as Envoy does.
 
-The fast path, `CompiledConverter`, consists of functions compiled once per message type. It stops at any odd value: one
-in another form, or a wrong one. Then the lenient path (`convert_lenient`) reports every fault, and returns the value in
-a form that the fast path takes. Both use `scalars` for the values that a field takes.
+The fast path, `CompiledConverter`, stops at any odd value: in another form, or wrong. Then the lenient path
+(`convert_lenient`) reports every fault, and returns a form for the fast path. Both use `scalars`.
 """
 
 from __future__ import annotations
@@ -46,27 +45,27 @@ from fsxds.model.values import Fault, PlainValue, Severity, SpelledFloat
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The message and the faults of a value; no message exactly if a fault is an ERROR."""
+    """A result; no message exactly if a fault is an ERROR."""
 
     message: Message | None
     faults: tuple[Fault, ...] = ()
 
 
 class Converter:
-    """Turns plain values into messages of a catalogue.
+    """Turns plain values into messages, and reports all faults.
 
-    Never raises for a plain value, and reports all its faults at once. Equal values give equal bytes.
+    Never raises for a plain value. Equal values give equal bytes.
     """
 
     def __init__(self, catalogue: Catalogue, *, unknown_fields: Severity = Severity.ERROR) -> None:
-        """Convert to messages of `catalogue`; below ERROR, `unknown_fields` are dropped with a fault."""
+        """Below ERROR, `unknown_fields` are dropped with a fault."""
         self._catalogue = catalogue
         self._classes: dict[str, type[Message]] = {}
         self._compiled = CompiledConverter(catalogue)
         self._lenient = LenientReader(catalogue, unknown_fields)
 
     def convert(self, value: PlainValue, message_type: str) -> Converted:
-        """Convert to a message of this full name; KeyError if it is unknown."""
+        """Convert to this type; KeyError if it is unknown."""
         message_class = self._classes.get(message_type)
         if message_class is None:
             message_class = self._classes[message_type] = self._catalogue.message_class(message_type)
@@ -77,7 +76,7 @@ class Converter:
         return _converted(faults, lambda: self._compiled.build(plain, message_class))
 
     def convert_any(self, value: PlainValue) -> Converted:
-        """Convert to a message of the type in "@type"."""
+        """Convert to the type in "@type"."""
         message = self._compiled.build_any(value)
         if message is not None:
             return Converted(message)
@@ -88,8 +87,8 @@ class Converter:
 def _converted(faults: tuple[Fault, ...], build: Callable[[], Message | None]) -> Converted:
     """Build a value that the lenient path has read.
 
-    No value is known that the lenient path takes and the fast path rejects; the fuzz test looks for one. It would be
-    rejected rather than guessed at.
+    The fuzz test looks for values that the fast path rejects then; none is known. It would be rejected rather than
+    guessed at.
     """
     if any(fault.severity is Severity.ERROR for fault in faults):
         return Converted(None, faults)
@@ -137,10 +136,10 @@ class _KnownAny(NamedTuple):
 
 
 class CompiledConverter:
-    """Builds messages from values in the canonical JSON form.
+    """Builds messages from canonical JSON.
 
-    A value is walked once, into keyword arguments for one call of the message's constructor. The constructor accepts
-    values that JSON does not allow (an int for a bool, two members of a oneof), so the walk checks everything.
+    A value is walked once, into keyword arguments for one call of the constructor. That accepts values that JSON does
+    not allow (an int for a bool, two members of a oneof), so the walk checks everything.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -158,14 +157,14 @@ class CompiledConverter:
         self._anys: Lru[bytes, _KnownAny] = Lru(_MOST_REMEMBERED)  # by their content
 
     def build(self, value: PlainValue, message_class: type[Message]) -> Message | None:
-        """Return the message, None if the value is odd."""
+        """Return the message, None for an odd value."""
         try:
             return _made(message_class, self._converter(descriptor_of(message_class))(value, 0))
         except _REFUSALS:
             return None
 
     def build_any(self, value: PlainValue) -> Message | None:
-        """Return the message of the type in "@type", None if the value is odd."""
+        """Build the type in "@type"; None for an odd value."""
         try:
             return self._packed_message(value, 0)
         except _REFUSALS:
@@ -351,14 +350,14 @@ def _list_fields(value: PlainValue, depth: int) -> dict[str, object]:
 
 
 def _struct_fields(value: PlainValue, depth: int) -> dict[str, object]:
-    """For a google.protobuf.Struct in a list, in a map or at the top."""
+    """For a Struct in a list, in a map or at the top."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise NeedsLenientReader
     return {"fields": {key: _value_fields(element, depth + 2) for key, element in value.items()}}
 
 
 def _struct_content(value: PlainValue, depth: int) -> dict[str, object]:
-    """Only for a singular Struct field the constructor takes a dict as the struct's content."""
+    """The constructor takes a dict only for a singular Struct field."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise NeedsLenientReader
     return {key: element if type(element) is str else _content(element, depth) for key, element in value.items()}

@@ -1,4 +1,4 @@
-"""Sorts, completes and merges sets of proto files, and reads them from an Envoy executable."""
+"""Sorts, completes and merges sets of proto files, and reads Envoy executables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WELL_KNOWN = (
 
 
 def parse_set(serialized: bytes) -> FileDescriptorSet:
-    """Parse a FileDescriptorSet; ApiError if it is invalid or empty."""
+    """ApiError: the set is invalid or empty."""
     try:
         files = FileDescriptorSet.FromString(serialized)
     except DecodeError as error:
@@ -43,7 +43,7 @@ def parse_set(serialized: bytes) -> FileDescriptorSet:
 
 
 def completed(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Add the missing files of `google/protobuf/`, in dependency order."""
+    """Add missing files of `google/protobuf/`, in dependency order."""
     by_name = {module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb for module in _WELL_KNOWN}
     given = list(files)
     for file in given:
@@ -53,16 +53,16 @@ def completed(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]
 
 
 def merged(base: FileDescriptorSet, own: FileDescriptorSet) -> FileDescriptorSet:
-    """Return the files of both; `own` takes precedence."""
+    """Merge files; `own` takes precedence."""
     by_name = {file.name: file for file in (*base.file, *own.file)}
     return FileDescriptorSet(file=in_dependency_order(by_name.values()))
 
 
 def in_dependency_order(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Sort by name, but each file after its imports.
+    """Sort by name, but after imports.
 
     Raises:
-        ApiError: files import one another, or a file that is missing and not well-known.
+        ApiError: files import one another, or a missing one that is not well-known.
     """
     by_name = {file.name: file for file in files}
     well_known = {module.DESCRIPTOR.name for module in _WELL_KNOWN}
@@ -75,7 +75,7 @@ def in_dependency_order(files: Iterable[FileDescriptorProto]) -> list[FileDescri
 def _place(
     name: str, by_name: Mapping[str, FileDescriptorProto], ordered: dict[str, FileDescriptorProto], known: set[str]
 ) -> None:
-    """Append a file after its imports. Uses an explicit stack: import chains may be long."""
+    """Uses an explicit stack: import chains may be long."""
     stack, open_names = [name], set[str]()
     while stack:
         current = stack[-1]
@@ -111,7 +111,7 @@ _FIELDS_TO_GIVE_UP = 4  # how many trailing fields may prove to be other bytes t
 
 
 def read_descriptors(executable: bytes | memoryview) -> descriptor_pb2.FileDescriptorSet:
-    """Find every proto file in an Envoy executable, in dependency order.
+    """Find an Envoy executable's proto files, in dependency order.
 
     Raises:
         ApiError: there is none, or a file needs a missing one.
@@ -131,13 +131,13 @@ def read_descriptors(executable: bytes | memoryview) -> descriptor_pb2.FileDescr
 
 
 def read_version(executable: bytes | memoryview) -> str | None:
-    """Return Envoy's version, such as `1.40.0`, None if it is not found."""
+    """Return Envoy's version, such as `1.40.0`, or None."""
     versions = {match[1].decode() for match in _VERSION.finditer(executable)}
     return versions.pop() if len(versions) == 1 else None
 
 
 def _names_ending_at(data: bytes | memoryview, end: int) -> Iterator[tuple[int, str]]:
-    """Yield the offset and text of each first field that may end at `end`."""
+    """Yield each first field that may end at `end`, as offset and text."""
     first = max(0, end - _LONGEST_NAME)
     window = bytes(data[first:end])
     at = window.rfind(_NAME_TAG)
@@ -185,7 +185,7 @@ def _field_ends(data: bytes | memoryview, start: int) -> list[int]:
 
 
 def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Read a varint and its end; a torn one ends beyond the data."""
+    """A torn varint ends beyond the data."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):

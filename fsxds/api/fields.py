@@ -1,7 +1,7 @@
-"""Questions about fields that reading and printing share, and the names that faults may quote.
+"""Properties of fields, and the names that faults may quote.
 
-A fault quotes no other words of a file, whatever field they are in, because a secret may be in any wrong place: as a
-key, as an alias (`*pw`), as a tag (`!pw`). Each rule has one home:
+A fault quotes no other words of a file, because a secret may be in any wrong place: as a key, as an alias (`*pw`), as a
+tag (`!pw`). Each rule has one home:
 
 * a value (`quoted`): numbers, times such as `100ms`, true, false and null; other text is only called text;
 * the name of an enum's value: if it is near to one that exists (`scalars`);
@@ -77,28 +77,28 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 def map_parts(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]:
-    """Return the key field and the value field of a map."""
+    """Return a map's key and value fields."""
     map_row = cast("Descriptor", field.message_type)
     return map_row.fields_by_name["key"], map_row.fields_by_name["value"]
 
 
 def enum_of(field: FieldDescriptor) -> EnumDescriptor:
-    """Return the enum of a field of an enum type."""
+    """Return an enum field's type."""
     return cast("EnumDescriptor", field.enum_type)
 
 
 def owner_of(field: FieldDescriptor) -> Descriptor:
-    """Return the message of a field that is no extension."""
+    """Return the field's message; not for extensions."""
     return cast("Descriptor", field.containing_type)
 
 
 def descriptor_of(message: Message | type[Message]) -> Descriptor:
-    """Return the descriptor of a message or of its class."""
+    """Return a message's or class's descriptor."""
     return cast("Descriptor", message.DESCRIPTOR)
 
 
 def takes_null(field: FieldDescriptor) -> bool:
-    """Return whether null is a value of this field, not its absence."""
+    """Whether null is a value here, not absence."""
     if field.is_repeated:
         return False
     message_type: Descriptor | None = field.message_type
@@ -109,19 +109,19 @@ def takes_null(field: FieldDescriptor) -> bool:
 
 
 def fields_by_name(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
-    """Return the fields by snake_case and camelCase name."""
+    """Return fields by snake_case and camelCase name."""
     spellings = {field.name: field for field in descriptor.fields}
     return spellings | {field.json_name: field for field in descriptor.fields}
 
 
 def camel_case(name: str) -> str:
-    """Convert a field's name: `connect_timeout` to `connectTimeout`."""
+    """Convert `connect_timeout` to `connectTimeout`."""
     first, *others = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in others)
 
 
 def type_of_url(type_url: str) -> str | None:
-    """Return the message type of a type URL; None without host and slash, which Envoy demands."""
+    """Return a URL's type; None without host and slash, which Envoy demands."""
     host, slash, message_type = type_url.rpartition("/")
     return message_type if host and slash else None
 
@@ -133,7 +133,7 @@ _LIKENESS = 0.55  # low enough to find "connect_timeout" for "conect"
 
 
 class FieldNames:
-    """Finds fields by snake_case or camelCase name, and gives advice on unknown names."""
+    """Finds fields by either name, and advises on unknown ones."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -148,7 +148,7 @@ class FieldNames:
         return fields.get(name)
 
     def unknown(self, descriptor: Descriptor, name: str, *, is_advised: bool = True) -> tuple[str, str]:
-        """Return the fault and the remedy for an unknown name; advice is slow."""
+        """Return fault and remedy for an unknown name; slow."""
         names = frozenset(field.name for field in descriptor.fields)
         if (remedy := remedy_for(descriptor.full_name, name, names)) is not None:
             return f'{descriptor.full_name} has no field "{name}"', remedy
@@ -177,7 +177,7 @@ def _advice(descriptor: Descriptor, wanted: str) -> str:
 
 
 def shortened(name: str) -> str:
-    """Cut a long name, and escape characters that cannot be encoded."""
+    """Cut a name, and escape unencodable characters."""
     short = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
     return short.encode(errors="backslashreplace").decode()
 
@@ -213,22 +213,22 @@ def quoted(value: object, *, secret: bool) -> str:
 
 
 def may_quote_field(name: str, catalogue: Catalogue, advice: str = "") -> bool:
-    """Return whether a message may repeat this field name; `advice` is the remedy."""
+    """Whether a message may repeat a name; `advice` is the remedy."""
     return advice.startswith(DID_YOU_MEAN) or name == "@type" or catalogue.knows_word(name)
 
 
 def may_quote_type(name: str) -> bool:
-    """Return whether a message may repeat this message type name."""
+    """Whether a message may repeat this type."""
     return len(name) <= _LONGEST_TYPE and _TYPE_NAME.fullmatch(name) is not None
 
 
 def quoted_type_url(type_url: str) -> str:
-    """Quote a client's type URL if it is written like one."""
+    """Quote a type URL if it looks like one."""
     return type_url if may_quote_type(type_url.removeprefix(_HOST)) else "no type URL"
 
 
 def shown_pointer(field_path: FieldPath, message: str, catalogue: Catalogue) -> str:
-    """Write a path, with `[...]` for keys that may not be quoted."""
+    """Write a path, with `[...]` for unquotable keys."""
     quoted_names = frozenset(_IN_QUOTES.findall(message))
     text = ""
     for step in field_path:

@@ -1,4 +1,4 @@
-"""Converts `xds.core.v3.ResourceLocator` messages to `Locator` and back. Pure."""
+"""Converts `xds.core.v3.ResourceLocator` messages to `Locator` and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _XDSTP, _HTTP, _FILE = range(3)
 
 
 def locator_of(message: DynamicMessage, authority: str = "") -> Locator:
-    """Return the Locator of a ResourceLocator, with a default authority.
+    """Convert, with a default authority.
 
     Raises:
         MalformedName: it is invalid, or of scheme `http:`, which fsxds does not resolve.
@@ -38,7 +38,7 @@ def fill_locator(message: DynamicMessage, locator: Locator) -> None:
 
 
 def plain_locator(locator: Locator) -> dict[str, PlainValue]:
-    """Return the plain values of a ResourceLocator."""
+    """Return a ResourceLocator's plain values."""
     target = locator.target
     directives: list[PlainValue] = [{"alt": plain_locator(alternative)} for alternative in locator.alternatives]
     directives += [{"entry": locator.entry}] if locator.entry else []

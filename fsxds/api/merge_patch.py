@@ -1,4 +1,4 @@
-"""Merges a patch into a message's JSON form: RFC 7386, guided by the field types of the API.
+"""Merges a patch into a message's JSON form: RFC 7386, guided by field types.
 
 Objects are merged, `null` removes, and all else is replaced. Beyond RFC 7386:
 
@@ -40,7 +40,7 @@ Sources = dict[FieldPath, tuple[bool, FieldPath]]
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A merged value; parts under no path of `sources` come from the base."""
+    """A merged value; parts without a path in `sources` come from the base."""
 
     value: dict[str, PlainValue]
     sources: Sources = field(default_factory=dict)
@@ -54,7 +54,7 @@ class PatchMerger:
         self._names = FieldNames(catalogue)
 
     def merge(self, base: dict[str, PlainValue], patch: Mapping[str, PlainValue], message_type: str) -> Merged:
-        """Merge a patch into a message as `Printer` writes it; neither is changed."""
+        """Merge into a message as `Printer` writes it; changes neither."""
         sources: Sources = {}
         merging = _Merging(self._catalogue, self._names, sources)
         return Merged(merging.objects(base, patch, self._catalogue.descriptor(message_type), _MergePlace()), sources)
@@ -125,7 +125,7 @@ class _Merging:
     def _message(
         self, base: _Object, patch: _Object, descriptor: Descriptor | None, place: _MergePlace
     ) -> _Object | None:
-        """Merge objects; None for messages of different types."""
+        """None for messages of different types."""
         if descriptor is None or descriptor.full_name in _OBJECTS:
             return self.objects(base, patch, None, place)
         if descriptor.full_name != _ANY:
@@ -139,7 +139,7 @@ class _Merging:
     def _list(
         self, base: list[PlainValue], patch: list[PlainValue], descriptor: Descriptor, place: _MergePlace
     ) -> list[PlainValue] | None:
-        """Merge lists by key; None unless the keys are distinct."""
+        """None unless the keys are distinct."""
         keys = LIST_KEYS.get(descriptor.full_name, ("name",))
         if self.names.find(descriptor, keys[0]) is None:
             return None
@@ -195,7 +195,7 @@ def _message_type(type_url: PlainValue) -> str:
 
 
 def _without_nulls(patch: PlainValue) -> PlainValue:
-    """RFC 7386 drops nulls in objects, and keeps lists unchanged."""
+    """RFC 7386 drops nulls in objects, and keeps lists."""
     if not isinstance(patch, dict):
         return patch
     return {key: _without_nulls(value) for key, value in patch.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Writes messages as JSON, by functions compiled per message type."""
+"""Writes messages as JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from fsxds.model.values import PlainValue, TypeUrl
 
 
 def dump_plainly(plain: PlainValue) -> bytes:
-    """Write plain values as compact JSON with the standard library."""
+    """Write compact JSON with the standard library."""
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -59,10 +59,10 @@ _Print: TypeAlias = Callable[[FieldValue], PlainValue]
 
 
 class Printer:
-    """Writes messages of a catalogue as proto3 JSON with snake_case names.
+    """Writes messages as proto3 JSON with snake_case names.
 
-    Like protobuf's `MessageToDict(..., preserving_proto_field_name=True)`, except that map keys are sorted, so that
-    equal messages give equal text, and that NaN and infinity within a Struct are text. Thread-safe.
+    Like protobuf's `MessageToDict(..., preserving_proto_field_name=True)`, but map keys are sorted, so that equal
+    messages give equal text, and NaN and infinity within a Struct are text. Thread-safe.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -79,7 +79,7 @@ class Printer:
         self._packed: dict[str, tuple[type[Message], _Print, bool]] = {}  # by type URL
 
     def to_plain(self, message: Message) -> dict[str, PlainValue]:
-        """Return a message as plain values; JSON that is no object is under the key "value".
+        """Return plain values; JSON that is no object is under the key "value".
 
         Raises:
             ApiError: an Any of an unknown type or of broken bytes, or a time out of bounds. Messages from a Converter
@@ -92,7 +92,7 @@ class Printer:
         return plain if isinstance(plain, dict) else {"value": plain}
 
     def any_json(self, type_url: TypeUrl, body: bytes) -> bytes:
-        """Return the compact UTF-8 JSON of an Any. Raises ApiError as `to_plain` does."""
+        """Return compact UTF-8 JSON. Raises ApiError as `to_plain` does."""
         try:
             plain = self._unpacked(type_url, body)
         except (ValueError, DecodeError) as error:
@@ -100,7 +100,7 @@ class Printer:
         return dump(plain)
 
     def resource_plain(self, type_url: TypeUrl, body: bytes) -> dict[str, PlainValue]:
-        """Return a resource as plain values without "@type". Raises ApiError as `to_plain` does."""
+        """Return a resource without "@type". Raises ApiError as `to_plain` does."""
         try:
             plain = self._unpacked(type_url, body)
         except (ValueError, DecodeError) as error:
@@ -120,7 +120,7 @@ class Printer:
         return printer
 
     def _compile(self, descriptor: Descriptor, unfinished: dict[str, _Print]) -> _Print:
-        """Return a type's printer; add it and those it needs to `unfinished`."""
+        """Adds the printer, and those it needs, to `unfinished`."""
         name = descriptor.full_name
         known = self._printers.get(name) or unfinished.get(name)
         if known is not None:
@@ -234,7 +234,7 @@ def _double(value: float) -> PlainValue:
 
 
 def _float(value: float) -> PlainValue:
-    """Write the shortest decimal that is the same number of 32 bits."""
+    """Write the shortest decimal of the same 32-bit number."""
     if not math.isfinite(value):
         return _double(value)
     for digits in range(6, 9):

@@ -1,7 +1,7 @@
-"""Reads scalars, durations, timestamps and field masks as Envoy's JSON reader does.
+"""Reads scalars, durations, timestamps and field masks as Envoy does.
 
-Only this module knows the values that a field takes. Each rule was tried on Envoy 1.40 (`--mode validate`), and
-ENVOY.md E51, E52 lists most of them. A value that Envoy rejects raises `WrongValueError`.
+Each rule was tried on Envoy 1.40 (`--mode validate`); ENVOY.md E51, E52 lists most. A value that Envoy rejects raises
+`WrongValueError`.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _TOO_LARGE_FLOAT = 3.4028235677973366e38
 
 
 class WrongValueError(Exception):
-    """A value that its field does not accept.
+    """A field does not accept a value.
 
     Attributes:
         expected: follows "expected".
-        is_unknown_name: a name unknown to the API; Envoy treats it like an unknown field.
+        is_unknown_name: a name unknown to the API, which Envoy treats like an unknown field.
         is_near: the remedy has a similar name.
     """
 
@@ -70,7 +70,7 @@ class WrongValueError(Exception):
 
 
 def reader(field: FieldDescriptor) -> Read:
-    """Return the reader of a scalar field, or of a map's textual keys."""
+    """Return the reader for a scalar field or a map's keys."""
     if field.type in INTEGERS:
         bits = 64 if field.type in LONG_INTEGERS else 32
         is_unsigned = field.type in UNSIGNED_INTEGERS
@@ -88,7 +88,7 @@ def reader(field: FieldDescriptor) -> Read:
 
 
 def read_integer(value: PlainValue, lowest: int, highest: int) -> int:
-    """Read a whole number, also as text, in hexadecimal or with a zero fraction."""
+    """Also accepts text, hexadecimal, and a zero fraction."""
     number = value
     if isinstance(value, str) and (hexadecimal := _HEXADECIMAL.fullmatch(value)):
         number = int(hexadecimal[1] + hexadecimal[2], 16)
@@ -104,7 +104,7 @@ def read_integer(value: PlainValue, lowest: int, highest: int) -> int:
 
 
 def read_number(value: PlainValue) -> float:
-    """Read a finite number; as text also an infinite one and "not a number"."""
+    """Read a number; as text also infinity and "not a number"."""
     if isinstance(value, str):
         return _number_of_text(value.strip(_BLANKS))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -142,7 +142,7 @@ def _infinite() -> WrongValueError:
 
 
 def read_text(value: PlainValue) -> str:
-    """Read text that UTF-8 can hold; a plain decimal of YAML is text too."""
+    """Read UTF-8 text; a plain decimal of YAML is text too."""
     if isinstance(value, SpelledFloat):
         return value.text
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Decides which values are secret, and masks them in every resource and text that fsxds shows.
+"""Decides which values are secret, and masks them wherever fsxds shows them.
 
 A value is secret because of one of these:
 
@@ -141,13 +141,12 @@ def _hidden(_: str) -> str:
 
 
 def _pieces(name: str) -> list[str]:
-    """Split `X-Api-Key` and `xApiKey` into `x`, `api` and `key`."""
     return [piece.lower() for piece in _PIECES.findall(name[-_LONGEST_NAME:])]
 
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return whether a header, key or parameter holds a credential: `X-Api-Key`, `db_password`.
+    """Whether a header, key or parameter is secret: `X-Api-Key`, `db_password`.
 
     Places and numbers do not: `token_endpoint`, `secret_name`, `max_tokens`.
     """
@@ -159,14 +158,14 @@ def is_secret_name(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_secret_field(name: str) -> bool:
-    """Return whether a field holds a secret, in either case, also if misspelled."""
+    """Whether a field is secret, in either case, also if misspelled."""
     snake = "_".join(_pieces(name))
     known = SECRET_FIELDS | INLINE_FIELDS | _CODE_FIELDS
     return snake in known or is_secret_name(name) or bool(get_close_matches(snake, known, 1, 0.85))
 
 
 def mask_uris(text: str, hide: Hide = _hidden) -> str:
-    """Hide secrets recognizable in any text: parts of URIs, PEM blocks, tokens."""
+    """Hide parts of URIs, PEM blocks, and tokens."""
     if _MAY_HOLD_SECRETS.search(text) is None:
         return text
     text = _PEM.sub(lambda match: hide(match[0]), text)
@@ -224,7 +223,7 @@ _HARMLESS_IN_QUOTES = re.compile(
 
 
 def mask_text(text: str) -> str:
-    """Hide secrets in a text of fsxds that may quote configuration."""
+    """Hide secrets in quoted configuration."""
     text = _HEADER_IN_TEXT.sub(
         lambda match: match[0] if _HARMLESS_HEADERS.fullmatch(match["name"]) else match[1] + HIDDEN, text
     )
@@ -238,7 +237,7 @@ def _is_secret_in_text(name: str) -> bool:
 
 
 def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
-    """Hide secrets in a text of Envoy, which quotes rejected messages; names and numbers stay.
+    """Hide secrets in Envoy's text, except names and numbers.
 
     `secrets` belong to the resource; None if unknown.
     """
@@ -249,7 +248,7 @@ def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
 
 
 def _repeated(match: re.Match[str], secrets: Collection[str] | None) -> str:
-    """Mask a repeated part of an expression or program: it may be a part of a secret."""
+    """A repeated part of an expression may be a part of a secret."""
     if match["near"] is not None:
         return match[0] if _LUA_TOKEN.fullmatch(match["code"]) else match["near"] + HIDDEN
     regex = match["regex"]
@@ -260,7 +259,7 @@ def _repeated(match: re.Match[str], secrets: Collection[str] | None) -> str:
 
 
 def mask_error(error: BaseException) -> str:
-    """Return an exception's first line, without quoted data."""
+    """Return the first line, without quoted data."""
     return _IN_ANY_QUOTES.sub(HIDDEN, mask_text(str(error).partition("\n")[0]))
 
 
@@ -270,7 +269,7 @@ def _without_values(
     quoted: re.Pattern[str] = _VALUE_IN_TEXT,
     harmless: re.Pattern[str] | None = None,
 ) -> str:
-    """Hide quoted values after secret names, but harmless ones only after credentials' names."""
+    """Hide quoted values after secret names; harmless ones only after credentials' names."""
     shown: list[str] = []
     end = 0
     for match in _NAME_IN_TEXT.finditer(text):
@@ -289,14 +288,14 @@ def _is_name(field: str) -> bool:
 
 
 class Secrecy:
-    """Knows the secret fields of a catalogue, by option, name or message."""
+    """Knows secret fields, by option, name or message."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._answers: dict[str, bool] = {}
 
     def covers(self, field: FieldDescriptor) -> bool:
-        """Return whether the value of this field is secret."""
+        """Whether a field's value is secret."""
         answer = self._answers.get(field.full_name)
         if answer is None:
             owner = owner_of(field).full_name
@@ -323,10 +322,10 @@ class _MaskedPlace:
 
 
 class Masker:
-    """Masks resources, as plain values with `@type` as `Printer` writes them."""
+    """Masks resources, as written by `Printer` with `@type`."""
 
     def __init__(self, catalogue: Catalogue, hide: Hide = _hidden, hide_bytes: Hide | None = None) -> None:
-        """Replace secrets by `hide`, and those in base64 by `hide_bytes` if given."""
+        """`hide` replaces secrets, `hide_bytes` those in base64."""
         self._catalogue = catalogue
         self._secrecy = catalogue.once(Secrecy)
         self._hide = hide
@@ -334,7 +333,7 @@ class Masker:
         self._printer = Printer(catalogue)
 
     def shown(self, type_url: TypeUrl, body: bytes) -> dict[str, PlainValue]:
-        """Return a serialized resource without its secrets; ApiError if its type is unknown."""
+        """Mask a resource; ApiError if its type is unknown."""
         return self.masked(json.loads(self._printer.any_json(type_url, body)))
 
     def masked(self, resource: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
@@ -342,11 +341,11 @@ class Masker:
         return self._any(resource, _MaskedPlace())
 
     def masked_message(self, message: Mapping[str, PlainValue], message_type: str) -> dict[str, PlainValue]:
-        """Mask a message that has no `@type`."""
+        """Mask a message without `@type`."""
         return self._fields(message, self._catalogue.descriptor(message_type), _MaskedPlace())
 
     def secrets_in(self, resource: Mapping[str, PlainValue]) -> frozenset[str]:
-        """Return every text in a resource that would be hidden."""
+        """Return every hidden text of a resource."""
         found: set[str] = set()
 
         def collect(text: str) -> str:
@@ -395,7 +394,7 @@ class Masker:
         return masked
 
     def _without_keys(self, match_map: PlainValue) -> PlainValue:
-        """Hide the keys of a map if they are compared with a credential."""
+        """Keys may be compared with a credential."""
         rows = match_map.get("map") if isinstance(match_map, dict) else None
         if not isinstance(rows, dict):
             return match_map
@@ -442,7 +441,7 @@ class Masker:
         return self._fields(value, descriptor, site) if isinstance(value, dict) else value
 
     def _free(self, value: PlainValue, site: _MaskedPlace) -> PlainValue:
-        """In a Struct, only keys show the meaning of a value."""
+        """In a Struct, only keys show a value's meaning."""
         if isinstance(value, dict):
             return self._struct(value, site)
         if isinstance(value, list):
@@ -487,7 +486,7 @@ class Masker:
 
 
 def _names_secret(value: Mapping[str, PlainValue]) -> bool:
-    """Return whether an object names a header, key or the like that holds a credential."""
+    """Whether an object names the header or key of a credential."""
     if any(isinstance(name := value.get(field), str) and is_secret_name(name) for field in _NAMING_FIELDS):
         return True
     path = value.get("path")
@@ -500,7 +499,7 @@ def _names_secret(value: Mapping[str, PlainValue]) -> bool:
 
 
 class CredentialFinder:
-    """Finds resources with credentials, and remembers the answers."""
+    """Finds resources with credentials, and remembers answers."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._found = False
@@ -512,7 +511,7 @@ class CredentialFinder:
         return ""
 
     def are_in(self, type_url: TypeUrl, body: bytes) -> bool:
-        """Return whether `fsxds show` would hide parts of a serialized resource."""
+        """Whether `fsxds show` would hide parts."""
         key = type_url, sha256(body).digest()
         known = self._known.get(key)
         if known is None:

@@ -1,9 +1,8 @@
-"""Successors of the message types and fields of API v2, for remedies and for `fsxds import --upgrade`.
+"""Successors of v2's message types and fields, for remedies and `fsxds import --upgrade`.
 
-The API itself names the predecessor of each message type (`udpa.annotations.versioning`). The fields below are those of
-v2 that v3 lacks under that name, found by comparing each v3 message with its predecessor in `xds-protos`
-(`tests/api/test_v2_spellings.py` repeats that). A field with the same number was renamed; for the rest, the comments of
-the v2 API name the replacement.
+The API names each message's predecessor (`udpa.annotations.versioning`). The fields are those of v2 that v3 lacks,
+found by comparing `xds-protos` (`tests/api/test_v2_spellings.py` repeats that). A field with the same number was
+renamed; else comments of v2 name the replacement.
 """
 
 from __future__ import annotations
@@ -91,12 +90,12 @@ _GONE: frozenset[tuple[str, str]] = frozenset({
 
 
 def successor_of(catalogue: Catalogue, message_type: str) -> str | None:
-    """Return the catalogue's successor of a v2 message type, or None."""
+    """Return a v2 type's successor, or None."""
     return catalogue.once(_successors).get(message_type)
 
 
 def similar_type(catalogue: Catalogue, message_type: str) -> str | None:
-    """Return the type that an unknown name probably means: a successor, else a similar name."""
+    """Return a successor, else a similar name."""
     return successor_of(catalogue, message_type) or catalogue.similar(message_type)
 
 
@@ -116,9 +115,9 @@ def _successors(catalogue: Catalogue) -> Mapping[str, str]:
 
 
 def remedy_for(message_type: str, field: str, fields: frozenset[str]) -> str | None:
-    """Return the remedy for a v2 field of a v3 message; None if v2 lacked it or v3 has it.
+    """Return a v2 field's remedy; None if v2 lacked it or v3 has it.
 
-    `fields` are the names that the v3 message has.
+    `fields` are the v3 message's names.
     """
     key = message_type, field
     if key in PATTERNS:

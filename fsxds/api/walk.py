@@ -1,9 +1,4 @@
-"""Walks over a message and everything packed in it.
-
-* `Walk` gives the checks of `constraints` and the linter their place in one walk, and collects their reports.
-* `parts_of` yields all messages, and every Any that it cannot open, of a message that did not pass the converter.
-* `MessageVisitor` visits the messages in some fields, to change them.
-"""
+"""Walks over a message and everything packed in it."""
 
 from __future__ import annotations
 
@@ -50,7 +45,7 @@ Hooks: TypeAlias = Mapping[str, tuple[Hook, ...]]
 
 
 def merge_hooks(*parts: Hooks) -> Hooks:
-    """Merge hooks; earlier parts are called first."""
+    """Merge hooks; earlier ones are called first."""
     merged: defaultdict[str, tuple[Hook, ...]] = defaultdict(tuple)
     for part in parts:
         for name, hooks in part.items():
@@ -59,7 +54,7 @@ def merge_hooks(*parts: Hooks) -> Hooks:
 
 
 def field_path_of(path: Path) -> FieldPath:
-    """Return a path with the outermost step first."""
+    """Reverse a path: the outermost step first."""
     steps: list[str | int] = []
     while path is not None:
         path, step = path
@@ -72,11 +67,11 @@ MOST_ERRORS: Final = 2000
 
 
 class TooManyFaultsError(Exception):
-    """A message has more than `MOST_ERRORS` errors: the walk ends."""
+    """More than `MOST_ERRORS` errors: the walk ends."""
 
 
 class Walk:
-    """The findings of one walk: faults and references, in the order of the fields.
+    """The findings of one walk, in field order.
 
     `noted` counts them. The content of an Any in which nothing was noted is not walked again, there or elsewhere. A
     check that is silent because of the Any's surroundings must therefore call `depend_on_place`.
@@ -100,26 +95,26 @@ class Walk:
             raise TooManyFaultsError
 
     def warning(self, path: Path, rule: str, message: str, remedy: str) -> None:
-        """Report a construct that Envoy accepts but that is hardly intended."""
+        """Report a construct that is hardly intended."""
         self.noted += 1
         self.faults.append(Fault(rule, message, remedy, field_path_of(path), severity=Severity.WARNING))
 
     def refer(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
-        """Note a reference to a resource, and the severity of its absence."""
+        """Note a reference, with its absence's severity."""
         self.noted += 1
         self.references.append(Reference(type_url, name, field_path_of(path), severity))
 
     def refer_to_static(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
-        """Note a reference to a resource of the bootstrap."""
+        """Note a reference into the bootstrap."""
         self.noted += 1
         self.references.append(Reference(type_url, name, field_path_of(path), severity, is_static=True))
 
     def depend_on_place(self) -> None:
-        """Note that this result depends on more than the message and its field."""
+        """Note that a result depends on more than message and field."""
         self.noted += 1
 
     def forgetting(self, is_unread: Callable[[Fault], bool]) -> Leave:
-        """Return a function that drops the faults found until its call in fields that Envoy does not read."""
+        """Return a function that drops faults found until then in fields that Envoy does not read."""
         count = len(self.faults)
 
         def forget() -> None:
@@ -128,13 +123,13 @@ class Walk:
         return forget
 
     def enter(self, message: Message, path: Path) -> None:
-        """Walk the message at this place in another form, such as the content of a TypedStruct."""
+        """Walk another form, such as a TypedStruct's content."""
         self._visit(message, path, self)
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An Any of an unknown type, or with bytes that are not a message of its type."""
+    """An Any of unknown type, or broken."""
 
     field_path: FieldPath
     message_type: str
@@ -142,7 +137,7 @@ class Unreadable:
 
 
 def messages_of(field: FieldDescriptor, value: FieldValue) -> Iterator[tuple[FieldPath, Message]]:
-    """Yield the messages in a field, each with its index or key."""
+    """Yield a field's messages, with index or key."""
     if field.message_type is None:
         return
     if not field.is_repeated:
@@ -154,7 +149,7 @@ def messages_of(field: FieldDescriptor, value: FieldValue) -> Iterator[tuple[Fie
 
 
 class MessageVisitor:
-    """Visits a message and the messages within it, also in Anys, outer ones first.
+    """Visits a message and all within it, also in Anys, outer ones first.
 
     Messages that the catalogue does not know or cannot read are skipped. `enters` decides, once per field, whether a
     field is entered.
@@ -166,7 +161,7 @@ class MessageVisitor:
         self._entered: dict[str, frozenset[int]] = {}
 
     def visit(self, message: DynamicMessage, change: Callable[[DynamicMessage], bool]) -> bool:
-        """Call `change` with each message; return whether it changed any."""
+        """Call `change` with each; return whether any changed."""
         if message.DESCRIPTOR.full_name == ANY:
             inner = self._catalogue.unpacked(message)
             if inner is None or not self.visit(inner, change):
@@ -190,9 +185,9 @@ class MessageVisitor:
 def parts_of(
     message: Message, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
 ) -> Iterator[tuple[FieldPath, Message] | Unreadable]:
-    """Yield a message and all messages within it, outer ones first, each with its path.
+    """Yield a message and all within it, outer ones first, with paths.
 
-    An Any's content has the Any's path. An Any that cannot be read or is too deep is yielded as `Unreadable`.
+    An Any's content has the Any's path. An unreadable or too deep one is yielded as `Unreadable`.
     """
     if message.DESCRIPTOR.full_name != ANY:
         yield field_path, message
@@ -211,12 +206,12 @@ def parts_of(
 
 
 def unreadable_parts(message: Message, catalogue: Catalogue, field_path: FieldPath = ()) -> Iterator[Unreadable]:
-    """Yield every unreadable Any within a message."""
+    """Yield every unreadable Any."""
     return (part for part in parts_of(message, catalogue, field_path) if isinstance(part, Unreadable))
 
 
 def messages_in(message: Message, catalogue: Catalogue) -> Iterator[tuple[FieldPath, DynamicMessage]]:
-    """Yield the readable parts of a message, as `parts_of` does."""
+    """Yield the readable parts, as `parts_of` does."""
     return (part for part in parts_of(message, catalogue) if not isinstance(part, Unreadable))
 
 
@@ -227,7 +222,7 @@ _IPV4 = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}")
 
 
 def addresses_taken(listener: DynamicMessage) -> Iterator[tuple[Path, str]]:
-    """Yield the place and key of each address that no other listener may have."""
+    """Yield place and key of each exclusive address."""
     for place, address in _addresses(listener):
         key = _key(address)
         if key is not None:
@@ -242,7 +237,7 @@ def _addresses(listener: DynamicMessage) -> Iterator[tuple[Path, DynamicMessage]
 
 
 def _key(address: DynamicMessage) -> tuple[str, ...] | None:
-    """Return a key equal for equal addresses; None for one that cannot conflict."""
+    """None for an address that cannot conflict."""
     chosen = address.WhichOneof("address")
     if chosen == "pipe":
         return (address.pipe.path,)
@@ -269,7 +264,7 @@ def _host(address: str) -> str | None:
 
 
 def ip_version(text: str) -> int | None:
-    """Return 4 or 6 for an IP address, None for other text.
+    """Return 4 or 6 for an IP address, else None.
 
     An address with a scope, such as "fe80::1%eth0", is 6: whether the scope exists depends on Envoy's machine.
     """

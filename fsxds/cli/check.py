@@ -96,7 +96,7 @@ def check_subject(
     def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
         return (chosen_view(choice, views, existing),) if choice else views.possible(existing)
 
-    with progress_bar(f"checking {subject.label}") as progress:
+    with progress_bar(f"checking {subject.label}: files") as progress:
         linter = linter_of(settings)
         loader = ViewLoader(settings, catalogue, linter, subject.directory)
         loader.progress = progress

@@ -22,7 +22,7 @@ from typing import TypeVar, cast
 
 from fsxds.api.converter import Converter
 from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError, Update, UpdateContents, read_plain
-from fsxds.model.resource_names import glob_of, parse_or_none
+from fsxds.model.resource_names import glob_of, is_glob, parse_or_none
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.resources import Resource
 from fsxds.model.values import Nonce, PlainValue, Version
@@ -36,9 +36,9 @@ MOST_AT_ONCE = 8
 LONGEST_FRESH_S = 60.0
 # A member that differs from the list is read in each round up to this number, then in each multiple of it.
 MOST_TRIES = 30
-_OK, _NOT_MODIFIED = 200, 304
+OK, NOT_MODIFIED = 200, 304
 # Buckets respond with 403 for a missing object.
-_MISSING = frozenset({403, 404, 410})
+MISSING = frozenset({403, 404, 410})
 _IN_URL = re.compile(r"[!-~]+")
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age=\"?(\d{1,9})", re.IGNORECASE)
 
@@ -137,10 +137,16 @@ class ListReader:
         if version == self._returned or (contents.faults and version != seen):
             return None
         self._returned = version
-        return (
-            Update(self._row.type_url, Version(version), Nonce(version), contents.frozen(), is_full=True),
-            contents,
+        absent = {name for name in self.names if not is_glob(name)} - contents.resources.keys()
+        update = Update(
+            self._row.type_url,
+            Version(version),
+            Nonce(version),
+            contents.frozen(),
+            is_full=True,
+            unpopulated=() if contents.faults else tuple(sorted(absent)),
         )
+        return update, contents
 
     def _is_settled(self, url: str) -> bool:
         return url in self._members and self._members[url].is_settled(self._listed[url])
@@ -193,13 +199,13 @@ class ListReader:
         if hold_s:
             headers["Prefer"] = f"wait={hold_s:g}"
         fetched = await self._fetch(path, headers)
-        if fetched.status == _NOT_MODIFIED and tag:
+        if fetched.status == NOT_MODIFIED and tag:
             self._note_age(fetched)
             # Each path is read by one function.
             return cast("Read", before)
-        if fetched.status in _MISSING:
+        if fetched.status in MISSING:
             return None
-        if fetched.status != _OK:
+        if fetched.status != OK:
             raise ConnectionLostError(f"{path}: the server responds with status {fetched.status}", str(fetched.status))
         found = read(_plain_of(fetched.body))
         if found is not None:
@@ -245,10 +251,10 @@ class ListReader:
     async def _read_member(self, url: str) -> None:
         member = self._members[url]
         fetched = await self._fetch(url, {"If-None-Match": member.tag} if member.tag else {})
-        if fetched.status == _NOT_MODIFIED and member.tag:
+        if fetched.status == NOT_MODIFIED and member.tag:
             member.fault = ""
             return
-        if fetched.status != _OK:
+        if fetched.status != OK:
             member.fault = f"the server responds with status {fetched.status}"
             return
         contents, plain = UpdateContents(self._row.type_url), _plain_of(fetched.body)

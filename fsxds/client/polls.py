@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,7 @@ from yarl import URL
 from fsxds.api.converter import Converter
 from fsxds.client.client_tls import ClientTls, tls_error_message
 from fsxds.client.listed import Fetched, ListReader
+from fsxds.client.named import NamedReader
 from fsxds.client.streams import credentials_of
 from fsxds.client.updates import (
     AGENT,
@@ -106,8 +108,9 @@ class PollingClient:
         self._rests_until_s = 0.0
         self._relays: tuple[str, ...] = ()
         self._session: aiohttp.ClientSession | None = None
-        # Reads the list of a server that takes no POST; else None.
-        self._list: ListReader | None = None
+        # Reads by GET a type without polls, or from a server that takes no POST; None for one that takes it, or was not
+        # asked yet.
+        self._reader: ListReader | NamedReader | None = None if row.rest_path else NamedReader(row, self._fetch)
         self.on_connected: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> Self:
@@ -173,7 +176,7 @@ class PollingClient:
         """ACK the last update, by a poll without hold."""
         self.ack()
         with contextlib.suppress(ConnectionLostError):
-            if self._list is None:
+            if self._reader is None:
                 await self._ask(hold_s=0.0)
 
     async def _poll(self, hold_s: float) -> Update | None:
@@ -182,7 +185,7 @@ class PollingClient:
         After an outage the poll is not held, to detect the server's return.
         """
         try:
-            answer = await (self._ask(hold_s) if self._list is None else self._read_list(self._list, hold_s))
+            answer = await (self._ask(hold_s) if self._reader is None else self._read_all(self._reader, hold_s))
         except ConnectionLostError:
             self._was_lost = True
             raise
@@ -204,13 +207,13 @@ class PollingClient:
         reader = ListReader(self._row, self._converter, self._fetch)
         reader.most_bytes = self.most_bytes
         try:
-            answer = await self._read_list(reader, 0.0)
+            answer = await self._read_all(reader, 0.0)
         except ConnectionLostError:
             raise error from None
-        self._list = reader
+        self._reader = reader
         return answer
 
-    async def _read_list(self, reader: ListReader, hold_s: float) -> _Answer:
+    async def _read_all(self, reader: ListReader | NamedReader, hold_s: float) -> _Answer:
         reader.names = frozenset(self._names)
         return await reader.read(hold_s)
 
@@ -262,12 +265,11 @@ class PollingClient:
             Nonce(nonce or version),
             contents.frozen(),
             is_full=True,
-            relays=self._relays,
         )
         return self._accepted(update, contents)
 
     def _accepted(self, update: Update, contents: UpdateContents) -> Update:
-        self._unanswered = update
+        self._unanswered = update = replace(update, relays=self._relays)
         if contents.faults and not self.accepts_parts:
             self.nack(contents.faults[0])
             raise WrongResponseError(contents.faults[0], update)

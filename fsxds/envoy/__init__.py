@@ -1,1 +1,1 @@
-"""A local Envoy beside fsxds: its bootstrap, its process, and its status on each snapshot."""
+"""A local Envoy: bootstrap, process, and status."""

@@ -1,7 +1,6 @@
-"""A running Envoy's admin page: statistics, listeners, readiness, and the expected version of each subscription.
+"""A running Envoy's admin page, and the expected versions.
 
-Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58). `Expected` computes the
-versions that these subscriptions show when a snapshot is in effect. All but `AdminPage` is pure.
+Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _SCOPES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One subscription of Envoy; `prefix` is that of its statistics."""
+    """One subscription, with its statistics' prefix."""
 
     prefix: str
     resource_type: ResourceType
@@ -56,7 +55,7 @@ class Scope:
 
 
 def scope_of(prefix: str) -> Scope | None:
-    """Read the prefix of a statistic, None if it is not a subscription's."""
+    """Read a prefix; None if it is not a subscription's."""
     for pattern, resource_type in _SCOPES:
         if match := pattern.fullmatch(prefix):
             return Scope(prefix, resource_type, match.groupdict().get("name"))
@@ -71,7 +70,7 @@ def scopes_in(statistics: Statistics) -> tuple[Scope, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The versions that Envoy should show for one snapshot.
+    """The versions that Envoy should show for a snapshot.
 
     Attributes:
         bundles: of the types that are requested as a whole.
@@ -89,7 +88,7 @@ class Expected:
 
     @classmethod
     def of(cls, snapshot: Snapshot, before: Expected | None = None, doubted: frozenset[str] = frozenset()) -> Expected:
-        """Compute the versions; `before` are the previous ones, for names that are gone."""
+        """Compute versions; `before` are previous ones, for names that are gone."""
         bundles: dict[TypeUrl, Version] = {}
         named: dict[TypeUrl, Mapping[str, Version]] = {}
         for type_url, row in BY_TYPE_URL.items():
@@ -102,11 +101,10 @@ class Expected:
         return cls(MappingProxyType(bundles), MappingProxyType(named), unsure, doubted)
 
     def is_settled(self, scope: Scope, version_text: str) -> bool:
-        """Return whether a subscription shows the expected version, as far as statistics tell.
+        """Whether a subscription shows the expected version, as far as statistics tell.
 
         The requested name does not always show: all runtime layers share a scope, and an EDS cluster may request
-        another name than its own. But a version covers its name, so any of the present versions of the type is the
-        right one of its name.
+        another name than its own. But a version covers its name, so any present version of the type is right.
         """
         type_url = scope.resource_type.type_url
         if scope.resource_type.full_state_in_sotw:
@@ -140,17 +138,14 @@ _INIT_TARGET = re.compile(r"^(?:shared )?(?:target )?(?:\w+Subscription )?")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Listening:
-    """A listener and its bound address: `127.0.0.1:10000`, `[::1]:10000`, `unix:/run/web.sock`."""
+    """A bound address: `127.0.0.1:10000`, `[::1]:10000`, `unix:/run/web.sock`."""
 
     name: str
     address: str
 
 
 class AdminPage:
-    """Reads Envoy's admin page at each call; None means no answer.
-
-    `address` is its `host:port`.
-    """
+    """Reads the admin page at `host:port`; None means no answer."""
 
     def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
         self._session = session
@@ -158,12 +153,12 @@ class AdminPage:
         self._url = f"http://{address}"
 
     async def statistics(self) -> Statistics | None:
-        """Return versions, verdicts and warming gauges, as of one moment."""
+        """Return versions, verdicts and warming gauges of one moment."""
         text = await self._get("/stats", filter=STATISTICS_FILTER)
         return None if text is None else parse_statistics(text)
 
     async def listeners(self) -> tuple[Listening, ...] | None:
-        """Return the addresses for traffic, sorted by name."""
+        """Return the sorted addresses for traffic."""
         text = await self._get("/listeners", format="json")
         return None if text is None else parse_listeners(text)
 
@@ -172,13 +167,13 @@ class AdminPage:
         return await self._get("/ready") is not None
 
     async def unready(self) -> tuple[str, ...]:
-        """Return the targets that Envoy waits for, sorted."""
+        """Return the sorted targets that Envoy awaits."""
         targets = await self._get("/init_dump")
         warming = await self._get("/config_dump", resource="dynamic_warming_clusters")
         return (*parse_init_dump(targets or "{}"), *parse_warming_clusters(warming or "{}"))
 
     async def drain_time_s(self) -> float | None:
-        """Return how long it drains a replaced listener: its `--drain-time-s`."""
+        """Return `--drain-time-s`, for replaced listeners."""
         text = await self._get("/server_info")
         return None if text is None else parse_drain_time(text)
 
@@ -204,7 +199,7 @@ def parse_statistics(text: str) -> Statistics:
 
 
 def parse_drain_time(text: str) -> float | None:
-    """Read `--drain-time-s` in `/server_info`, in seconds; None for other content."""
+    """Read `--drain-time-s` in `/server_info`; None for other content."""
     try:
         return float(str(json.loads(text)["command_line_options"]["drain_time"]).removesuffix("s"))
     except (ValueError, LookupError, TypeError):
@@ -225,7 +220,7 @@ def parse_warming_clusters(text: str) -> tuple[str, ...]:
 
 
 def parse_listeners(text: str) -> tuple[Listening, ...]:
-    """Read the JSON of `/listeners`; a listener has a row for each of its addresses."""
+    """Read `/listeners`; a listener has a row per address."""
     found: list[Listening] = []
     for status in json.loads(text).get("listener_statuses", []):
         addresses = [status["local_address"], *status.get("additional_local_addresses", [])]

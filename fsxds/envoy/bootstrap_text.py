@@ -1,6 +1,6 @@
-"""Writes a bootstrap as YAML, with comments on its purpose, its use, and each value (pure).
+"""Writes a bootstrap as commented YAML (pure).
 
-PyYAML writes neither comments nor anchors in natural places, so the lines are written here.
+PyYAML writes neither comments nor anchors in natural places.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 
 
 def as_yaml(value: dict[str, PlainValue], comments: Mapping[str, str], shared: str = "shared") -> str:
-    """Write a mapping as YAML, its top-level keys set apart by empty lines.
+    """Write a mapping, empty lines between top-level keys.
 
     A mapping that occurs twice, as the same object, is written once, with the anchor `shared`. A comment stands above
     the first occurrence of its key.
@@ -107,7 +107,7 @@ class _Writer:
 
 
 def _identities(value: PlainValue) -> Iterator[int]:
-    """Yield the identity of each occurrence of a mapping, but repeated content once."""
+    """Repeated content is yielded once."""
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -122,7 +122,7 @@ def _identities(value: PlainValue) -> Iterator[int]:
 
 
 def quoted_text(text: str) -> str:
-    """Write a text as YAML, in quotes if a reader may mistake it."""
+    """Write text, in quotes if it is ambiguous."""
     is_word = _WORD.fullmatch(text) and text.lower() not in _NOT_TEXT
     if is_word or _DURATION.fullmatch(text) or _IPV4.fullmatch(text):
         return text
@@ -174,14 +174,14 @@ _FILES_COMMENTS: Mapping[str, str] = MappingProxyType({
 
 
 def comments_of(transport: str) -> dict[str, str]:
-    """Return the comments of a bootstrap, by key."""
+    """Return comments by key."""
     if transport == "rest":
         return dict(_COMMENTS)
     return {**_COMMENTS, **(_FILES_COMMENTS if transport == "files" else _STREAM_COMMENTS)}
 
 
 def bootstrap_text(bootstrap: Section, transport: str, usage: tuple[str, ...]) -> str:
-    """Write a bootstrap as commented YAML, headed by the `usage` commands.
+    """Write commented YAML, headed by the `usage` commands.
 
     `transport` is `rest`, `ads`, `delta` or `files`.
     """

@@ -1,9 +1,7 @@
-"""Bootstraps for an Envoy that gets everything from fsxds: by REST, by gRPC, or from mirrored files (pure).
+"""Bootstraps for an Envoy that gets everything from fsxds (pure).
 
-A bootstrap is a plain value (`Section`): a node, the admin page, the static cluster `xds` by which Envoy reaches fsxds,
-and the initial subscriptions (`BootstrapRequest`). All others follow from the received resources.
-
-Collections in a bootstrap are locators that replace the request for all clusters or all listeners.
+A bootstrap (`Section`) has a node, the admin page, the static cluster `xds`, and the initial subscriptions
+(`BootstrapRequest`). Collections in it are locators that replace the request for all clusters or all listeners.
 
 | collection | where Envoy takes it from | source |
 | --- | --- | --- |
@@ -46,10 +44,10 @@ _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "localhost": 
 
 
 def rest_cluster(xds: str) -> Section:
-    """Return the cluster of an Envoy that polls.
+    """Return a polling Envoy's cluster.
 
     `xds` is where fsxds listens: `127.0.0.1:18001`, `[::1]:18001`, `xds.example.com:18001` or `unix:/run/fsxds.sock`.
-    An address for all interfaces is replaced by the loopback address.
+    An address for all interfaces becomes the loopback address.
     """
     limits: Section = {"max_connections": NO_LIMIT, "max_pending_requests": NO_LIMIT, "max_requests": NO_LIMIT}
     address = _address(xds)
@@ -68,7 +66,7 @@ def rest_cluster(xds: str) -> Section:
 
 
 def grpc_cluster(xds: str) -> Section:
-    """Return the cluster of an Envoy with a gRPC stream; see `rest_cluster`."""
+    """Return the cluster for gRPC; see `rest_cluster`."""
     cluster = rest_cluster(xds)
     endpoints = cluster.pop("load_assignment")
     cluster["typed_extension_protocol_options"] = {
@@ -123,11 +121,9 @@ REQUEST_TIMEOUT = "30s"
 
 @dataclass(frozen=True, slots=True)
 class BootstrapRequest:
-    """The initial subscriptions of an Envoy; others follow from received resources.
+    """The initial subscriptions of an Envoy.
 
     Attributes:
-        clusters: the tree has clusters.
-        listeners: the tree has listeners.
         runtime_names: later layers take precedence.
         streams: some resources come only by gRPC streams.
     """
@@ -162,7 +158,6 @@ class Identity:
     """An Envoy's name and behavior.
 
     Attributes:
-        node_cluster: the name of its fleet.
         admin_port: on 127.0.0.1; port 0: the kernel chooses.
         initial_fetch_timeout: how long its start waits for the first answer of each type (ENVOY.md E17). In `fsxds
             dev`, a late answer should not keep a person waiting.
@@ -176,7 +171,7 @@ class Identity:
 
 
 def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None = None) -> Section:
-    """Return the bootstrap of an Envoy that polls fsxds; `xds` is as in `rest_cluster`."""
+    """Return a polling Envoy's bootstrap; `xds` is as in `rest_cluster`."""
     identity = identity or Identity()
     source = _rest_source(identity.initial_fetch_timeout)
     dynamic, runtime = _subscriptions(wanted, lambda *_: source)
@@ -186,7 +181,7 @@ def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None
 def ads_bootstrap(
     xds: str, wanted: BootstrapRequest, identity: Identity | None = None, *, delta: bool = False
 ) -> Section:
-    """Return the bootstrap of an Envoy with one gRPC stream for everything; `xds` is as in `rest_cluster`."""
+    """Return the bootstrap for gRPC; `xds` is as in `rest_cluster`."""
     identity = identity or Identity()
     source: Section = {
         "resource_api_version": "V3",
@@ -209,16 +204,11 @@ def mirror_bootstrap(
     identity: Identity | None = None,
     xds: str | None = None,
 ) -> Section:
-    """Return the bootstrap of an Envoy that reads mirrored files, which must exist before it starts (ENVOY.md E25).
+    """Return the bootstrap for mirrored files, which must exist before Envoy starts (ENVOY.md E25).
 
     No source has a `watched_directory`: each file replaces the previous one by a move, which Envoy detects by itself.
-
-    Args:
-        path_of: the file of a type (`cds`, `lds`: name None) or of one resource (`rtds` and its name). Its suffix is
-            the format.
-        wanted: the initial subscriptions.
-        identity: of this Envoy.
-        xds: where fsxds listens, for resources that keep pointing there; None: nowhere.
+    `path_of` returns the file of a type (`cds`, `lds`: name None) or of one resource (`rtds` and its name); its suffix
+    is the format. `xds` is where fsxds listens, for resources that keep pointing there; None: nowhere.
     """
 
     def file_source(short_name: str, name: str | None) -> Section:
@@ -230,7 +220,7 @@ def mirror_bootstrap(
 
 
 def files_of(bootstrap: PlainValue) -> tuple[PurePath, ...]:
-    """Return the files in a bootstrap: Envoy does not start if one is missing."""
+    """Return the files without which Envoy does not start."""
     if isinstance(bootstrap, list):
         return tuple(path for value in bootstrap for path in files_of(value))
     if not isinstance(bootstrap, dict):
@@ -293,7 +283,7 @@ _UPSTREAM = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Upstr
 
 @dataclass(frozen=True, slots=True)
 class EnvoyTls:
-    """Files for TLS with fsxds, on the Envoy's machine; `ca` verifies fsxds, and `cert` may be None."""
+    """`ca` verifies fsxds; `cert` may be None."""
 
     ca: PurePath
     cert: PurePath | None = None
@@ -301,7 +291,7 @@ class EnvoyTls:
 
 
 def with_tls(bootstrap: Section, tls: EnvoyTls) -> Section:
-    """Return a bootstrap that uses TLS to fsxds, except by a unix socket."""
+    """Use TLS to fsxds, except by a unix socket."""
     static = bootstrap.get("static_resources")
     clusters = static.get("clusters") if isinstance(static, dict) else None
     if not isinstance(clusters, list):
@@ -359,7 +349,7 @@ _GLOBS: dict[str, ResourceType] = {BY_SHORT_NAME[name].message_type: BY_SHORT_NA
 
 
 def read_collection(text: str, authority: str) -> ResourceName:
-    """Read a list, by its path or name, or a glob. Raises UsageError."""
+    """Read a list, by path or name, or a glob. Raises UsageError."""
     try:
         name = ResourceName.parse(
             text if is_structured(text) else f"xdstp:///{LIST.message_type}/{quote(text)}", authority
@@ -373,7 +363,7 @@ def read_collection(text: str, authority: str) -> ResourceName:
 
 
 def with_lists(section: Section, names: Iterable[ResourceName], path_of: Callable[[str], PurePath]) -> Section:
-    """Return a bootstrap for mirrored files that reads a list collection in place of all listeners.
+    """Read a list in place of all listeners, for mirrored files.
 
     `path_of` returns the absolute path of a list's file.
 
@@ -393,7 +383,7 @@ def with_lists(section: Section, names: Iterable[ResourceName], path_of: Callabl
 
 
 def with_globs(section: Section, names: Iterable[ResourceName]) -> Section:
-    """Return a bootstrap for an aggregated stream that requests globs in place of all resources of their types.
+    """Request globs in place of whole types, for an aggregated stream.
 
     Raises:
         UsageError: there are several of a type, or lists.

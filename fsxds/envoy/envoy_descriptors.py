@@ -1,6 +1,6 @@
 """Reads the descriptors of an Envoy executable, for `--descriptors` on other machines.
 
-`python -m fsxds.envoy.envoy_descriptors ENVOY > FILE` runs nothing; the executable may be for another machine.
+`python -m fsxds.envoy.envoy_descriptors ENVOY > FILE` runs nothing: the executable may be foreign.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fsxds.api.descriptors import read_descriptors
 
 
 def envoy_descriptors(executable: Path) -> bytes:
-    """Return a serialized FileDescriptorSet of an Envoy's API.
+    """Return a serialized FileDescriptorSet.
 
     Raises:
         ApiError: the file is no Envoy.

@@ -1,7 +1,6 @@
-"""Asks an Envoy executable once for its features: it runs for a second, binds no port and makes no calls.
+"""Asks an Envoy executable for its features, without ports or calls, for a second.
 
-Listeners that each probe one feature are put into a file that the Envoy reads; its admin page, on a socket in a private
-folder, shows for each whether it was rejected and why (ENVOY.md E65).
+It reads listeners that each probe one feature; its admin page, on a private socket, shows rejections (ENVOY.md E65).
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def _command(name: str, answers: Mapping[str, str]) -> Command:
 
 
 def _same_groups(curves: Sequence[str], answers: Mapping[str, str]) -> dict[str, str]:
-    """Find the curve names that stand for one group: no group may be chosen twice."""
+    """No group may be chosen twice."""
     group_of: dict[str, str] = {}
     for curve in curves:
         group_of[curve] = next((group_of[other] for other in group_of if answers[f"{other}:{curve}"]), curve)
@@ -95,7 +94,7 @@ def _same_groups(curves: Sequence[str], answers: Mapping[str, str]) -> dict[str,
 
 
 def _terminal(executable: Path, extensions: Extensions) -> dict[str, bool]:
-    """Find out which filters end a chain, if they need no settings."""
+    """Find the filters that end a chain, if they need no settings."""
     probes = {one: _http([_plain(one)]) for one in _types(extensions, "envoy.filters.http")}
     network = _types(extensions, "envoy.filters.network")
     # Envoy crashes of these without settings.
@@ -162,7 +161,7 @@ def _http(filters: list[Any]) -> Probe:
 
 
 def _run_probes(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Extensions, dict[str, str]]:
-    """Return the version, the extensions, and each probe's rejection: "" if it was accepted."""
+    """Return the version, the extensions, and each probe's rejection, or ""."""
     with TemporaryDirectory(prefix="fsxds-ask-") as name:
         folder = Path(name)
         keys = list(probes)

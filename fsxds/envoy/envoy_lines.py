@@ -1,6 +1,6 @@
-"""Log lines about a local Envoy: its addresses, ACKs, NACKs and own log.
+"""Log lines about a local Envoy: addresses, ACKs, NACKs and own log.
 
-Reasons and log lines of Envoy can hold keys, so all are masked before they are written.
+Envoy quotes configuration, which may hold keys, so all words are masked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ALWAYS = re.compile(
 class LocalEnvoyLog:
     """An `EnvoyObserver` that writes log lines.
 
-    `nacked` is called with each type with a NACKed update; `now_s` is a monotonic clock.
+    `nacked` receives each type with a NACKed update; `now_s` is a monotonic clock.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class LocalEnvoyLog:
 
     @property
     def has_reported(self) -> bool:
-        """Whether an Envoy has started, or ended before it did."""
+        """Whether an Envoy has started or ended."""
         return self._has_reported
 
     def envoy_started(self, admin: str, listeners: Sequence[Listening]) -> None:
@@ -75,7 +75,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.INFO, "envoy_listens", f"traffic: {text}", {"listeners": _addresses(listeners)}))
 
     def envoy_acked(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
-        """Report that the current snapshot is in effect."""
+        """Report a snapshot in effect."""
         names = [row.noun for row in types]
         text = f"Envoy ACKed {', '.join(names) or 'it: nothing new'} after {_ms(elapsed_s)} ms"
         details: dict[str, PlainValue] = {"types": [row.short_name for row in types], "took_ms": _ms(elapsed_s)}
@@ -100,7 +100,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.ERROR, "envoy_nacked", text, details))
 
     def envoy_pending(self, waiting: InProgress, unready: Sequence[str], elapsed_s: float) -> None:
-        """Report the parts not yet in effect, and the targets that Envoy waits for."""
+        """Report parts not yet in effect, and Envoy's awaited targets."""
         names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in waiting.scopes]
         missing = f"; not there yet: {some_of(names)}" if names else ""
         warm = (
@@ -118,7 +118,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.WARNING, "envoy_pending", text, details))
 
     def envoy_logged(self, line: EnvoyLogLine) -> None:
-        """Pass on Envoy's warnings and errors, unless `envoy_nacked` reports them."""
+        """Pass on warnings and errors, unless `envoy_nacked` reports them."""
         if line.message == _STOPPED or line.message.startswith(_STARTED):
             self._is_stopping = line.message == _STOPPED
         level = None if self._is_stopping else _LEVELS_OF_ENVOY.get(line.level)
@@ -132,7 +132,7 @@ class LocalEnvoyLog:
         self._write(LogLine(level, "envoy_logged", text, {"logger": line.logger}))
 
     def envoy_ended(self, ended: EndedEnvoy) -> None:
-        """Report that Envoy ended, with the end of its log if no line was passed on."""
+        """Report the end, with the log's if no line was passed on."""
         self._has_reported = True
         how = f"was ended by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
         # A key may span several lines, so they are masked as one text.

@@ -1,7 +1,7 @@
-"""Reads Envoy's log: rejected updates of a running Envoy, and failures of a validating one (pure).
+"""Reads Envoy's log: rejected updates, and failures of validation (pure).
 
-`LOG_ARGUMENTS` make Envoy write one line per message. A validating Envoy names the faulty resource only sometimes; its
-log at level debug also shows which resources it had accepted before, and the current one (`_Progress`).
+`LOG_ARGUMENTS` make Envoy write one line per message. A validating Envoy rarely names the faulty resource; its debug
+log shows accepted ones, and the current one (`_Progress`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONTROL = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
 @dataclass(frozen=True, slots=True)
 class EnvoyLogLine:
-    """One line of Envoy's log; `level` is empty before logging was set up."""
+    """One log line; `level` is empty before logging was set up."""
 
     level: str
     logger: str
@@ -57,7 +57,7 @@ class LoggedRejection:
 
 
 def read_log_line(line: str) -> EnvoyLogLine:
-    """Read a line in the format of `LOG_ARGUMENTS`; any other line is all message."""
+    """Read a line of `LOG_ARGUMENTS`; any other is all message."""
     level, _, rest = line.partition(" ")
     logger, _, message = rest.partition(" ")
     if level not in {"trace", "debug", "info", "warning", "error", "critical"}:
@@ -74,7 +74,7 @@ def _unescape(text: str) -> str:
 
 
 def read_rejection(message: str) -> LoggedRejection | None:
-    """Read the rejection in a log message, None if it has none."""
+    """Read a message's rejection, or None."""
     if match := _OF_RESOURCE.match(message):
         return LoggedRejection(without_message(match["reason"]), BY_SHORT_NAME[match["type"]].type_url, match["name"])
     if match := _OF_POLL.match(message):
@@ -86,7 +86,7 @@ def read_rejection(message: str) -> LoggedRejection | None:
 
 
 def origin_of(reason: str, resources: Iterable[Resource]) -> Origin | None:
-    """Return the origin of the resource with the longest name in a reason, if any."""
+    """Return the longest resource name's origin in a reason, or None."""
     named = [one for one in resources if one.name and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", reason)]
     return max(named, key=lambda one: len(one.name)).origin if named else None
 
@@ -104,11 +104,10 @@ _SECRET_BEGUN = re.compile(r"^static secret #(?P<index>\d+):")
 
 @dataclass(frozen=True, slots=True)
 class ValidationFailure:
-    """Envoy rejected a bootstrap, for a `reason` in its words.
+    """Why Envoy rejected a bootstrap.
 
     Attributes:
-        suspect: the resource that it was probably reading; None if unknown.
-        proven: resources that it had accepted before.
+        suspect: the resource that it was probably reading, or None.
     """
 
     reason: str
@@ -117,7 +116,7 @@ class ValidationFailure:
 
 
 def read_failure(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> ValidationFailure:
-    """Read the reason for a rejected bootstrap from a log at level debug."""
+    """Read the reason from a log at level debug."""
     progress = _Progress(rendering)
     reason = ""
     for line in lines:
@@ -162,7 +161,7 @@ class _Progress:
             self._index = int(match["index"])
 
     def fail(self) -> None:
-        """Note that Envoy gives up; clusters destroyed from now on were complete."""
+        """Note the end; clusters destroyed from now on were complete."""
         self._has_failed = True
 
     def _receive_destroyed(self, name: str) -> None:
@@ -196,7 +195,7 @@ class _Progress:
 
 
 def counts_differ(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> bool:
-    """Return whether Envoy read only a part, as of an invalid binary bootstrap (ENVOY.md E63)."""
+    """Whether Envoy read only a part, as of an invalid binary bootstrap (ENVOY.md E63)."""
     wanted = {
         "static secret": len(rendering.secrets),
         "cluster": len(rendering.clusters),

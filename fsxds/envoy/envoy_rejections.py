@@ -1,7 +1,7 @@
-"""Rejections of a validating Envoy as problems: the reason in plain words, the field, the place (pure).
+"""A validating Envoy's rejections as problems: reason, field, and place (pure).
 
-A broken constraint names its field by a chain of messages; every other reason quotes a value or a name, which is
-searched for in the resource. A reason that depends on the machine (a file, a library) is reported as undecided.
+A broken constraint names its field by a chain of messages; other reasons quote a value or name, found in the resource.
+A reason that depends on the machine (a file, a library) is undecided.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from fsxds.snapshots.document import authored_path
 
 @dataclass(frozen=True, slots=True)
 class EnvoyRejection:
-    """Why Envoy rejects a resource.
+    """Why Envoy rejects a resource, which is None if unknown.
 
     Attributes:
-        resource: None if unknown.
-        reason: in Envoy's words.
         others: resources without which it would be accepted.
         is_certain: False if Envoy would load code or data that is not on this machine.
     """
@@ -114,12 +112,12 @@ def remedy_for(reason: str) -> str:
 
 
 def depends_on_machine(reason: str) -> bool:
-    """Return whether a reason depends on Envoy's machine, not on the resource."""
+    """Whether a reason depends on Envoy's machine."""
     return _MACHINE.search(reason) is not None
 
 
 def plain_reason(reason: str, secrets: Collection[str] | None = None) -> str:
-    """Return a reason in one line, without stand-ins, the chain to the field, and secrets.
+    """Write one line, without stand-ins, field chain, and secrets.
 
     `secrets` belong to the resource; None if it is unknown.
     """
@@ -139,12 +137,12 @@ def plain_reason(reason: str, secrets: Collection[str] | None = None) -> str:
 
 
 def as_if_served(reason: str) -> str:
-    """Return a reason without the listener in front, as for a served resource."""
+    """Drop the listener in front of a reason."""
     return _LEDS.sub(_LEDS_BESIDE_LIST, _LISTENER.sub("", reason))
 
 
 def constraint_chain(reason: str) -> tuple[tuple[str, str], ...]:
-    """Return the path to a broken rule, `(("Cluster", "HealthChecks[0]"), ...)`; empty for other reasons."""
+    """Return the path to a broken rule, `(("Cluster", "HealthChecks[0]"), ...)`, or ()."""
     match = _CONSTRAINT.search(reason)
     causes = match["chain"].split(_CAUSE) if match else []
     links = map(_LINK.match, causes)
@@ -169,7 +167,7 @@ _REPEATED = re.compile("[Dd]uplicate|[Oo]nly unique|already|[Mm]ore than one")
 
 
 def field_named(reason: str, plain: PlainValue, message_type: str) -> FieldPath:
-    """Return the path of the field in a reason, as far as it leads; may be empty.
+    """Return the field's path in a reason, as far as it leads.
 
     `plain` is the resource as snake_case JSON.
     """
@@ -181,7 +179,7 @@ def field_named(reason: str, plain: PlainValue, message_type: str) -> FieldPath:
 
 
 def _follow(chain: tuple[tuple[str, str], ...], plain: PlainValue, message_type: str) -> FieldPath:
-    """Follow the path to a broken rule from its start in the resource, or in an Any."""
+    """The path starts in the resource, or in an Any."""
     own_name = message_type.rpartition(".")[2]
     starts = [number for number, (owner, _) in enumerate(chain) if owner == own_name]
     if starts:
@@ -217,7 +215,7 @@ def _snake(name: str) -> str:
 
 
 def _of_hint(reason: str, parts: _Parts) -> FieldPath:
-    """Return the path of the last value of an unquoted kind that a reason names."""
+    """Use the last value of an unquoted kind that a reason names."""
     for pattern, value in _HINTS:
         if pattern.search(reason):
             return next((path for path, part in reversed(parts) if isinstance(part, str) and value.match(part)), ())
@@ -225,7 +223,7 @@ def _of_hint(reason: str, parts: _Parts) -> FieldPath:
 
 
 def _of_value(reason: str, parts: _Parts) -> FieldPath:
-    """Return the path of a quoted value or key: the first, or the last one if repeated."""
+    """Use a quoted value or key: the first, or the last one if repeated."""
     places: dict[str, list[FieldPath]] = {}
     quoted = set(_quoted(reason))
     for path, part in parts:
@@ -244,7 +242,7 @@ def _of_value(reason: str, parts: _Parts) -> FieldPath:
 
 
 def _of_key(reason: str, parts: _Parts) -> FieldPath:
-    """Return the path of a field named in the reason, or of a text with a named command."""
+    """Use a field named in the reason, or a text with a named command."""
     words = " ".join(re.findall(r"\w+", reason)).lower()
     for path, _ in parts:
         if path and isinstance(path[-1], str) and "_" in path[-1]:
@@ -308,7 +306,7 @@ class ProblemWriter:
         self._read = read
 
     def problem(self, rejection: EnvoyRejection) -> Problem:
-        """Return a rejection as a problem at its place."""
+        """Return a rejection's problem."""
         resource = rejection.resource
         if resource is None:
             remedy = "check its files one by one to find out which of them it is"

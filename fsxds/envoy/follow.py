@@ -1,8 +1,4 @@
-"""Keeps an Envoy running beside the store, and reports its status on each snapshot.
-
-`run_envoy` starts it, and starts another one when a snapshot needs more than its bootstrap subscribes to. `Follower`
-watches one Envoy until the current snapshot is in effect, or a newer one is published.
-"""
+"""Keeps an Envoy running, and reports its status on each snapshot."""
 
 from __future__ import annotations
 
@@ -42,16 +38,16 @@ class EnvoyObserver(Protocol):
     """Receives the events of a local Envoy."""
 
     def envoy_started(self, admin: str, listeners: tuple[Listening, ...]) -> None:
-        """Envoy runs, with this admin page and these addresses for traffic."""
+        """Envoy runs, with these addresses for traffic."""
 
     def envoy_acked(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
-        """The current snapshot is in effect; `types` are those with new resources."""
+        """The snapshot is in effect; `types` have new resources."""
 
     def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
-        """Envoy NACKed a part of the current snapshot."""
+        """Envoy NACKed a part of the snapshot."""
 
     def envoy_pending(self, waiting: InProgress, unready: tuple[str, ...], elapsed_s: float) -> None:
-        """The current snapshot is late; `unready` are the targets that Envoy waits for."""
+        """The snapshot is late; Envoy waits for `unready`."""
 
     def envoy_listens(self, listeners: tuple[Listening, ...]) -> None:
         """The addresses for traffic have changed."""
@@ -85,7 +81,7 @@ class Follower:
         self._is_live = False
 
     async def follow(self, snapshot: Snapshot, seen_s: float) -> None:
-        """Report on a snapshot until it is in effect or superseded.
+        """Report until a snapshot is in effect or superseded.
 
         `seen_s` is the event loop's clock when it was published.
         """
@@ -145,7 +141,7 @@ class Follower:
 
 
 class SnapshotProgress:
-    """The age of one snapshot, and the reports on it.
+    """A snapshot's age and reports.
 
     `since_s` is the publication by `clock`, None for now; `was_nacked` concerns the previous snapshot.
     """
@@ -196,7 +192,7 @@ class SnapshotProgress:
 
 
 def read_rejections(log: EnvoyLog, length: int) -> tuple[LoggedRejection, ...]:
-    """Return the logged rejections after the first `length` lines."""
+    """Return rejections after the first `length` lines."""
     return tuple(found for line in log.since(length) if (found := read_rejection(line.message)))
 
 
@@ -215,8 +211,6 @@ class EnvoyPlan:
 
     Attributes:
         executable: the binary itself.
-        observe_log: called with each line of Envoy's log.
-        wanted_by: computes the subscriptions that a snapshot needs.
     """
 
     executable: Path
@@ -227,7 +221,7 @@ class EnvoyPlan:
 
 
 async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:
-    """Keep an Envoy running beside the store, and report its status on each snapshot.
+    """Keep an Envoy running, and report its status on each snapshot.
 
     It restarts with a snapshot that needs more subscriptions (the first listener of a tree, another runtime layer),
     and, after it ended by itself, with one that it did not start with.
@@ -263,7 +257,6 @@ def _exist(files: tuple[PurePath, ...]) -> bool:
 async def _follow_until_more_needed(
     store: SnapshotStore, envoy: LocalEnvoy, wanted: BootstrapRequest, plan: EnvoyPlan, observer: EnvoyObserver
 ) -> None:
-    """Follow an Envoy until a snapshot needs more subscriptions, and stop it then."""
     address = await envoy.admin_address()
     if address is None:
         return

@@ -1,4 +1,4 @@
-"""One Envoy process: started with a generated bootstrap, its log read, ended with fsxds."""
+"""One Envoy process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DRAIN_S = 2
 
 @dataclass(frozen=True, slots=True)
 class EndedEnvoy:
-    """A finished Envoy: its exit status (negative: the signal) and the end of its log."""
+    """The exit status (negative: the signal), and the log's end."""
 
     status: int
     tail: tuple[str, ...]
@@ -54,7 +54,7 @@ class EnvoyLog:
             self._observe(line)
 
     def since(self, length: int) -> tuple[EnvoyLogLine, ...]:
-        """Return the kept lines after the first `length` lines."""
+        """Return the kept lines after the first `length`."""
         newer = min(self.length - length, len(self._lines))
         return tuple(self._lines)[len(self._lines) - newer :]
 
@@ -64,11 +64,7 @@ class EnvoyLog:
 
 
 class LocalEnvoy:
-    """A running Envoy; made by `running_envoy`.
-
-    Attributes:
-        was_stopped: it was asked to end.
-    """
+    """A running Envoy; made by `running_envoy`."""
 
     def __init__(self, process: Process, log: EnvoyLog, address_file: Path) -> None:
         self._process = process
@@ -82,7 +78,7 @@ class LocalEnvoy:
         return self._process.pid
 
     async def admin_address(self) -> str | None:
-        """Wait for the admin page and return its `host:port`; None if Envoy ended before."""
+        """Wait for the admin page; None if Envoy ended."""
         while self._process.returncode is None:
             if address := self._read_address():
                 return address
@@ -102,11 +98,11 @@ class LocalEnvoy:
                 self.log.append(line[:LONGEST_LINE_BYTES].decode(errors="replace"))
 
     async def ended(self) -> int:
-        """Wait until Envoy has ended, and return its exit status."""
+        """Wait for the exit status."""
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """End it with SIGTERM, and with SIGKILL after two seconds; do nothing if it has ended."""
+        """Send SIGTERM, and SIGKILL after two seconds."""
         if self._process.returncode is not None:
             return
         self.was_stopped = True
@@ -127,7 +123,7 @@ class LocalEnvoy:
 async def running_envoy(
     executable: Path, bootstrap: Section, observe: Callable[[EnvoyLogLine], None] | None = None
 ) -> AsyncIterator[LocalEnvoy]:
-    """Run Envoy during the block. The caller must run `read_log`, or Envoy stops when the pipe is full.
+    """Run Envoy during the block. Unless the caller runs `read_log`, Envoy stops when the pipe is full.
 
     `executable` is the binary itself, not a script: signals have to reach Envoy.
 
@@ -156,7 +152,7 @@ async def running_envoy(
 
 
 def _check(executable: Path) -> None:
-    """Check in advance: `setpriv` would only fail later."""
+    """`setpriv` would only fail later."""
     if not executable.is_file() or not os.access(executable, os.X_OK):
         raise UsageError(f"{executable}: is no executable file; --envoy names the Envoy binary")
 

@@ -1,8 +1,8 @@
 """A local Envoy's status on a snapshot: in effect, NACKed, or pending.
 
 By gRPC Envoy itself ACKs and NACKs (`StreamAcks`); rejected resources are taken back within milliseconds, and
-remembered with the votes. By REST and by files only its admin page shows the result of an update
-(`StatisticsAcks`): versions that changed, and counters of rejections that rose (ENVOY.md E57, E59).
+remembered with the votes. By REST and files, its admin page shows changed versions and counters of rejections
+(`StatisticsAcks`, ENVOY.md E57, E59).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from fsxds.runtime.store import SnapshotStore
 
 @dataclass(frozen=True, slots=True)
 class InEffect:
-    """All subscribed resources are in effect; `types` are those with new ones."""
+    """All subscribed resources are in effect; `types` have new ones."""
 
     types: tuple[ResourceType, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Nacked:
-    """Envoy NACKed an update in each of `scopes`; others may have been taken.
+    """Envoy NACKed an update in each of `scopes`, perhaps not in others.
 
-    `origins` has known places of resources that are no longer served.
+    `origins` has known places of resources no longer served.
     """
 
     scopes: tuple[Scope, ...]
@@ -41,7 +41,7 @@ class Nacked:
 
 @dataclass(frozen=True, slots=True)
 class RejectedResource:
-    """Envoy's reason for a rejection, None if unknown, and its place in the files, if known."""
+    """A rejection's reason and place in the files, if known."""
 
     reason: str | None
     origin: Origin | None = None
@@ -49,7 +49,7 @@ class RejectedResource:
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """`scopes` do not show their versions yet, or clusters and listeners are `warming`."""
+    """`scopes` lack their versions, or clusters and listeners are `warming`."""
 
     scopes: tuple[Scope, ...]
     warming: int
@@ -57,12 +57,11 @@ class InProgress:
 
 @dataclass(frozen=True, slots=True)
 class EnvoyNack:
-    """One reason of a NACK.
+    """One reason of a NACK; `resource_name` is None if Envoy does not name it.
 
     Attributes:
-        resource_name: None if Envoy does not name it.
         reason: in Envoy's words; None if its log has none.
-        origins: the place of the resource, else the changed files behind the update.
+        origins: the resource's place, else the changed files behind the update.
     """
 
     resource_type: ResourceType
@@ -103,7 +102,7 @@ def status_by_streams(
     accepted_before: Mapping[TypeUrl, Version | None],
     statistics: Statistics,
 ) -> InEffect | Nacked | InProgress:
-    """Derive the status of a snapshot from the ACKs and NACKs on its streams.
+    """Derive the status from the ACKs and NACKs on Envoy's streams.
 
     `watches` are empty before Envoy opened a stream; `accepted_before` are the versions when the previous snapshot was
     in effect.
@@ -154,7 +153,7 @@ def nacks_of(nacked: Nacked, reasons: Sequence[LoggedRejection], snapshot: Snaps
 def _nacks_of_type(
     resource_type: ResourceType, scopes: Sequence[Scope], reasons: Sequence[LoggedRejection], snapshot: Snapshot
 ) -> list[EnvoyNack]:
-    """Prefer reasons with a resource name to those with a type, and these to all others."""
+    """Prefer reasons with a resource name, then those with a type."""
     of_type = [one for one in reasons if one.type_url == resource_type.type_url]
     chosen = [one for one in of_type if one.resource_name is not None] or of_type
     chosen = chosen or [one for one in reasons if one.type_url is None]
@@ -191,22 +190,22 @@ class AckSource(Protocol):
     """Follows one Envoy from snapshot to snapshot."""
 
     def begin(self, snapshot: Snapshot) -> bool:
-        """Start with a newly published snapshot; return whether Envoy NACKed a part of the previous one."""
+        """Start; return whether Envoy NACKed a part of the previous snapshot."""
 
     def status(
         self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
     ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
-        """Return the snapshot's status, and the reasons of rejections.
+        """Return the status, and the reasons of rejections.
 
-        `before` are the statistics before its publication, empty for a new Envoy; `reasons` are logged since.
+        `before` are the statistics before the publication, empty for a new Envoy; `reasons` are logged since.
         """
 
     def note_reported(self) -> None:
-        """Note that the NACKs of the last status have been reported."""
+        """Note that the last status was reported."""
 
 
 class StatisticsAcks:
-    """Compares the versions on the admin page with the sent ones, for REST and files."""
+    """Compares shown versions with sent ones, for REST and files."""
 
     def __init__(self) -> None:
         self._expected: Expected | None = None
@@ -236,9 +235,9 @@ class StatisticsAcks:
 
 
 class StreamAcks:
-    """Reads the ACKs and NACKs on an Envoy's streams.
+    """Reads ACKs and NACKs on streams.
 
-    `rejected` includes versions that are no longer served.
+    `rejected` includes versions no longer served.
     """
 
     def __init__(
@@ -268,7 +267,7 @@ class StreamAcks:
     def status(
         self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
     ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
-        """Read the state of the streams; warming clusters and listeners show in the statistics."""
+        """Read the streams, and warming in statistics."""
         current = self._store.current
         if current is None or current.generation < self._generation:
             return InProgress((), 0), ()
@@ -287,7 +286,7 @@ class StreamAcks:
         return status, reasons_of_nacks
 
     def note_reported(self) -> None:
-        """Note that the current rejections have been reported: the status ignores them until there are others."""
+        """Ignore the current rejections until there are others."""
         self._reported = frozenset(self._rejected())
 
 

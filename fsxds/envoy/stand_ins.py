@@ -1,4 +1,4 @@
-"""Clusters and listeners that use a resource, so that Envoy validates its content (pure)."""
+"""Clusters and listeners that use a resource, to have it validated (pure)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Fields = Mapping[str, object]
 
 
 class StandIns:
-    """Builds stand-ins of a catalogue's messages, with given names."""
+    """Builds stand-ins with given names."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -61,7 +61,7 @@ class StandIns:
         return self._new("envoy.config.cluster.v3.Cluster", name=name, **{"load_assignment": assignment, **fields})
 
     def of_endpoints(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a cluster with a ClusterLoadAssignment; its endpoints are fixed, as with EDS."""
+        """Return a cluster with fixed endpoints, as with EDS."""
         cluster = self.cluster(name)
         cluster.load_assignment.ParseFromString(body)
         for locality in cluster.load_assignment.endpoints:
@@ -77,7 +77,7 @@ class StandIns:
         return cluster
 
     def of_secret(self, name: str, secret: DynamicMessage) -> DynamicMessage:
-        """Return a user of a static secret, None for forms that Envoy does not check in use."""
+        """Return a static secret's user; None for unchecked forms."""
         form, used = secret.WhichOneof("type"), {"name": secret.name}
         if form == "tls_certificate":
             return self._tls_cluster(name, {"tls_certificate_sds_secret_configs": [used]})
@@ -92,7 +92,7 @@ class StandIns:
         return None
 
     def of_route(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a listener with a route table as from RDS: its clusters are checked only on demand."""
+        """Return a listener with an RDS-like table: its clusters are checked only on demand."""
         table: DynamicMessage = self._new("envoy.config.route.v3.RouteConfiguration")
         table.ParseFromString(body)
         table.ClearField("vhds")
@@ -118,7 +118,7 @@ class StandIns:
         return self.http_listener(name, scoped_routes=scopes)
 
     def of_virtual_hosts(self, name: str, table_name: str, bodies: tuple[bytes, ...]) -> DynamicMessage:
-        """Return a listener with the virtual hosts of one route table."""
+        """Return a listener with one table's virtual hosts."""
         unchecked = {"value": False}
         table: DynamicMessage = self._new(
             "envoy.config.route.v3.RouteConfiguration", name=table_name, validate_clusters=unchecked
@@ -128,7 +128,7 @@ class StandIns:
         return self.http_listener(name, route_config=table)
 
     def of_extension(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a listener that uses a filter, None if its kind is unknown."""
+        """Return a filter's user; None if its kind is unknown."""
         extension: DynamicMessage = self._new("envoy.config.core.v3.TypedExtensionConfig")
         extension.ParseFromString(body)
         message_type = extension.typed_config.type_url.rpartition("/")[2]
@@ -147,14 +147,14 @@ class StandIns:
         return None
 
     def http_listener(self, name: str, filters: tuple[Fields, ...] = (), **routes: object) -> DynamicMessage:
-        """Return a listener with these filters, the router, and these routes."""
+        """Return a listener with filters, the router, and routes."""
         ends = any(_ROUTER in str(one["typed_config"].type_url) for one in filters)  # type: ignore[attr-defined]
         router = () if ends else ({"name": "router", "typed_config": self._packed(_ROUTER)},)
         manager = self._packed(_CONNECTION_MANAGER, stat_prefix=STAND_IN, http_filters=[*filters, *router], **routes)
         return self._listener(name, [{"name": "http", "typed_config": manager}])
 
     def static_secrets(self, name: str) -> tuple[DynamicMessage, ...]:
-        """Return secrets of all forms with a name that the bootstrap is to define."""
+        """Return secrets of all forms for the bootstrap."""
         text = {"inline_string": STUB_CERTIFICATE}
         pair = {"certificate_chain": text, "private_key": {"inline_string": STUB_PRIVATE_KEY}}
         forms: tuple[Fields, ...] = (

@@ -1,8 +1,7 @@
-"""Renders any part of a tree as one static bootstrap with the meaning of the served resources (pure).
+"""Renders any part of a tree as one static bootstrap (pure).
 
-`Preparer` replaces files by stubs and collects the names that a resource mentions; `Linker` puts secrets and filters of
-the same part in the places that request them; `Renderer` adds stand-ins for names that are only mentioned, and a
-cluster or a listener that uses each other resource.
+`Preparer` stubs files and collects names; `Linker` inlines secrets and filters; `Renderer` adds stand-ins for missing
+names, and users of resources.
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ class Prepared:
     """A resource with stubs for its files.
 
     Attributes:
-        body: with stubs.
         clusters: every name that may be a cluster's.
-        secrets: requested secrets.
-        static_secrets: secrets expected in the bootstrap.
-        extensions: requested filters.
         secret_form: the form of a secret (`tls_certificate`), else empty.
         scope_key: the key of a scoped route as bytes, else empty.
         is_complete: all external content has a valid stub.
@@ -65,7 +60,7 @@ class Preparer:
     """Prepares resources for validation."""
 
     def __init__(self, catalogue: Catalogue, folder: str) -> None:
-        """Take a catalogue, and an existing folder for stub files."""
+        """The folder for stub files exists."""
         self._catalogue = catalogue
         self._reshaper = Reshaper(catalogue)
         self._stubs = FileStubs(folder)
@@ -115,7 +110,7 @@ class Preparer:
 
 
 def may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
-    """Return whether a field may hold the name of a cluster; false positives do no harm."""
+    """Whether a field may name a cluster; false positives do no harm."""
     if one.type != FieldDescriptor.TYPE_STRING or owner.full_name.endswith(".ClusterLoadAssignment"):
         return False
     is_weighted = one.name == "name" and owner.name.endswith("ClusterWeight")
@@ -123,7 +118,7 @@ def may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
 
 
 def is_discovered(message: DynamicMessage) -> bool:
-    """Return whether a message is a filter with a discovered configuration."""
+    """Whether a filter's configuration is discovered."""
     fields = message.DESCRIPTOR.fields_by_name
     if "config_discovery" not in fields or not {"name", "typed_config"}.issubset(fields.keys()):
         return False
@@ -136,13 +131,13 @@ _TYPED_EXTENSION = "envoy.config.core.v3.TypedExtensionConfig"
 
 
 def static_name(secret: str) -> str:
-    """Return the static name of a served secret; static secrets may have equal names."""
+    """Return a secret's static name, since static secrets may have equal names."""
     return f"fsxds-stand-in/{secret}"
 
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A resource with others in place: its bytes, and their names."""
+    """A resource with others in place, and their names."""
 
     body: bytes
     secrets: frozenset[str] = frozenset()
@@ -164,7 +159,7 @@ class Linker:
         self._known: dict[tuple[str, str, frozenset[str], frozenset[str]], Linked] = {}
 
     def link(self, prepared: Prepared, secrets: Mapping[str, str], extensions: Mapping[str, bytes]) -> Linked:
-        """Return a resource that uses the present others statically.
+        """Use the present others statically.
 
         `secrets` maps names to forms (`tls_certificate`), `extensions` to serialized TypedExtensionConfigs.
         """
@@ -230,7 +225,7 @@ Member = int
 
 @dataclass(slots=True)
 class Rendering:
-    """A bootstrap, and the resource behind each part; None for no single resource.
+    """A bootstrap, and the resource behind each part, or None.
 
     `eds` are the clusters that Envoy creates after all others. `layers` are the resources of the runtime's layers.
     """
@@ -248,7 +243,7 @@ class Rendering:
         return len(self.secrets) + len(self.clusters) + len(self.listeners)
 
     def shows(self, member: Member) -> bool:
-        """Return whether a part stands for a resource."""
+        """Whether a part stands for a resource."""
         return member in {*self.secrets, *self.clusters.values(), *self.listeners.values(), *self.layers}
 
     def content(self) -> bytes:
@@ -274,7 +269,7 @@ class Rendering:
         self.listeners[listener.name] = member
 
     def add_user(self, user: DynamicMessage, member: Member | None) -> None:
-        """Add the cluster or listener that uses a resource, if any."""
+        """Add a resource's user, if any."""
         if user is None:
             return
         (self.add_cluster if user.DESCRIPTOR.name == "Cluster" else self.add_listener)(user, member)
@@ -283,13 +278,13 @@ class Rendering:
 class Renderer:
     """Renders any of some resources.
 
-    Clusters and listeners are rendered as they are, with the chosen secrets and filters in the places that request
-    them. Every other resource is used by a cluster or a listener made for it. A name that is mentioned but not chosen
-    becomes a cluster without endpoints, or a dummy secret: other checks report that it is missing.
+    Clusters and listeners are rendered as they are, with the chosen secrets and filters. Every other resource is used
+    by a cluster or a listener made for it. A name that is mentioned but not chosen becomes a cluster without endpoints,
+    or a dummy secret: other checks report that it is missing.
     """
 
     def __init__(self, catalogue: Catalogue, resources: Sequence[Resource], folder: str) -> None:
-        """Prepare resources, which takes most of the time; `folder` is empty and exists."""
+        """Prepare resources, which takes longest; `folder` is empty and exists."""
         preparer = Preparer(catalogue, folder)
         self.prepared: tuple[Prepared, ...] = tuple(map(preparer.prepare, resources))
         self._catalogue = catalogue
@@ -365,7 +360,7 @@ class Renderer:
             rendering.add_user(self._stand_ins.of_extension(name, prepared.body), member)
 
     def _render_hosts(self, rendering: Rendering, chosen: _Chosen) -> None:
-        """Render the virtual hosts of each route table together, as Envoy looks at them."""
+        """Render each table's hosts together, as Envoy looks at them."""
         hosts: dict[str, dict[Member, bytes]] = {}
         for member, one in chosen.items():
             if _short_name(one) == "vhds":

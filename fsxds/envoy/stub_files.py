@@ -1,4 +1,4 @@
-"""Stubs for the files, folders, variables and scripts that a resource reads (pure).
+"""Stubs for files, folders, variables and scripts (pure).
 
 A validating Envoy opens files and runs Lua while it loads. Neither may depend on this machine, nor act on it.
 """
@@ -174,21 +174,21 @@ _BEYOND_REACH = frozenset(
 
 
 class FileStubs:
-    """Replaces files, folders and variables of the target machine by stubs.
+    """Replaces files, folders and variables of the target machine.
 
     Attributes:
-        is_complete: all content since the last reset could be replaced by valid content.
+        is_complete: all content since the last reset has a valid stub.
     """
 
     def __init__(self, folder: str) -> None:
-        """Replace paths by this folder, which must exist, and by the file in it."""
+        """Use this folder, which must exist, and the file in it."""
         self._folder = folder
         self._file = f"{folder}/{STUB_FILE}"
         self._sources: dict[str, tuple[FieldDescriptor, ...]] = {}
         self.is_complete = True
 
     def changes(self) -> dict[str, Change]:
-        """Return the changes to messages, by full name."""
+        """Return the changes by full name."""
         changes: dict[str, Change] = {
             f"{_TLS}TlsCertificate": _change_certificate,
             f"{_TLS}CertificateValidationContext": _change_validation,
@@ -203,7 +203,7 @@ class FileStubs:
         return changes
 
     def change_sources(self, message: DynamicMessage) -> None:
-        """Replace the data sources among the fields of any message."""
+        """Replace any message's data sources."""
         descriptor = message.DESCRIPTOR
         if descriptor.full_name in _BEYOND_REACH:
             self.is_complete = False
@@ -231,7 +231,7 @@ def _writer(field: str, path: str) -> Change:
 
 
 def compiled_only(script: str) -> str:
-    """Return a Lua script that Envoy compiles, with the same line numbers, but does not run.
+    """Return a script, with equal line numbers, that is only compiled.
 
     Envoy runs scripts when it loads them (ENVOY.md E62), with all of Lua's libraries: `os.execute` would run on this
     machine, and `require` would not find the modules of the target machine.
@@ -282,13 +282,13 @@ def _values(message: DynamicMessage, field: FieldDescriptor) -> list[DynamicMess
 
 
 def _is_elsewhere(source: DynamicMessage) -> bool:
-    """Return whether the content is on the target machine; an empty name stays, so that Envoy rejects it."""
+    """Whether content is on the target machine; an empty name stays, so that Envoy rejects it."""
     specifier = source.WhichOneof("specifier")
     return specifier in {"filename", "environment_variable"} and bool(getattr(source, specifier))
 
 
 def _change_certificate(certificate: DynamicMessage) -> None:
-    """Replace chain and key together if a part is elsewhere: they have to match."""
+    """Chain and key have to match, so both are replaced."""
     certificate.ClearField("watched_directory")
     parts = ("certificate_chain", "private_key", "pkcs12", "password")
     if any(_is_elsewhere(getattr(certificate, part)) for part in parts):
@@ -313,7 +313,7 @@ def _change_validation(validation: DynamicMessage) -> None:
 
 
 def _change_config_source(source: DynamicMessage) -> None:
-    """Replace watched paths and ADS; a validating Envoy has no ADS, and crashes of it (ENVOY.md E64)."""
+    """A validating Envoy has no ADS, and crashes of it (ENVOY.md E64)."""
     specifier = source.WhichOneof("config_source_specifier")
     path = source.path_config_source.path if specifier == "path_config_source" else source.path
     # An empty path stays, so that Envoy rejects it.
@@ -338,7 +338,6 @@ def _change_ticket_keys(ticket_keys: DynamicMessage) -> None:
 
 
 def _change_transcoder(transcoder: DynamicMessage) -> None:
-    """Replace the descriptors by none, and remove the services."""
     if transcoder.proto_descriptor:
         transcoder.proto_descriptor_bin = b""
         transcoder.ClearField("services")

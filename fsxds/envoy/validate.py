@@ -1,8 +1,7 @@
-"""Validates resources with a real Envoy, and finds the rejected ones.
+"""Validates resources with a real Envoy.
 
-The resources become one static bootstrap, which `envoy --mode validate` reads: it binds no port and makes no calls.
-Envoy stops at the first mistake (ENVOY.md E61), so `find_conflicts` asks again about parts: about the resource that the
-log suggests and, at the same time, about the rest; without a suggestion, about thirds.
+`envoy --mode validate` reads one static bootstrap, without ports or calls, and stops at the first mistake (ENVOY.md
+E61), so `find_conflicts` asks again about parts.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Validate: TypeAlias = "Callable[[Sequence[Members]], Sequence[ValidationFailure 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Resources that Envoy rejects together, though it accepts any part; mostly one resource.
+    """Resources rejected only together; mostly one.
 
     Without members, Envoy rejects the whole set, and the cause could not be found.
     """
@@ -90,7 +89,7 @@ class _Search:
         return tuple(member for member in members if member not in gone)
 
     def _advance(self, members: Members, answer: ValidationFailure) -> tuple[Members, ValidationFailure | None]:
-        """Find a culprit in a rejected set, and return the untested rest with its answer.
+        """Find a culprit, and return the untested rest with its answer.
 
         Members accepted before the rejection are tested again only in the end.
         """
@@ -118,7 +117,7 @@ class _Search:
         return rest, self._ask_one(rest)
 
     def _narrow(self, members: Members, fixed: Members, answer: ValidationFailure) -> Conflict:
-        """Return a smallest set of members that is rejected together with `fixed`."""
+        """Return a smallest set that is rejected together with `fixed`."""
         reason = answer.reason
         while True:
             end = self._shortest_rejected(members, fixed)
@@ -133,7 +132,7 @@ class _Search:
                 return Conflict(tuple(sorted(fixed)), now.reason)
 
     def _shortest_rejected(self, members: Members, fixed: Members) -> int | None:
-        """Return the length of the shortest rejected prefix; None if there is none."""
+        """Return the length of the shortest rejected prefix, or None."""
         low, high, is_sure = 0, len(members), False
         while high - low > 1 or not is_sure:
             third = max(1, (high - low) // 3)
@@ -150,7 +149,7 @@ class _Search:
 
 
 def scope_key_conflicts(prepared: Sequence[Prepared]) -> tuple[Conflict, ...]:
-    """Return each scoped route with the key of an earlier one."""
+    """Return scoped routes with an earlier one's key."""
     found: list[Conflict] = []
     first: dict[bytes, int] = {}
     for member, one in enumerate(prepared):
@@ -186,7 +185,7 @@ class Validator:
     """Runs one Envoy on bootstraps in a private folder. Thread-safe."""
 
     def __init__(self, executable: Path, folder: Path, patience_s: float = PATIENCE_S) -> None:
-        """Take the executable, and its time limit in seconds besides that for the size of a bootstrap.
+        """`patience_s` is the time limit besides that for the size of a bootstrap.
 
         Raises:
             UsageError: there is no such executable.
@@ -198,7 +197,7 @@ class Validator:
         self._patience_s = patience_s
 
     def validate(self, rendering: Rendering) -> ValidationFailure | None:
-        """Return why Envoy rejects a bootstrap, None if it does not.
+        """Return why Envoy rejects a bootstrap, or None.
 
         Raises:
             UsageError: the executable cannot be run, or is no Envoy.
@@ -219,7 +218,7 @@ class Validator:
             path.unlink()
 
     def _run_twice(self, path: Path, rendering: Rendering) -> ValidationFailure | None:
-        """Run Envoy again if it gives no reason: under heavy load, that says nothing about the bootstrap."""
+        """Run again without a reason: under heavy load, that says nothing about the bootstrap."""
         failure = self._run(path, rendering, "debug")
         is_explained = failure is None or failure.reason != UNEXPLAINED
         return failure if is_explained else self._run(path, rendering, "debug")
@@ -261,10 +260,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ValidationOptions:
-    """The validating Envoy and the message types.
-
-    `contents` are the files' contents if already read; None to read them from the disk.
-    """
+    """The validating Envoy and message types; `contents` are files already read, or None."""
 
     executable: Path
     catalogue: Catalogue
@@ -275,7 +271,7 @@ class ValidationOptions:
 def validate_resources(
     resources: Iterable[Resource], directory: Path, options: ValidationOptions
 ) -> tuple[Problem, ...]:
-    """Return Envoy's rejections of a tree in `directory`, as sorted problems at their places.
+    """Return a tree's rejections as sorted problems.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
@@ -294,7 +290,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> tuple[EnvoyRejection, ...]:
-    """Return Envoy's rejections of resources served together, in push order.
+    """Return rejections of resources served together, in push order.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
@@ -309,7 +305,7 @@ def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> 
 
 
 def accepted_of(resources: Sequence[Resource], options: ValidationOptions) -> tuple[Resource, ...]:
-    """Return the resources that Envoy accepts alone, except if validated only in part.
+    """Return resources accepted alone, except if validated only in part.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
@@ -348,7 +344,7 @@ class _Validation:
         return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
 
     def each(self) -> list[bool]:
-        """Return for each resource whether Envoy accepts it alone and completely."""
+        """Return for each whether Envoy accepts it alone and completely."""
         members = range(len(self._renderer.prepared))
         shown = [
             self._renderer.prepared[one].is_complete and self._renderer.render((one,)).shows(one) for one in members

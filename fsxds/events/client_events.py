@@ -25,7 +25,7 @@ class HandshakeFailed(Event):
         log_row(
             "handshake_failed",
             "warning",
-            "TLS with a client of REST or admin did not come about.",
+            "A TLS handshake with a client of REST or admin failed.",
             "peer reason repeats",
         ),
     )
@@ -36,7 +36,7 @@ class HandshakeFailed(Event):
 
     def _message(self) -> LogMessage:
         reason = shortened(self.reason)
-        return LogMessage(f"TLS: no connection with {self.peer or 'a local client'}: {reason}", {"reason": reason})
+        return LogMessage(f"TLS: handshake with {self.peer or 'a local client'} failed: {reason}", {"reason": reason})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ResponseSent(Event):
     """
 
     is_frequent = True
-    rows = (log_row("response_sent", "debug", "A client was sent a version.", _OF_VERSION),)
+    rows = (log_row("response_sent", "debug", "A version was sent to a client.", _OF_VERSION),)
 
     node: Node
     subscription: Subscription
@@ -125,7 +125,9 @@ class NackReceived(Event):
     def _message(self) -> LogMessage:
         names, said = [str(path) for path in self.files], self.acknowledgement.reason
         version, type_url = self.acknowledgement.version, self.subscription.type_url
-        reason = shortened(mask_reason(said or "it asked again with the version before; see its own log"))
+        reason = shortened(
+            mask_reason(said or "it requested the type again with its previous version; see the client's log")
+        )
         text = (
             f"NACK: {name_of(self.node)} rejected {type_name(type_url)} {version[:12]}"
             f"{f' from {some_of(names)}' if names else ''}: {reason}"
@@ -195,7 +197,7 @@ class LimitReached(Event):
         log_row(
             "limit_reached",
             "warning",
-            "Something was rejected, closed or forgotten because an option allows no more.",
+            "A limit set by an option was reached: a request was rejected, a stream closed or an entry dropped.",
             "limit peer repeats",
         ),
     )
@@ -232,7 +234,7 @@ class MembersNotKept(Event):
         log_row(
             "members_not_kept",
             "warning",
-            "A client has members of a collection, and without --state or a home the next process does not know what was removed of them.",
+            "A client has members of a collection, and without --state or a home directory the next process cannot tell it about removals.",
             "node",
         ),
     )
@@ -240,8 +242,8 @@ class MembersNotKept(Event):
     node: Node
 
     def _message(self) -> LogMessage:
-        fact = "has members of a collection, and does not say which when it connects again"
-        remedy = "give --state DIR, so that after a restart it is told what was removed"
+        fact = "subscribes to a collection, and does not list the members that it has when it reconnects"
+        remedy = "give --state DIR, so that it learns of removals after a restart"
         return LogMessage(f"{name_of(self.node)} {fact}; {remedy}", {"node": self.node.id})
 
 
@@ -253,7 +255,7 @@ class AuthorityMissing(Event):
         log_row(
             "authority_missing",
             "warning",
-            "A client asks for a name without authority, and is answered with names of the setting `authority`, which it may take for others.",
+            "A client subscribes to a name without an authority, and gets the names of the setting `authority`, which it may not recognise.",
             "node name authority",
         ),
     )
@@ -263,6 +265,6 @@ class AuthorityMissing(Event):
     authority: str
 
     def _message(self) -> LogMessage:
-        fact = f"asks for {self.name}, without authority, and may not know what it is sent, of the authority {self.authority}"
-        text = f"{name_of(self.node)} {fact}; write xdstp://{self.authority}/… in what it is configured with"
+        fact = f"subscribes to {self.name}, without an authority, and may not recognise the names of authority {self.authority} that it gets"
+        text = f"{name_of(self.node)} {fact}; write xdstp://{self.authority}/… in its configuration"
         return LogMessage(text, {"node": self.node.id})

@@ -34,7 +34,10 @@ class TreeDisappeared(Event):
 
     rows = (
         log_row(
-            "tree_lost", "error", "The directory, or all its files, went away; the last content is served on.", "error"
+            "tree_lost",
+            "error",
+            "The directory, or all its files, disappeared; fsxds keeps serving the last content.",
+            "error",
         ),
     )
     measures = (Measure("tree_present", 0),)
@@ -42,7 +45,9 @@ class TreeDisappeared(Event):
     reason: str
 
     def _message(self) -> LogMessage:
-        return LogMessage(f"{self.reason}; what was served last stays until it is back", {"error": self.reason})
+        return LogMessage(
+            f"{self.reason}; fsxds serves the last content until the directory is back", {"error": self.reason}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class ConfigurationMissing(Event):
         log_row(
             "waiting_for_files",
             "warning",
-            "No file in the directory is configuration yet.",
+            "The directory holds no configuration file yet.",
             "directory ignored excluded",
         ),
     )
@@ -110,27 +115,31 @@ class QueueOverflowed(Event):
 class CacheRead(Event):
     """`found` of `count` files were parsed before."""
 
-    rows = (log_row("cache_read", "info", "What files parsed to was known from an earlier start.", "found count"),)
+    rows = (log_row("cache_read", "info", "Parse results of an earlier start were used.", "found count"),)
 
     found: int
     count: int
 
     def _message(self) -> str:
-        return f"cache: {self.found} of {count_of(self.count, 'file')} need not be parsed"
+        return f"cache: {self.found} of {count_of(self.count, 'file')} taken from an earlier start"
 
 
 @dataclass(frozen=True, slots=True)
 class CacheFailed(Event):
     """A cache directory is no longer used."""
 
-    rows = (log_row("cache_failed", "warning", "Results are not kept for the next start.", "directory error"),)
+    rows = (
+        log_row(
+            "cache_failed", "warning", "The cache cannot be used: every start parses all files.", "directory error"
+        ),
+    )
 
     directory: Path
     reason: str
 
     def _message(self) -> LogMessage:
         text = (
-            f"cache: {self.directory} is not used, and every start parses all files: {self.reason}; "
+            f"cache: {self.directory} cannot be used, so every start parses all files: {self.reason}; "
             "give another --cache-dir"
         )
         return LogMessage(text, {"error": self.reason})

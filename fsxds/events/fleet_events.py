@@ -15,7 +15,7 @@ class FleetLost(Event):
         log_row(
             "fleet_lost",
             "warning",
-            "The store of the fleet cannot be reached; the last publication is served on.",
+            "The store of the fleet cannot be reached; fsxds keeps serving the last publication.",
             "reason",
         ),
     )
@@ -24,22 +24,29 @@ class FleetLost(Event):
     reason: str
 
     def _message(self) -> str:
-        return f"fleet: {self.reason}; what was published until now is served on, and nothing new is heard of"
+        return f"fleet: {self.reason}; fsxds serves the last publication, and gets no new ones until the store answers"
 
 
 @dataclass(frozen=True, slots=True)
 class FleetReached(Event):
     """The store answers again after `elapsed_s` seconds, or first (0)."""
 
-    rows = (log_row("fleet_reached", "info", "The fleet is followed again, or from now on.", "elapsed_s"),)
+    rows = (
+        log_row(
+            "fleet_reached",
+            "info",
+            "This server follows the publications of its fleet, for the first time or again.",
+            "elapsed_s",
+        ),
+    )
     measures = (Measure("fleet_reached", 1),)
 
     elapsed_s: float
 
     def _message(self) -> LogMessage:
         if not self.elapsed_s:
-            return LogMessage("fleet: what is published is followed", {"elapsed_s": None})
-        text = f"fleet: what is published is followed again, after {self.elapsed_s:.1f} s"
+            return LogMessage("fleet: following its publications", {"elapsed_s": None})
+        text = f"fleet: following its publications again, after {self.elapsed_s:.1f} s"
         return LogMessage(text, {"elapsed_s": round(self.elapsed_s, 1)})
 
 
@@ -51,7 +58,7 @@ class SnapshotUnreadable(Event):
         log_row(
             "fleet_content_damaged",
             "error",
-            "The publication of the fleet cannot be read; the content before is served on.",
+            "The publication of the fleet cannot be read; fsxds keeps serving the previous one.",
             "reason",
         ),
     )
@@ -60,7 +67,7 @@ class SnapshotUnreadable(Event):
     reason: str
 
     def _message(self) -> str:
-        return f"fleet: what is published cannot be read ({self.reason}); it is tried again, and what was served stays"
+        return f"fleet: the publication cannot be read ({self.reason}); fsxds tries again, and serves the previous one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,7 @@ class SecretsNotPublished(Event):
         log_row(
             "fleet_secrets_exposed",
             "error",
-            "A tree has secrets, which are not encrypted in etcd; it is not published.",
+            "A tree has secrets, which etcd would hold unencrypted; it is not published.",
             "place",
         ),
     )
@@ -80,7 +87,7 @@ class SecretsNotPublished(Event):
 
     def _message(self) -> str:
         remedy = "give --fleet-encryption-key FILE to all servers, or allow it with --insecure-secrets"
-        return f"fleet: {self.place}: is a secret, and would be kept in clear; nothing new is published: {remedy}"
+        return f"fleet: {self.place}: is a secret, which etcd would hold unencrypted, so the tree is not published; {remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ class PublicationFailed(Event):
     reason: str
 
     def _message(self) -> str:
-        return f"fleet: a change cannot be published ({self.reason}); it is tried again, and what was published stays"
+        return f"fleet: cannot publish a change ({self.reason}); fsxds tries again, and the last publication stays"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,7 @@ class PublisherWaits(Event):
         log_row(
             "fleet_publisher_waits",
             "warning",
-            "The new publisher has an older tree than the last one had, and waits for it to change.",
+            "The tree of the new publisher is older than the last publication; the publisher waits for a change.",
             "retry_s",
         ),
     )
@@ -124,20 +131,18 @@ class PublisherWaits(Event):
     retry_s: float
 
     def _message(self) -> str:
-        fact = "the tree of this server is older than what was published last"
-        return f"fleet: {fact}; it is published when it changes, or in {self.retry_s:g} s"
+        fact = "the tree of this server is older than the last publication"
+        return f"fleet: {fact}; the server publishes it when it changes, or in {self.retry_s:g} s"
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherLost(Event):
     """This server lost its lease, or could not write."""
 
-    rows = (
-        log_row("fleet_publisher_lost", "warning", "This server does not publish for the fleet any more.", "reason"),
-    )
+    rows = (log_row("fleet_publisher_lost", "warning", "This server no longer publishes for the fleet.", "reason"),)
     measures = (Measure("fleet_publishes", 0),)
 
     reason: str
 
     def _message(self) -> str:
-        return f"fleet: this server publishes no more ({self.reason}); who has a source may be elected"
+        return f"fleet: this server no longer publishes ({self.reason}); a server with a source may be elected"

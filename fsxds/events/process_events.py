@@ -45,7 +45,7 @@ class TransportChosen(Event):
 class ListeningStarted(Event):
     """`name` (REST, gRPC) listens, or a directory is written to."""
 
-    rows = (log_row("listening", "info", "An address was bound, or a directory is written to.", "name address"),)
+    rows = (log_row("listening", "info", "An address was bound, or a mirror directory opened.", "name address"),)
 
     name: str
     address: str
@@ -62,7 +62,7 @@ class PlainTextExposed(Event):
         log_row(
             "plain_text_exposed",
             "warning",
-            "Other machines can reach an address that is served without TLS.",
+            "Other machines can reach an address without TLS.",
             "name address",
         ),
     )
@@ -72,8 +72,8 @@ class PlainTextExposed(Event):
 
     def _message(self) -> str:
         return (
-            f"{self.name}: NO TLS at {self.address}, which other machines can reach: whoever is between can read and change "
-            "all that is served; give --tls-cert and --tls-key, or a loopback address or unix:PATH"
+            f"{self.name}: NO TLS at {self.address}, which other machines can reach: the network between can read and change "
+            "every response; give --tls-cert and --tls-key, or a loopback address or unix:PATH"
         )
 
 
@@ -81,11 +81,7 @@ class PlainTextExposed(Event):
 class CertificatesReloaded(Event):
     """Changed TLS files apply to new connections."""
 
-    rows = (
-        log_row(
-            "certificates_reloaded", "info", "New connections begin with the certificates that were changed.", "files"
-        ),
-    )
+    rows = (log_row("certificates_reloaded", "info", "New connections use the changed certificates.", "files"),)
     measures = (
         Measure("certificate_reloads_total", fixed=("applied",)),
         Measure("certificates_last_reload_successful", 1),
@@ -94,7 +90,7 @@ class CertificatesReloaded(Event):
     files: tuple[str, ...]
 
     def _message(self) -> str:
-        return f"TLS: read again, for new connections: {', '.join(self.files)}"
+        return f"TLS: new connections use the changed files: {', '.join(self.files)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +99,10 @@ class CertificatesKept(Event):
 
     rows = (
         log_row(
-            "certificates_kept", "error", "Certificates were changed and cannot be used: those before stay.", "reason"
+            "certificates_kept",
+            "error",
+            "Changed certificates cannot be used: the previous ones stay in use.",
+            "reason",
         ),
     )
     measures = (
@@ -114,7 +113,7 @@ class CertificatesKept(Event):
     reason: str
 
     def _message(self) -> str:
-        return f"TLS: not read again, what was read before stays in use: {shortened(self.reason)}"
+        return f"TLS: the changed files cannot be used, the previous ones stay in use: {shortened(self.reason)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ class TokensRead(Event):
         log_row(
             "tokens_read",
             "info warning",
-            "A file of tokens was read, at the start or because it changed.",
+            "A token file was read, at the start or because it changed.",
             "file count unknown",
         ),
     )
@@ -138,7 +137,7 @@ class TokensRead(Event):
         text = f"tokens: {count_of(self.count, 'token')} in {self.path}"
         if not self.unknown:
             return LogMessage(text, {"file": str(self.path)})
-        text = f"{text}; `access` names {some_of(self.unknown)}, which no token has: nobody can meet these rules"
+        text = f"{text}; `access` names {some_of(self.unknown)}, which no token has: these rules match no client"
         return LogMessage(text, {"file": str(self.path)}, Level.WARNING)
 
 
@@ -150,7 +149,7 @@ class TokensKept(Event):
         log_row(
             "tokens_kept",
             "error",
-            "A file of tokens changed and cannot be used: those before stay valid.",
+            "A changed token file cannot be used: the previous tokens stay valid.",
             "file reason",
         ),
     )
@@ -159,19 +158,19 @@ class TokensKept(Event):
     reason: str
 
     def _message(self) -> LogMessage:
-        return LogMessage(f"tokens: the ones before stay valid: {self.reason}", {"file": str(self.path)})
+        return LogMessage(f"tokens: the previous tokens stay valid: {self.reason}", {"file": str(self.path)})
 
 
 @dataclass(frozen=True, slots=True)
 class TokensExposed(Event):
     """Other users can read a token file."""
 
-    rows = (log_row("tokens_exposed", "warning", "Other users of the machine can read a file of tokens.", "file"),)
+    rows = (log_row("tokens_exposed", "warning", "Other users of the machine can read a token file.", "file"),)
 
     path: Path
 
     def _message(self) -> LogMessage:
-        text = f"tokens: other users can read {self.path}; take that away with `chmod o-r`"
+        text = f"tokens: other users can read {self.path}; run `chmod o-r` on it"
         return LogMessage(text, {"file": str(self.path)})
 
 
@@ -193,8 +192,8 @@ class ReadinessChanged(Event):
     """Clients are served, or not for `reason`."""
 
     rows = (
-        log_row("ready", "info", "Clients are served from now on: `/readyz` says 200."),
-        log_row("not_ready", "warning", "Clients had better ask elsewhere: `/readyz` says 503.", "reason"),
+        log_row("ready", "info", "fsxds serves clients from now on: `/readyz` answers 200."),
+        log_row("not_ready", "warning", "fsxds is not ready for clients: `/readyz` answers 503.", "reason"),
     )
 
     reason: str
@@ -241,7 +240,9 @@ class SettingsReloaded(Event):
 class SettingsRejected(Event):
     """SIGHUP found a mistake: present settings stay."""
 
-    rows = (log_row("settings_kept", "error", "SIGHUP found a mistake in the settings: those in use stay.", "reason"),)
+    rows = (
+        log_row("settings_kept", "error", "SIGHUP found a mistake in the settings: the ones in use stay.", "reason"),
+    )
     measures = (
         Measure("settings_reloads_total", fixed=("rejected",)),
         Measure("settings_last_reload_successful", 0),
@@ -250,9 +251,7 @@ class SettingsRejected(Event):
     reason: str
 
     def _message(self) -> str:
-        return (
-            f"settings not reloaded, those in use stay: {shortened(self.reason)}; correct them, and send SIGHUP again"
-        )
+        return f"settings not reloaded, the ones in use stay: {shortened(self.reason)}; correct them, and send SIGHUP again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +277,7 @@ class ComponentDegraded(Event):
 
     def _message(self) -> str:
         reason = shortened(self.reason)
-        return f"degraded: {self.component} restarts in {self.retry_s:g} s ({reason}); what is served stays"
+        return f"degraded: {self.component} restarts in {self.retry_s:g} s ({reason}); served resources stay"
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +312,7 @@ class SnapshotSetAside(Event):
     def _message(self) -> LogMessage:
         text = (
             f"{self.component}: this snapshot is set aside after {MOST_ATTEMPTS} failures, by {fault_of(self.error)}; "
-            "what it made of the last one stays, and the next edit is tried at once. Send this line, the "
+            "its result for the previous one stays, and the next edit is tried at once. Send this line, the "
             "traceback of `internal_error` and, if you may, the changed files to the authors of fsxds"
         )
         name, place = type(self.error).__name__, place_of(self.error)

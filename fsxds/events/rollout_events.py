@@ -68,38 +68,46 @@ class RolloutChanged(Event):
     """
 
     rows = (
-        log_row("step_started", "debug", "A step of a rollout is served from now on.", f"{_ROLLOUT} step changes"),
+        log_row("step_started", "debug", "A step of a rollout was published.", f"{_ROLLOUT} step changes"),
         log_row(
             "step_timed_out",
             "warning",
-            "Clients did not take a step of a rollout in time: they catch up, and the others go on.",
+            "Clients did not ACK a step of a rollout in time: they catch up, and the rollout goes on without them.",
             f"{_ROLLOUT} step client_count clients",
         ),
-        log_row("rollout_completed", "debug", "All clients that were waited for have taken a change.", _ROLLOUT),
-        log_row("rollout_superseded", "debug", "A newer change took the place of one that was under way.", _ROLLOUT),
+        log_row("rollout_completed", "debug", "All clients of a rollout have ACKed its change.", _ROLLOUT),
+        log_row("rollout_superseded", "debug", "A newer change replaced one that was being rolled out.", _ROLLOUT),
         log_row(
             "removal_held",
             "warning",
-            "A type shrinks so much that the removal waits for approval.",
+            "A removal takes so large a share of a type that it waits for approval.",
             f"{_ROLLOUT} removals",
         ),
         log_row(
             "rolled_back",
             "warning",
-            "Resources are as they were before, by an operator's decision.",
+            "An operator rolled resources back to an earlier version.",
             f"{_ROLLOUT} count",
         ),
         log_row(
-            "rollback_reduced", "info", "Some of them changed in the tree, and follow it again.", f"{_ROLLOUT} count"
+            "rollback_reduced",
+            "info",
+            "Rolled-back resources changed in the tree, and follow it again.",
+            f"{_ROLLOUT} count",
         ),
-        log_row("rollback_ended", "info", "No resource is rolled back any more.", f"{_ROLLOUT} count"),
+        log_row("rollback_ended", "info", "The rollback ended: all resources follow the tree.", f"{_ROLLOUT} count"),
         log_row(
             "lingering_started",
             "info",
-            "Resources stay for connections of draining listeners.",
+            "Removed resources stay for connections of draining listeners.",
             f"{_ROLLOUT} count resources",
         ),
-        log_row("lingering_ended", "info", "Resources that lingered are gone.", f"{_ROLLOUT} count resources"),
+        log_row(
+            "lingering_ended",
+            "info",
+            "Resources kept for draining listeners were removed.",
+            f"{_ROLLOUT} count resources",
+        ),
     )
 
     layers: Layers
@@ -120,25 +128,31 @@ class RolloutChanged(Event):
                 worded = _started(step)
             case StepTimedOut(_, step, clients):
                 names = sorted({self.names[client][:LONGEST_NAME] for client in clients})
-                text = f"{step.step_kind.value}: {some_of(names)} did not take it in time; the others go on"
+                text = (
+                    f"{step.step_kind.value}: {some_of(names)} did not ACK it in time; the rollout goes on without them"
+                )
                 worded = "step_timed_out", text, {"step": step.step_kind.value, **_clients(names)}
             case Completed():
                 worded = "rollout_completed", "completed", {}
             case Superseded():
-                worded = "rollout_superseded", "a newer change takes its place", {}
+                worded = "rollout_superseded", "replaced by a newer change", {}
             case Held(version, removals):
-                remedy = f"if that is meant, run `fsxds rollout approve {version}`"
+                remedy = f"if this is intended, run `fsxds rollout approve {version}`"
                 counts: PlainValue = {
                     type_name(one.type_url): {"removed": one.removed, "before": one.before} for one in removals
                 }
-                worded = "removal_held", f"{shares_of(removals)} removed: they stay; {remedy}", {"removals": counts}
+                worded = (
+                    "removal_held",
+                    f"{shares_of(removals)} removed: waiting for approval; {remedy}",
+                    {"removals": counts},
+                )
             case PinsChanged(_, count, before):
                 worded = _pinned(count, before)
             case LingeringStarted(_, keys):
                 text = f"{resources_of(keys)} stay for connections of draining listeners"
                 worded = "lingering_started", text, _keys(keys)
             case LingeringEnded(_, keys):
-                text = f"{resources_of(keys)} stayed for connections of draining listeners, and go now"
+                text = f"{resources_of(keys)} stayed for connections of draining listeners, and are removed now"
                 worded = "lingering_ended", text, _keys(keys)
             case _:
                 raise TypeError(f"{self.happened} has no wording")
@@ -153,7 +167,7 @@ def _started(step: Step) -> tuple[str, str, Details]:
         type_name(type_url): {"changed": _updated(change), "removed": len(change.removed)}
         for type_url, change in step.changed.items()
     }
-    text = f"{step.step_kind.value}: {', '.join(counts) or 'nothing that clients see'}"
+    text = f"{step.step_kind.value}: {', '.join(counts) or 'no change for clients'}"
     return "step_started", text, {"step": step.step_kind.value, "changes": changes}
 
 
@@ -164,11 +178,11 @@ def _updated(change: RowsChange) -> int:
 def _pinned(count: int, before: int) -> tuple[str, str, Details]:
     resources, details = count_of(count, "resource"), Details(count=count)
     if not count:
-        return "rollback_ended", "rollback: it has ended; the tree is followed", details
+        return "rollback_ended", "rollback: ended; all resources follow the tree", details
     if count < before:
-        text = f"rollback: {resources} still as before; the others changed in the tree, and follow it"
+        text = f"rollback: {resources} still rolled back; the others changed in the tree, and follow it"
         return "rollback_reduced", text, details
-    text = f"rolled back: {resources} as before, each until it changes in the tree, or `fsxds rollout resume`"
+    text = f"rolled back: {resources}, each until it changes in the tree, or until `fsxds rollout resume`"
     return "rolled_back", text, details
 
 
@@ -200,7 +214,7 @@ class VersionsHeld(Event):
         log_row(
             "versions_held",
             "error",
-            "Too many nodes reject versions of resources: all nodes get the last good ones, if known.",
+            "Too many nodes reject versions of resources: all nodes get the last good versions, if known.",
             "count resources client_count clients reason",
         ),
     )
@@ -214,7 +228,7 @@ class VersionsHeld(Event):
         reasons = (each for node in self.nodes for each in node.reasons.items())
         reason = next((words for version, (words, _) in reasons if version in self.versions), None)
         shown = shortened(mask_reason(reason or NO_REASON))
-        fact = "held back from all nodes where a good version is known"
+        fact = "held back from all nodes if a good version is known"
         text = f"{resources_of(keys)}: {fact}, because {some_of(nodes) or 'nodes'} rejected them: {shown}"
         return LogMessage(text, {**_keys(keys), **_clients(nodes), "reason": shown})
 
@@ -225,7 +239,10 @@ class VersionsReleased(Event):
 
     rows = (
         log_row(
-            "versions_released", "info", "Such versions are offered to all nodes again, or are gone.", "count resources"
+            "versions_released",
+            "info",
+            "Versions that were held back are offered to all nodes again, or are gone.",
+            "count resources",
         ),
     )
 
@@ -244,7 +261,7 @@ class CanaryAwaited(Event):
         log_row(
             "canary_awaited",
             "warning",
-            "A change waits for canaries that are not there, or have not taken it.",
+            "A change waits for canaries that are not connected, or have not ACKed it.",
             "missing count",
         ),
     )
@@ -254,8 +271,8 @@ class CanaryAwaited(Event):
 
     def _message(self) -> str:
         who = (
-            f"{self.missing} of {self.count} canaries have not taken it, or left"
+            f"{self.missing} of {self.count} canaries have not ACKed it, or left"
             if self.count
             else "no canary is connected"
         )
-        return f"a change waits: {who}; bring them back, or run `fsxds rollout promote`"
+        return f"a change waits: {who}; check the canaries, or run `fsxds rollout promote`"

@@ -17,7 +17,7 @@ class StateFailed(Event):
         log_row(
             "state_failed",
             "error",
-            "The state directory could not be written; serving goes on.",
+            "The state directory cannot be written; fsxds keeps serving.",
             "directory error retry_s",
         ),
     )
@@ -28,7 +28,7 @@ class StateFailed(Event):
     retry_s: float
 
     def _message(self) -> LogMessage:
-        text = f"state: {self.directory} cannot be written ({self.reason}), and is tried again; what is served goes on"
+        text = f"state: {self.directory} cannot be written ({self.reason}); fsxds tries again, and keeps serving"
         return LogMessage(text, {"error": self.reason})
 
 
@@ -37,34 +37,38 @@ class StateWritten(Event):
     """The places of `count` more rollouts were written."""
 
     is_frequent = True
-    rows = (log_row("state_written", "debug", "The state directory has the served content.", "directory count"),)
+    rows = (
+        log_row("state_written", "debug", "The served content was written to the state directory.", "directory count"),
+    )
     measures = (Measure("state_writes_total"),)
 
     directory: Path
     count: int
 
     def _message(self) -> str:
-        return f"state: {self.directory} has {count_of(self.count, 'view')} more as they are served"
+        return f"state: wrote {count_of(self.count, 'view')} to {self.directory}"
 
 
 @dataclass(frozen=True, slots=True)
 class StateRecovered(Event):
     """The state directory is up to date again."""
 
-    rows = (log_row("state_recovered", "info", "The state directory is written again.", "directory"),)
+    rows = (log_row("state_recovered", "info", "The state directory can be written again.", "directory"),)
     measures = (Measure("state_failing", 0),)
 
     directory: Path
 
     def _message(self) -> str:
-        return f"state: {self.directory} is written again"
+        return f"state: {self.directory} can be written again"
 
 
 @dataclass(frozen=True, slots=True)
 class StateRestored(Event):
     """An earlier process's snapshots and draining names were restored."""
 
-    rows = (log_row("state_restored", "info", "What the process before served is served again.", "directory count"),)
+    rows = (
+        log_row("state_restored", "info", "The content of the previous process is served again.", "directory count"),
+    )
 
     directory: Path
     channel_count: int
@@ -72,7 +76,7 @@ class StateRestored(Event):
 
     def _message(self) -> LogMessage:
         views, names = count_of(self.channel_count, "view"), count_of(self.draining_count, "resource")
-        text = f"state: what was served before is served again, in {views}; draining listeners may use {names}"
+        text = f"state: serving the content of the previous process, in {views}; draining listeners may use {names}"
         return LogMessage(text, {"count": self.channel_count})
 
 
@@ -80,26 +84,33 @@ class StateRestored(Event):
 class LingeringDropped(Event):
     """The process ends without state, and drops lingering resources."""
 
-    rows = (log_row("lingering_dropped", "warning", "The process ends, and with it all lingering.", "count"),)
+    rows = (
+        log_row(
+            "lingering_dropped",
+            "warning",
+            "The process ends while resources stay for draining listeners, and drops them.",
+            "count",
+        ),
+    )
 
     count: int
 
     def _message(self) -> str:
         resources = count_of(self.count, "resource")
-        return f"the end of fsxds ends what lingers: {resources} that open connections may use; --state keeps them"
+        return f"fsxds ends and drops {resources} that open connections may use; --state keeps them"
 
 
 @dataclass(frozen=True, slots=True)
 class StateIgnored(Event):
     """Unusable state is ignored, and stays."""
 
-    rows = (log_row("state_ignored", "warning", "Something in the state directory is not used.", "subject reason"),)
+    rows = (log_row("state_ignored", "warning", "A part of the state directory cannot be used.", "subject reason"),)
 
     subject: str
     reason: str
 
     def _message(self) -> str:
-        return f"state: {self.subject} is not used: {self.reason}"
+        return f"state: {self.subject} cannot be used: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +121,7 @@ class MembersNotWritten(Event):
         log_row(
             "members_not_written",
             "warning",
-            "The names of members of collections are not kept for the next process.",
+            "The member names of collections cannot be kept for the next process.",
             "directory error",
         ),
     )
@@ -119,6 +130,6 @@ class MembersNotWritten(Event):
     reason: str
 
     def _message(self) -> LogMessage:
-        fact = f"the names of members of collections cannot be kept in {self.directory}: {self.reason}"
-        remedy = "give --state DIR, so that clients are told after a restart what was removed"
+        fact = f"the member names of collections cannot be kept in {self.directory}: {self.reason}"
+        remedy = "give --state DIR, so that clients learn of removals after a restart"
         return LogMessage(f"{fact}; {remedy}", {"error": self.reason})

@@ -76,7 +76,7 @@ class UpstreamLost(UpstreamEvent):
         log_row(
             "upstream_lost",
             "warning",
-            "A connection with an upstream ended, or cannot be made; held resources stay.",
+            "The connection to an upstream ended, or cannot be opened; its resources stay.",
             "upstream server reason retry_s count repeats",
         ),
     )
@@ -88,11 +88,9 @@ class UpstreamLost(UpstreamEvent):
     resources: int = 0
 
     def _message(self) -> LogMessage:
-        kept = f"its {count_of(self.resources, 'resource')} stay" if self.resources else "nothing of it is known yet"
+        kept = f"its {count_of(self.resources, 'resource')} stay" if self.resources else "no resource is known yet"
         reason = quoted(self.reason)
-        text = (
-            f"upstream {self.upstream}: no connection{self._with(self.server)}: {reason}; {kept}, and it is tried again"
-        )
+        text = f"upstream {self.upstream}: no connection{self._with(self.server)}: {reason}; {kept}; fsxds tries again"
         return LogMessage(text, {"reason": reason, "count": self.resources})
 
 
@@ -107,7 +105,7 @@ class UpstreamFailedOver(UpstreamEvent):
         log_row(
             "upstream_failed_over",
             "info warning",
-            "Another server of an upstream is asked from now on.",
+            "fsxds switched to another server of an upstream.",
             "upstream server before reason",
         ),
     )
@@ -120,10 +118,8 @@ class UpstreamFailedOver(UpstreamEvent):
     def _message(self) -> LogMessage:
         reason = quoted(self.reason)
         if not self.reason:
-            return LogMessage(
-                f"upstream {self.upstream}: {self.server} answers again, and is asked instead of {self.before}"
-            )
-        text = f"upstream {self.upstream}: {self.server} is asked instead of {self.before}: {reason}"
+            return LogMessage(f"upstream {self.upstream}: {self.server} answers again, and replaces {self.before}")
+        text = f"upstream {self.upstream}: {self.server} replaces {self.before}: {reason}"
         return LogMessage(text, {"reason": reason}, Level.WARNING)
 
 
@@ -135,7 +131,7 @@ class UpstreamChanged(UpstreamEvent, _OfType):
         log_row(
             "upstream_changed",
             "debug",
-            "A response of an upstream changed held resources.",
+            "A response of an upstream changed resources.",
             "upstream server type version changes",
         ),
     )
@@ -163,7 +159,7 @@ class UpstreamExpired(UpstreamEvent):
         log_row(
             "upstream_expired",
             "warning",
-            "Resources of an upstream are gone, because it did not renew their time to live.",
+            "Resources of an upstream expired, because it did not renew their time to live.",
             "upstream count resources repeats",
         ),
     )
@@ -172,7 +168,9 @@ class UpstreamExpired(UpstreamEvent):
     keys: tuple[Key, ...]
 
     def _message(self) -> LogMessage:
-        text = f"upstream {self.upstream}: the time to live of {resources_of(self.keys)} is over, which nobody renewed"
+        text = (
+            f"upstream {self.upstream}: {resources_of(self.keys)} expired, because it did not renew their time to live"
+        )
         return LogMessage(text, {"count": len(self.keys), "resources": [*written_keys(self.keys)[:MOST_RESOURCES]]})
 
 
@@ -184,7 +182,7 @@ class UpstreamUnanswered(UpstreamEvent):
         log_row(
             "upstream_unanswered",
             "info",
-            "A change that came on a new connection to an upstream is published without an answer about some types.",
+            "A change from a new connection to an upstream is published although some types have no response yet.",
             "upstream types",
         ),
     )
@@ -193,7 +191,7 @@ class UpstreamUnanswered(UpstreamEvent):
 
     def _message(self) -> LogMessage:
         types = [type_name(type_url) for type_url in self.types]
-        text = f"upstream {self.upstream}: a change is published without an answer about {', '.join(types)}"
+        text = f"upstream {self.upstream}: a change is published without a response for {', '.join(types)}"
         return LogMessage(text, {"types": [*types]})
 
 
@@ -208,7 +206,7 @@ class UpstreamRejected(UpstreamEvent, _OfType):
         log_row(
             "upstream_rejected",
             "warning",
-            "A response of an upstream has resources that are not taken in.",
+            "fsxds NACKed resources in a response of an upstream.",
             "upstream server type version faults count repeats",
         ),
     )
@@ -224,8 +222,8 @@ class UpstreamRejected(UpstreamEvent, _OfType):
         more = f" and {len(self.faults) - MOST_NAMES} more" if len(self.faults) > MOST_NAMES else ""
         text = (
             f"upstream {self.upstream}: NACKed {noun_of(self.type_url)} {self.version[:12]}"
-            f"{self._with(self.server, 'of')}: {'; '.join(faults)}{more}; what is good in it is served, "
-            "beside the last good content of the rest"
+            f"{self._with(self.server, 'of')}: {'; '.join(faults)}{more}; its valid resources are served, "
+            "with the last good version of the others"
         )
         return LogMessage(text, {"faults": [*faults], "count": len(self.faults)})
 
@@ -241,7 +239,7 @@ class UpstreamNacked(UpstreamEvent, _OfType):
         log_row(
             "upstream_nacked",
             "warning",
-            "Too many nodes here reject versions of an upstream's resources: it gets a late NACK.",
+            "Too many nodes reject versions of an upstream's resources: the upstream gets a late NACK.",
             "upstream type reason was_sent repeats",
         ),
     )
@@ -255,8 +253,8 @@ class UpstreamNacked(UpstreamEvent, _OfType):
     def _message(self) -> LogMessage:
         reason = quoted(self.reason)
         names = f" {some_of(sorted(name[:LONGEST_NAME] for name in self.names))}" if self.names else ""
-        fact = f"{noun_of(self.type_url)}{names} of it: held back from all nodes; {reason}"
-        outcome = "it was NACKed" if self.was_sent else "it is not connected, and has not heard of it"
+        fact = f"{noun_of(self.type_url)}{names}: held back from all nodes; {reason}"
+        outcome = "it was NACKed" if self.was_sent else "it is not connected, and got no NACK"
         return LogMessage(f"upstream {self.upstream}: {fact}; {outcome}", {"reason": reason})
 
 
@@ -271,7 +269,7 @@ class UpstreamLooped(UpstreamEvent):
         log_row(
             "upstream_looped",
             "error",
-            "An upstream gets its resources from this process, and is not asked.",
+            "An upstream gets its resources from this process, so fsxds does not use it.",
             "upstream server relays repeats",
         ),
     )
@@ -283,8 +281,8 @@ class UpstreamLooped(UpstreamEvent):
     def _message(self) -> str:
         path = f" ({' → '.join(shortened(relay) for relay in self.relays)})" if self.relays else ""
         return (
-            f"upstream {self.upstream}: a loop: {self.server} gets its resources from here{path}, so nothing is taken from "
-            "it; what is held stays; remove one of the --upstream options on the way"
+            f"upstream {self.upstream}: a loop: {self.server} gets its resources from here{path}, so fsxds ignores "
+            "it; resources received before stay; remove one of the --upstream options on the way"
         )
 
 
@@ -299,7 +297,7 @@ class UpstreamShadowed(UpstreamEvent):
         log_row(
             "upstream_shadowed",
             "info",
-            "Earlier sources have resources that an upstream has too, and win.",
+            "Earlier sources define resources that an upstream has too, and take precedence.",
             "upstream count resources",
         ),
     )
@@ -311,14 +309,12 @@ class UpstreamShadowed(UpstreamEvent):
     def _message(self) -> LogMessage:
         details: Details = {"resources": [*written_keys(key for key, _ in self.examples)]}
         if not self.count:
-            text = f"upstream {self.upstream}: no resource of it is replaced by an earlier source any more"
+            text = f"upstream {self.upstream}: earlier sources replace none of its resources any more"
             return LogMessage(text, details)
         examples = [f"{written_keys((key,))[0]} (of {winner})" for key, winner in self.examples]
         more = f": {some_of(examples)}" if examples else ""
         resources = count_of(self.count, "resource")
-        return LogMessage(
-            f"upstream {self.upstream}: earlier sources have {resources} of it too, and win{more}", details
-        )
+        return LogMessage(f"upstream {self.upstream}: earlier sources replace {resources} of it{more}", details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +328,7 @@ class UpstreamsRestored(Event):
         log_row(
             "upstreams_restored",
             "info",
-            "What the process before held of upstreams is served again.",
+            "Resources that the previous process had from upstreams are served again.",
             "directory upstreams count age_s",
         ),
     )

@@ -1,1 +1,1 @@
-"""A fleet: servers that serve the same content, agree by way of etcd, and publish one after the other."""
+"""A fleet: servers that share content through etcd, and have one publisher."""

@@ -1,13 +1,13 @@
-"""Lets no client go back that comes from another server: before it is sent something else, this server catches up.
+"""Lets a client that comes from another server wait until this one has caught up.
 
 | rule | reason |
 | --- | --- |
-| Who brings versions, and would be sent something else, waits until this server serves all that is published. | What it has may be newer. |
-| What is published is read after it came: one read for all who came before. | A read that was on its way may not know what it has. |
-| Who has what it was sent here does not wait. | All that follows is later; and this server may wait for it. |
-| Who would be sent nothing else waits for a moment, and not at all while nobody can be asked. | The next types of its stream may be others. |
-| Who was here before, and was led on elsewhere, is where its versions say. | It would be led again from where it left. |
-| Nobody waits for longer than the settings allow. | A server may be cut off from the others for long, and serve all the same. |
+| A client that would be sent other versions than it brings waits until this server serves everything published. | Its versions may be newer. |
+| The last order is read after the client came; one read serves all earlier clients. | A read under way may miss the client's versions. |
+| A client with versions from this server does not wait. | This server may itself wait for that client. |
+| A client that would be sent the same versions waits briefly, and not while the engine is unreachable. | The next types of its stream may differ. |
+| A client that was led on elsewhere gets the place that its versions indicate. | Else it would be led again from the place where it left. |
+| No client waits longer than the settings allow. | A server may be cut off for long, and serves all the same. |
 """
 
 from __future__ import annotations
@@ -29,22 +29,16 @@ from fsxds.runtime.channels import Channel, HoldsOf, holds_nothing
 from fsxds.runtime.store import Latest
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
-# What is published is read at most so often for those who come.
+# The least time between two reads of the last order.
 READ_EVERY_S = 0.02
 RETRY_S = 0.3
 
-# So long those wait who would be sent nothing else.
+# The longest wait of clients that would be sent the same versions.
 EQUAL_PATIENCE_S = 1.0
 
 
 class Barrier:
-    """Catches up with what is published. `keep_reading` is to be run.
-
-    Args:
-        content: where what is published is read.
-        following: follows it.
-        is_served: returns whether a view is served all that is at hand of it.
-    """
+    """Catches up with the last publication. Run `keep_reading`."""
 
     def __init__(self, content: FleetContent, following: Following, is_served: Callable[[ViewKey], bool]) -> None:
         self.following = following
@@ -52,15 +46,15 @@ class Barrier:
         self._is_served = is_served
         self._waiting: list[asyncio.Future[None]] = []
         self._is_due = asyncio.Event()
-        # Is replaced whenever something else may be served.
+        # Replaced whenever a view may be served another snapshot.
         self._progress: Latest[object] = Latest(None)
 
     def note(self) -> None:
-        """Note that something else may be served."""
+        """Note a possible change of served snapshots."""
         self._progress.replace(object())
 
     async def passed(self, view: ViewKey) -> None:
-        """Wait until a view is served all that was published before this call, or something later."""
+        """Wait until a view is served everything published by now."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._is_due.set()
@@ -69,7 +63,7 @@ class Barrier:
             await self._progress.replaced()
 
     async def keep_reading(self) -> Never:
-        """Read what is published for those who wait, until cancelled."""
+        """Read the last order for waiting clients."""
         while True:
             await self._is_due.wait()
             self._is_due.clear()
@@ -90,18 +84,7 @@ class Barrier:
 
 
 class FleetChannels:
-    """Says which channel a node follows, when it may be served what is there: the `Channels` of a server of a fleet.
-
-    Args:
-        channels: those of the server.
-        barrier: catches up.
-        patience_s: so long a client waits for that.
-        on_demand: has upstreams asked for the names that clients ask for.
-
-    Attributes:
-        on_demand: the same.
-        on_moved: what is called when nodes may follow other channels.
-    """
+    """A server's `Channels`: a client may have to wait, `patience_s` at most."""
 
     def __init__(self, channels: NodeChannels, barrier: Barrier, patience_s: float, on_demand: OnDemand) -> None:
         self.on_demand = on_demand
@@ -112,7 +95,7 @@ class FleetChannels:
 
     @property
     def rollout(self) -> RolloutOptions:
-        """How changes are rolled out now."""
+        """The current rollout options."""
         return self._channels.rollout
 
     async def channel_of(

@@ -1,10 +1,10 @@
-"""What a server of a fleet reports of single clients: who rejects what, and how canaries stand.
+"""A server's reports on clients: rejections, and canaries.
 
 | rule | reason |
 | --- | --- |
-| What a node rejected is reported until it takes that, or leaves, also while it is not served it. | The publisher holds it back from all meanwhile, and would offer it again. |
-| Nodes that reject the same are one group, of which some are named. | All of ten thousand may. |
-| Each canary is named. | The silence of one that is gone is no consent. |
+| A rejection is reported until the node takes that version or leaves. | The publisher holds the version back meanwhile, and would offer it again. |
+| Nodes with equal rejections are one group, with some of them named. | All of ten thousand may reject. |
+| Each canary is named. | The silence of one that left is no consent. |
 """
 
 from __future__ import annotations
@@ -26,22 +26,16 @@ from fsxds.publishing.verdicts import has_version
 from fsxds.rollout import NodeKey, ResourceVersion, Standing
 from fsxds.runtime.channels import ChannelClient, node_key
 
-# So much is reported of one view, and of one version.
+# Limits per view (groups, named nodes, canaries) and per group or version.
 MOST_GROUPS, MOST_VERSIONS, MOST_NAMED, MOST_CANARIES, LONGEST_WORDS = 16, 32, 8, 64, 300
 
 NodeName: TypeAlias = tuple[str, str]
-"""The id and the cluster of a node; of one without an id, what it is called."""
+"""The id and the cluster of a node; of a node without an id, its client's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RejectingGroup:
-    """Nodes of a view that reject the same.
-
-    Attributes:
-        reasons: what they reject, and why, as the first of them said.
-        named: some of them.
-        count: how many they are.
-    """
+    """Nodes with equal rejections, some of them named; `reasons` are the first one's."""
 
     reasons: Mapping[ResourceVersion, str]
     named: tuple[NodeName, ...]
@@ -50,12 +44,10 @@ class RejectingGroup:
 
 @dataclass(frozen=True, slots=True)
 class ViewClients:
-    """The nodes of a view at one server.
+    """A view's nodes at one server.
 
     Attributes:
-        count: how many clients there are: mostly one for each node.
-        rejecting: those that reject something.
-        canaries: of a view of canaries, whether each has taken all that it is served.
+        canaries: whether each has taken everything it is served.
     """
 
     count: int = 0
@@ -63,7 +55,7 @@ class ViewClients:
     canaries: Mapping[NodeName, bool] = field(default_factory=lambda: MappingProxyType({}))
 
     def row(self) -> list[Any]:
-        """Return it as JSON has it."""
+        """Return the row for JSON."""
         rejecting = [
             [[[*key, version, words] for (key, version), words in one.reasons.items()], one.named, one.count]
             for one in self.rejecting
@@ -72,7 +64,7 @@ class ViewClients:
 
     @classmethod
     def of(cls, row: Any) -> ViewClients:
-        """Return what JSON has. ValueError, TypeError: it is something else."""
+        """Read a row of JSON. ValueError, TypeError: it is none."""
         count, rejecting, canaries = row
         groups = tuple(
             RejectingGroup(
@@ -89,19 +81,15 @@ class ViewClients:
 
 
 class ClientsReporter:
-    """Looks at the clients of this server.
-
-    Args:
-        publisher: what publishes to them.
-    """
+    """Collects the reports on this server's clients."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        # What each node rejected that has not taken it since, and why.
+        # The reasons of each node's rejections that it has not taken since.
         self._rejected: dict[NodeKey, dict[ResourceVersion, str]] = {}
 
     def by_view(self, published: Mapping[ViewKey, Snapshot]) -> dict[ViewKey, ViewClients]:
-        """Return what is to be reported of each view, given what is published."""
+        """Report on each view."""
         counts, nodes = Counter[ViewKey](), dict[ViewKey, dict[NodeKey, ChannelClient]]()
         # There may be a hundred thousand clients, and mostly none rejects anything.
         are_needed = bool(self._rejected or self._publisher.verdicts.rejections.nodes)
@@ -119,7 +107,6 @@ class ClientsReporter:
         }
 
     def _note(self, views: Mapping[NodeKey, ViewKey], published: Mapping[ViewKey, Snapshot]) -> None:
-        """Note what nodes reject by now; forget what they took, and nodes that left."""
         rejecting = self._publisher.verdicts.rejections.nodes
         for node, one in rejecting.items():
             known = self._rejected.setdefault(node, {})
@@ -138,7 +125,6 @@ class ClientsReporter:
                 del self._rejected[node]
 
     def _groups(self, nodes: Mapping[NodeKey, ChannelClient]) -> Iterator[RejectingGroup]:
-        """Yield the largest groups of nodes that reject the same."""
         if self._rejected.keys().isdisjoint(nodes):
             return
         versions = {node: frozenset(known) for node, known in self._rejected.items() if node in nodes}
@@ -151,7 +137,6 @@ class ClientsReporter:
             yield RejectingGroup(reasons, tuple(_name(nodes[node]) for node in members[:MOST_NAMED]), count)
 
     def _canaries(self, view: ViewKey) -> dict[NodeName, bool]:
-        """Return the canaries of a view, and whether each has taken what is published."""
         found: dict[NodeName, bool] = {}
         for key, rollout in self._publisher.rollouts.items():
             if ViewKey(key.layers, key.is_canary) == view:

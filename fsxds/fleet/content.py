@@ -1,17 +1,17 @@
-"""The content of a fleet in its engine: objects of snapshots under their digests, and the pointers to what is served.
+"""The content of a fleet in its engine.
 
 | key | value |
 | --- | --- |
-| `o/` and a digest | an object; if it is large, in how many parts it is, each under the same key with `/` and its number |
-| `p/` and a view | the pointer to what is served of it |
-| `p/` | what was published last, whatever view it is of |
-| `publisher` | who publishes, as long as its lease lasts |
-| `s/` and the id of a server | what it reports, as long as its lease lasts |
-| `k/` and a name | what the publisher keeps for the next one (`records.py`) |
-| `c/`, `a/` | what servers ask of the publisher, and its answers (`fleet_commands.py`) |
-| `n/`, `u/` | names that clients ask for, and those of them that no upstream has (`fleet_names.py`) |
+| `o/` and a digest | an object; if it is large, the number of its parts, each under the same key with `/` and its number |
+| `p/` and a view | the pointer of the view |
+| `p/` | the head: the last publication, of whatever view |
+| `publisher` | the id of the publisher, under its lease |
+| `s/` and the id of a server | its report, under its lease |
+| `k/` and a name | a record for the next publisher (`records.py`) |
+| `c/`, `a/` | requests to the publisher, and its answers (`fleet_commands.py`) |
+| `n/`, `u/` | names that clients ask for, and absent ones (`fleet_names.py`) |
 
-Objects come first, pointers last, and each write is fenced: it comes about only if the writer is still the publisher.
+Objects are written first, pointers last. Each write is fenced: it succeeds only if the writer is still the publisher.
 """
 
 from __future__ import annotations
@@ -46,17 +46,13 @@ from fsxds.snapshots.snapshot_objects import (
     snapshot_near,
 )
 
-# So many keys are read at once: of the largest parts, 42 MB.
+# The number of keys per read: 42 MB of the largest parts.
 MOST_READ = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Under which keys of an engine a fleet keeps what it has.
-
-    Attributes:
-        prefix: that of all keys; others may be beside them.
-    """
+    """The engine's keys."""
 
     prefix: bytes
 
@@ -67,7 +63,7 @@ class Keys:
 
     @property
     def pointers(self) -> bytes:
-        """The prefix of pointers; the key of what was published last."""
+        """The prefix of pointers, and the head's key."""
         return self.prefix + b"p/"
 
     @property
@@ -77,47 +73,46 @@ class Keys:
 
     @property
     def servers(self) -> bytes:
-        """The prefix of reports."""
+        """The prefix of servers' reports."""
         return self.prefix + b"s/"
 
     @property
     def records(self) -> bytes:
-        """The prefix of what the publisher keeps for the next one."""
+        """The prefix of the publisher's records."""
         return self.prefix + b"k/"
 
     @property
     def commands(self) -> bytes:
-        """The prefix of what is asked of the publisher."""
+        """The prefix of requests to the publisher."""
         return self.prefix + b"c/"
 
     @property
     def answers(self) -> bytes:
-        """The prefix of its answers."""
+        """The prefix of answers."""
         return self.prefix + b"a/"
 
     @property
     def names(self) -> bytes:
-        """The prefix of the names that clients ask for."""
+        """The prefix of asked names."""
         return self.prefix + b"n/"
 
     @property
     def absent(self) -> bytes:
-        """The prefix of those names that no upstream has."""
+        """The prefix of absent names."""
         return self.prefix + b"u/"
 
     def pointer(self, key: ViewKey) -> bytes:
-        """Return the key of the pointer of a view."""
+        """Return the key of a view's pointer."""
         return self.pointers + key.text.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What is published, or what changed of it.
+    """All pointers, or the changed ones.
 
     Attributes:
-        revision: the revision as of which it is.
-        head: what was published last; None if that did not change, or nothing was published ever.
-        pointers: by view; None where a pointer was removed.
+        head: None if it did not change, or nothing was ever published.
+        pointers: None for a removed pointer.
     """
 
     revision: int
@@ -126,7 +121,7 @@ class Published:
 
 
 class FleetContent:
-    """Reads and writes what a fleet serves. Each method may raise UnreachableError or RejectedRequestError."""
+    """Reads and writes the content. Each method may raise UnreachableError or RejectedRequestError."""
 
     def __init__(self, engine: KeyValues, keys: Keys, sealing: Sealing | Cleartext | None = None) -> None:
         self.engine = engine
@@ -134,19 +129,19 @@ class FleetContent:
         self.sealing = sealing or Cleartext()
 
     async def published(self) -> Published:
-        """Return what is published now, as whoever publishes wrote it last before this call."""
+        """Read all pointers, including every write before this call."""
         found = await self.engine.read_range(self.keys.pointers, end_of(self.keys.pointers))
         return self._read(Changed(found.revision, found.values))
 
     async def last_order(self) -> Order:
-        """Return the order of what was published last, as whoever publishes wrote it before this call."""
+        """Read the order of the last publication, including every write before this call."""
         found = (await self.engine.read([self.keys.pointers])).values.get(self.keys.pointers)
         if found is None:
             return NOTHING_PUBLISHED
         return Head.decoded(self.sealing.opened(self.keys.pointers, found.value)).order
 
     async def changes(self, since: int) -> AsyncGenerator[Published]:
-        """Yield what is published from a revision on. CompactedError if that is not known any more."""
+        """Yield changes since a revision. CompactedError: they are no longer known."""
         async for changed in self.engine.watch(self.keys.pointers, end_of(self.keys.pointers), since):
             yield self._read(changed)
 
@@ -164,19 +159,19 @@ class FleetContent:
         return Published(changed.revision, head, pointers)
 
     def put(self, key: bytes, value: bytes) -> Put:
-        """Return what puts a value under a key, sealed."""
+        """Seal a value for a key."""
         return Put(key, self.sealing.sealed(key, value))
 
     def may_keep(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot may be written: it has no secrets that the engine would keep in clear."""
+        """Whether a snapshot has no secrets, or the engine may keep them."""
         return self.sealing.may_have_secrets or not snapshot.resources(SECRET)
 
     def name_of(self, digest: Digest) -> bytes:
-        """Return what an object with a digest is called that is written now."""
+        """Return an object's name under the current key."""
         return self.sealing.name_of(digest, self.sealing.key_id)
 
     async def write_objects(self, objects: Mapping[bytes, Sequence[bytes]], fences: Collection[Guard]) -> bool:
-        """Write objects by their names, each in its parts; return False if a fence does not hold."""
+        """Write objects' parts by name; return False if a fence does not hold."""
         puts = (
             self.put(self._part(name, number), part)
             for name, parts in objects.items()
@@ -188,7 +183,7 @@ class FleetContent:
         return True
 
     async def remove_objects(self, objects: Mapping[bytes, int], fences: Collection[Guard]) -> bool:
-        """Remove objects by their names, of which it is known in how many parts each is; return False if a fence does not hold."""
+        """Remove objects, given their numbers of parts; return False if a fence does not hold."""
         keys = (self._part(name, number) for name, count in objects.items() for number in range(count))
         for each in batches(map(Delete, keys)):
             if await self.engine.write(each, fences) is None:
@@ -196,7 +191,7 @@ class FleetContent:
         return True
 
     async def objects(self) -> dict[bytes, int]:
-        """Return the names of the objects that are there, and in how many parts each is."""
+        """Return stored objects, with their numbers of keys."""
         found = await self.engine.read_range(self.keys.objects, end_of(self.keys.objects), is_keys_only=True)
         start = len(self.keys.objects)
         return dict(Counter(key[start : start + DIGEST_BYTES] for key in found.values))
@@ -206,17 +201,17 @@ class FleetContent:
         return key + b"/%d" % number if number else key
 
     async def snapshot(self, pointer: Pointer, near: Snapshot | None) -> Snapshot:
-        """Return the snapshot of a pointer, and read of it what one that is at hand does not have.
+        """Read a snapshot, except the objects that `near` has.
 
         Raises:
-            DamagedBytesError: an object is missing, as it was removed meanwhile, or is not what was written.
+            DamagedBytesError: an object is damaged, or was removed meanwhile.
         """
         difference = pointer.difference
         if difference is not None and near is not None and _root_of(near) == difference.before:
             found = difference.applied_to(near)
             if _root_of(found) == pointer.root:
                 return found
-        # A hundred thousand resources take seconds: others need not wait for that.
+        # Takes seconds for a hundred thousand resources, so it must not block the event loop.
         at_hand = frozenset[Digest]() if near is None else await asyncio.to_thread(digests_in, near)
         objects: dict[Digest, Content] = {}
         level: Sequence[Digest] = [pointer.root]
@@ -227,7 +222,7 @@ class FleetContent:
         return await asyncio.to_thread(_snapshot_of, pointer.root, objects, near)
 
     async def read_objects(self, digests: Sequence[Digest], key_id: bytes) -> dict[Digest, Content]:
-        """Return objects that were written with a key. DamagedBytesError: one is missing, or is not what was written."""
+        """Read objects written with a key. DamagedBytesError: one is missing or damaged."""
         names = {digest: self.sealing.name_of(digest, key_id) for digest in digests}
         keys = {digest: [self._part(name, 0)] for digest, name in names.items()}
         values = await self._values([key for (key,) in keys.values()])
@@ -263,7 +258,7 @@ def _snapshot_of(root: Digest, objects: Mapping[Digest, Content], near: Snapshot
 
 
 def batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
-    """Yield changes in lists, each of which fits into one write."""
+    """Yield lists that each fit into one write."""
     batch: list[Put | Delete] = []
     size = 0
     for one in changes:

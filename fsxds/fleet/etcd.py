@@ -1,11 +1,11 @@
-"""The engine that is etcd, or speaks as etcd does: its members, one of which is asked until it fails.
+"""The engine that is etcd or speaks its API.
 
 | rule | reason |
 | --- | --- |
-| Each member has a channel of its own; a call that runs into its deadline goes to the next member, as do all after it. | A channel of three addresses never left a frozen member. |
-| A watch moves with the calls: it goes on with the next revision. | It hears nothing from a frozen member, and waits for ever. |
-| A write that got no answer is not repeated here: it may have come about. | Who wrote knows how to find out. |
-| A token that has expired is renewed, and the call repeated. | It was refused before it did anything. |
+| Each member has a separate gRPC channel; after a missed deadline, calls and watches go to the next member. | A channel of three addresses never left a frozen member. |
+| A watch continues with the next revision. | |
+| A write without an answer is not repeated here. | It may have succeeded; the writer knows how to find out. |
+| An expired token is renewed, and the call repeated. | The call was rejected before it did anything. |
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from fsxds.fleet.key_values import (
 )
 from fsxds.runtime.store import end_wait
 
-# A member that answers no call for so long is left for the next one.
+# After a call without an answer for this time, calls go to the next member.
 CALL_WITHIN_S = 1.5
 
-# So much is received at once; etcd sends as much as was asked for.
+# etcd sends as much at once as was asked for.
 MOST_RECEIVED_BYTES = 64 * 1024 * 1024
 PAGE = 2_000
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MOST_RECEIVED_BYTES),
-    # Two members behind one address are two connections.
+    # Two members behind one address need two connections.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -56,12 +56,12 @@ _TOKEN_FAULT = "invalid auth token"  # noqa: S105 - words of etcd
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Where the members of an engine are.
+    """The addresses of an engine's members.
 
     Attributes:
-        targets: as gRPC writes them, such as `127.0.0.1:2379` or `unix:/run/fleet`.
-        credentials: what they are spoken to with; None: in clear.
-        user: a name and a password; None: without.
+        targets: in gRPC's notation, such as `127.0.0.1:2379` or `unix:/run/fleet`.
+        credentials: None for connections in clear.
+        user: a name and a password, or None.
     """
 
     targets: tuple[str, ...]
@@ -70,17 +70,13 @@ class Members:
 
 
 class EtcdKeyValues:
-    """The engine of some members; `close` ends its connections.
-
-    Attributes:
-        member: the member that is asked.
-    """
+    """The engine of some members."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
         self._channels = [self._channel(target) for target in members.targets]
         self._at = 0
-        # Another one whenever another member is asked; then those who watch wait no longer.
+        # Replaced whenever calls move to another member; that ends the waits of watches.
         self._moved = object()
         self._limits: set[asyncio.Timeout] = set()
         self._token = ""
@@ -92,16 +88,16 @@ class EtcdKeyValues:
 
     @property
     def member(self) -> str:
-        """The member that is asked."""
+        """The member that calls go to."""
         return self._members.targets[self._at]
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for channel in self._channels:
             await channel.close(None)
 
     async def read(self, keys: Sequence[bytes]) -> Found:
-        """Return what is there under keys; at most `MOST_CHANGES` of them."""
+        """Read keys, at most `MOST_CHANGES` at once."""
         request = MESSAGES["TxnRequest"]()
         for key in keys:
             request.success.add().request_range.key = key
@@ -110,7 +106,7 @@ class EtcdKeyValues:
         return Found(response.header.revision, {one.key: _key_value(one) for one in found})
 
     async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Return what is there from a key on to before another one, all as of one revision."""
+        """Read from `first` to before `end`, as of one revision."""
         values: dict[bytes, KeyValue] = {}
         revision, has_more = 0, True
         while has_more:
@@ -142,7 +138,7 @@ class EtcdKeyValues:
         return response.header.revision if response.succeeded else None
 
     async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield what changes from a key on to before another one."""
+        """Yield changes from `first` to before `end`."""
         create = MESSAGES["WatchCreateRequest"](key=first, range_end=end)
         failures = 0
         while True:
@@ -151,7 +147,7 @@ class EtcdKeyValues:
                 async with aclosing(self._responses(create)) as responses:
                     async for response in responses:
                         failures = 0
-                        # The revision of the response may be later: more may follow of what changed until then.
+                        # The revision of the response may be later: more changes up to that one may follow.
                         if response.events:
                             revision = max(one.kv.mod_revision for one in response.events)
                             since = revision + 1
@@ -171,7 +167,7 @@ class EtcdKeyValues:
                 await asyncio.sleep(PAUSE_S)
 
     async def _responses(self, create: Any) -> AsyncGenerator[Any]:
-        """Yield what a member says to a watch; TimeoutError if it does not begin to, or another one is asked."""
+        """TimeoutError: the watch does not begin, or calls move to another member."""
         await self._authenticate()
         calling = self._method("watch", "stream_stream")(metadata=self._metadata())
         patience_s: float | None = CALL_WITHIN_S
@@ -188,19 +184,19 @@ class EtcdKeyValues:
                 if response is grpc.aio.EOF or response.canceled:
                     raise _end_of(response)
                 yield response
-                # The first one says that the watch was made.
+                # The first response confirms that the watch was made.
                 patience_s = None
         finally:
             calling.cancel()
 
     async def grant(self, ttl_s: int) -> int:
-        """Return a new lease."""
+        """Create a lease."""
         response = await self._call("grant", MESSAGES["LeaseGrantRequest"](TTL=ttl_s))
         lease: int = response.ID
         return lease
 
     async def keep_alive(self, lease: int) -> None:
-        """Have the time to live of a lease begin again."""
+        """Restart a lease's time to live."""
 
         async def call() -> Any:
             calling = self._method("keep_alive", "stream_stream")(metadata=self._metadata(), timeout=CALL_WITHIN_S)
@@ -215,7 +211,7 @@ class EtcdKeyValues:
             raise LeaseLostError("the lease is no more")
 
     async def revoke(self, lease: int) -> None:
-        """Give a lease back."""
+        """Revoke a lease."""
         with suppress(LeaseLostError):
             await self._call("revoke", MESSAGES["LeaseRevokeRequest"](ID=lease))
 
@@ -232,7 +228,7 @@ class EtcdKeyValues:
         return call
 
     async def _asked(self, call: Callable[[], Awaitable[Any]], *, is_repeated: bool) -> Any:
-        """Return what a member answers; what may be repeated goes to each in turn."""
+        """A call that may be repeated goes to each member in turn."""
         error: Exception = TimeoutError()
         is_renewed = False
         for _ in range(len(self._channels) + 1):
@@ -255,7 +251,6 @@ class EtcdKeyValues:
         raise UnreachableError(f"no member answers; the last was asked in vain: {_error_message(error)}") from error
 
     async def _authenticate(self) -> None:
-        """Get a token if there is none, and one is needed."""
         if self._members.user is None or self._token:
             return
         name, password = self._members.user
@@ -264,7 +259,7 @@ class EtcdKeyValues:
         self._token = response.token
 
     def _leave(self, moved: object) -> None:
-        """Ask the next member from now on, unless that came about since the call began."""
+        """Move to the next member, unless calls moved meanwhile."""
         if moved is self._moved:
             self._at = (self._at + 1) % len(self._channels)
             self._moved = object()

@@ -1,6 +1,6 @@
-"""The messages of etcd's API that fsxds sends and reads, made of a table: no code is generated.
+"""The messages of etcd's API that fsxds uses, built from a table.
 
-The numbers are those of `rpc.proto` and `kv.proto` of etcd 3; fields that are not in the table are passed over.
+Field numbers are those of `rpc.proto` and `kv.proto` of etcd 3; other fields are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SCALARS = {
     "bool": FieldDescriptorProto.TYPE_BOOL,
 }
 
-# Each field: its number and its type; `repeated` in front of it. A choice of several is no matter here: one is set.
+# Each field: its number and its type, after `repeated` if it is. Oneofs need no declaration: fsxds sets one field.
 _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "ResponseHeader": {"revision": (3, "int")},
     "KeyValue": {
@@ -54,7 +54,7 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "response_put": (2, "PutResponse"),
         "response_delete_range": (3, "DeleteRangeResponse"),
     },
-    # `target`: what is compared, CREATE or MOD; `result` is EQUAL, which is 0.
+    # `target`: CREATE or MOD; `result` is EQUAL, which is 0.
     "Compare": {
         "target": (2, "int"),
         "key": (3, "bytes"),
@@ -91,7 +91,7 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "AuthenticateResponse": {"header": (1, "ResponseHeader"), "token": (2, "string")},
 }
 
-# Of an enum of etcd's API: its numbers.
+# Numbers of etcd's enums.
 COMPARE_CREATED, COMPARE_MODIFIED = 1, 2
 EVENT_DELETED = 1
 
@@ -115,9 +115,9 @@ def _classes() -> dict[str, Any]:
 
 
 MESSAGES = _classes()
-"""The class of each message, by its name."""
+"""The class of each message, by name."""
 
-# By what one is called: its path, its request and its response.
+# By method: its path, and its messages for request and response.
 METHODS: Mapping[str, tuple[str, str, str]] = {
     "range": ("/etcdserverpb.KV/Range", "RangeRequest", "RangeResponse"),
     "txn": ("/etcdserverpb.KV/Txn", "TxnRequest", "TxnResponse"),

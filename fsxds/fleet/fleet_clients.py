@@ -1,10 +1,10 @@
-"""The servers of a fleet, and some of their nodes, as clients of the channels of its publisher.
+"""The fleet's servers, and some of their nodes, as clients of the publisher's channels.
 
 | rule | reason |
 | --- | --- |
-| A server is one client of each view that it serves, with a vote for each of its nodes that rejects nothing. | It says when all have taken a step. |
-| A node that rejects something is a client by itself: it rejects, and is waited for no more. | The rules of verdicts are those of a server that is alone. |
-| Where there are canaries, each is a client by itself. | The others follow when they have lived with a change. |
+| A server is one client of each of its views, with a vote for each node that rejects nothing. | It reports when all have taken a step. |
+| A node that rejects versions is a separate client, and is not waited for. | The rules of verdicts are those of a single server. |
+| Each canary is a separate client. | Other nodes follow when canaries have lived with a change. |
 """
 
 from __future__ import annotations
@@ -23,20 +23,15 @@ from fsxds.publishing.publisher import Publisher
 from fsxds.rollout import Nack, ResourceVersion, Standing, Step
 from fsxds.runtime.channels import Channel, ChannelKey, node_key
 
-# So many nodes of a server that reject the same are clients; more make no difference to any share.
+# Limit of the nodes of a server with equal rejections that become clients; more make no difference to any share.
 MOST_OF_GROUP = 1000
 
 OrderOf: TypeAlias = Callable[[ViewKey, int], "Order | None"]
-"""Returns the order of what a view was served with a generation; None while that is not published."""
+"""Returns the order of a view's publication with this generation; None while it is not published."""
 
 
 class RemoteClient:
-    """A client at another server, or that server.
-
-    Attributes:
-        taken: the order of what the server's clients of this view have taken.
-        node_count: for how many nodes it stands.
-    """
+    """A client at another server, or that server; `taken` by all of its clients."""
 
     transport = "fleet"
     has_returned = True
@@ -51,21 +46,21 @@ class RemoteClient:
 
     @property
     def name(self) -> str:
-        """The id of the node, or of the server."""
+        """The id of the node or server."""
         return self.node.id
 
     @property
     def identity(self) -> str:
-        """The same."""
+        """The name."""
         return self.node.id
 
     def has_taken(self, generation: int) -> bool:
-        """Whether the clients of the server have taken what was served with a generation."""
+        """Whether a generation was taken."""
         order = self._order_of(self._view, generation)
         return order is not None and self.taken >= order
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the clients of the server have taken a step."""
+        """Return TAKEN or PENDING."""
         return Standing.TAKEN if self.has_taken(step.snapshot.generation) else Standing.PENDING
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
@@ -73,62 +68,48 @@ class RemoteClient:
         return names
 
     def sync_state(self) -> SyncState:
-        """Return that what is wrong is reported otherwise."""
+        """Return SYNCED: subclasses report problems."""
         return SyncState.SYNCED
 
     def status(self) -> ClientStatus:
-        """Return who it is."""
+        """Return the node and the transport."""
         return ClientStatus(self.node, self.transport)
 
     def wake(self) -> None:
-        """Do nothing: servers follow what is published."""
+        """Do nothing: servers follow publications."""
 
     def follow(self, channel: Channel) -> None:
-        """Do nothing, either."""
+        """Do nothing: servers follow publications."""
 
 
 class RejectingClient(RemoteClient):
-    """A node that rejects something.
-
-    Attributes:
-        reasons: what, and why.
-    """
+    """A node that rejects versions."""
 
     def __init__(self, name: NodeName, view: ViewKey, order_of: OrderOf) -> None:
         super().__init__(name, view, order_of)
         self.reasons: Mapping[ResourceVersion, str] = {}
 
     def standing(self, step: Step) -> Standing:
-        """Return that it is not waited for: its server leads it apart."""
+        """Return TAKEN: its server leads it apart."""
         return Standing.TAKEN
 
     def sync_state(self) -> SyncState:
-        """Return that it rejects something."""
+        """Return NACK."""
         return SyncState.NACK
 
 
 class CanaryClient(RemoteClient):
-    """A canary.
-
-    Attributes:
-        is_synced: it has taken all that its server serves it.
-    """
+    """A canary; `is_synced` if it has taken everything it is served."""
 
     is_synced = False
 
     def sync_state(self) -> SyncState:
-        """Return whether it has taken all that was published."""
+        """Return SYNCED or STALE."""
         return SyncState.SYNCED if self.is_synced else SyncState.STALE
 
 
 class FleetClients:
-    """Keeps the clients of the publisher of a fleet as servers report them.
-
-    Args:
-        publisher: has the channels.
-        order_of: returns what was published.
-        rollout_of: returns the rollout of a view, made if there is none.
-    """
+    """Keeps the publisher's clients as servers report them."""
 
     def __init__(
         self, publisher: Publisher, order_of: OrderOf, rollout_of: Callable[[ViewKey], ChannelRollout]
@@ -136,11 +117,11 @@ class FleetClients:
         self._publisher = publisher
         self._order_of = order_of
         self._rollout_of = rollout_of
-        # By server, view, and what is a client there: the server, or one of its nodes.
+        # By server, view, and the client's place there: the server itself, or one of its nodes.
         self._clients: dict[tuple[str, ViewKey, Hashable], RemoteClient] = {}
 
     def receive(self, reports: Mapping[str, MemberReport]) -> None:
-        """Take what servers report."""
+        """Update the clients from reports."""
         seen = set[tuple[str, ViewKey, Hashable]]()
         for name, report in reports.items():
             for view, taken in report.taken.items():
@@ -156,14 +137,13 @@ class FleetClients:
         self.ask()
 
     def ask(self, view: ViewKey | None = None) -> None:
-        """Ask the clients of a view, or all, again how they stand."""
+        """Query a view's clients, or all, again."""
         for (_, each, _), client in tuple(self._clients.items()):
             rollout = self._publisher.rollouts.get(ChannelKey(*each))
             if rollout is not None and view in {None, each}:
                 rollout.channel.progressed(client)
 
     def _clients_of(self, server: str, view: ViewKey, clients: ViewClients) -> Iterator[tuple[Hashable, RemoteClient]]:
-        """Yield the clients of a view at a server, as they stand by now."""
         rejecting = set[NodeName]()
         for group in clients.rejecting:
             for name in _members(server, group):
@@ -206,7 +186,7 @@ class FleetClients:
 
 
 def _members(server: str, group: RejectingGroup) -> Iterator[NodeName]:
-    """Yield the nodes of a group; those that are not named have names of the server's."""
+    """Unnamed nodes get names of the server's."""
     yield from group.named
     for number in range(len(group.named), min(group.count, MOST_OF_GROUP)):
         yield f"{server}, node {number}", ""

@@ -1,11 +1,12 @@
-"""Requests of one server to the one that publishes: what operators decide at any server, and ask of the fleet.
+"""Requests to the publisher: operators decide at any server.
 
 | key | value |
 | --- | --- |
-| `c/`, the id of a server, `/` and a number | a request, under the lease of the server that asks |
+| `c/`, the id of a server, `/` and a number | a request, under the lease of the requesting server |
 | `a/` and the same | its answer, under the lease of the publisher |
 
-A publisher removes a request before it carries it out: none is carried out twice. Who gets no answer cannot know.
+A publisher removes a request before it carries it out: none is carried out twice. Without an answer, the outcome is
+unknown.
 """
 
 from __future__ import annotations
@@ -37,17 +38,11 @@ ANSWER_WITHIN_S = 10.0
 
 Request = Mapping[str, Any]
 Answer = Callable[[Request], Awaitable[object]]
-"""Carries a request out, and returns what JSON can have; ProtocolError if it cannot be done."""
+"""Carries a request out, and returns a value for JSON; ProtocolError if it cannot be done."""
 
 
 class FleetCommands:
-    """Asks the publisher.
-
-    Args:
-        content: where requests are written.
-        lease: that of this server.
-        name: its id.
-    """
+    """Sends requests to the publisher."""
 
     def __init__(self, content: FleetContent, lease: Lease, name: str) -> None:
         self._content = content
@@ -56,7 +51,7 @@ class FleetCommands:
         self._numbers = count(1)
 
     async def ask(self, request: Request, within_s: float = ANSWER_WITHIN_S) -> Any:
-        """Return the answer. ProtocolError: it cannot be done, or nobody answers."""
+        """Return the answer. ProtocolError: an error, or none in time."""
         lease, engine, keys = self._lease.current.current, self._content.engine, self._content.keys
         if not lease:
             raise ProtocolError(
@@ -92,14 +87,7 @@ def _result_of(encoded: bytes) -> Any:
 
 
 class CommandedPublisher:
-    """Answers requests, as long as this server is the publisher. `keep_answered` is to be run.
-
-    Args:
-        content: where requests are.
-        fence: holds as long as this server is the publisher.
-        lease: that of this server.
-        answer: carries a request out.
-    """
+    """Answers requests while `fence` holds. Run `keep_answered`."""
 
     def __init__(self, content: FleetContent, fence: Guard, lease: int, answer: Answer) -> None:
         self._content = content
@@ -118,7 +106,7 @@ class CommandedPublisher:
                             await self._take(key, one.value, one.modified)
 
     async def _take(self, key: bytes, value: bytes, modified: int) -> None:
-        """Carry a request out, unless it was taken back or another server publishes by now."""
+        """Carry a request out, unless it was taken back or another server publishes."""
         engine, keys = self._content.engine, self._content.keys
         if await engine.write([Delete(key)], [self._fence, Guard(key, modified=modified)]) is None:
             return

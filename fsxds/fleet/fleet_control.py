@@ -1,6 +1,6 @@
-"""What operators see of a fleet's rollouts, and what they decide: the same at any server.
+"""The status of a fleet, and operators' decisions, at any server.
 
-Each server shows how its own clients are led, and what the publisher says of the fleet: what is held, and why.
+Each server adds the rollouts of its own clients.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from fsxds.transports.admin.rollout_control import (
     no_snapshot,
 )
 
-# So long a status waits for what the publisher says, and shows it again.
+# The longest wait for the publisher's status, and the time for which it is shown again.
 STATUS_WITHIN_S = 2.0
 SAME_FOR_S = 1.0
 
-# So many channels the publisher tells others of.
+# The most channels that the publisher sends to another server.
 MOST_CHANNELS = 200
 
 Result = TypeVar("Result")
@@ -49,14 +49,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class FleetFacts:
-    """What a server knows of its fleet.
+    """A server's access to its fleet.
 
     Attributes:
-        publishing: returns the rollouts of the fleet, and what plans them; None while another server publishes.
-        holding: returns by which rules the fleet holds changes.
-        content: what is published, and was.
-        commands: asks the publisher.
-        observer: receives what other servers decide.
+        publishing: returns the rollouts of the fleet, and its planner; None while another server publishes.
     """
 
     publishing: Callable[[], tuple[OperatorControl, FleetPlanner] | None]
@@ -67,12 +63,7 @@ class FleetFacts:
 
 
 class FleetControl:
-    """The rollouts of this server, and those of its fleet: an `AdminControl`.
-
-    Args:
-        own: those of this server.
-        fleet: what it knows of its fleet.
-    """
+    """The `AdminControl` of a fleet's server."""
 
     def __init__(self, own: AdminControl, fleet: FleetFacts) -> None:
         self._own = own
@@ -81,11 +72,11 @@ class FleetControl:
 
     @property
     def state_directory(self) -> Path | None:
-        """Where this server keeps its state; None without `--state`."""
+        """The state directory; None without `--state`."""
         return self._own.state_directory
 
     async def channels(self) -> Sequence[ChannelReport]:
-        """Return what becomes of each channel of the fleet, and of this server."""
+        """Return the fleet's channels and this server's."""
         fleet = self._fleet.publishing()
         shared = await self._asked_channels() if fleet is None else await fleet[0].channels()
         return [*(replace(one, cohort=f"fleet, {one.cohort}") for one in shared), *await self._own.channels()]
@@ -97,38 +88,38 @@ class FleetControl:
                 rows = await self._fleet.commands.ask({"ask": "channels"}, STATUS_WITHIN_S)
                 self._last = now_s, report_of(tuple[ChannelReport, ...], rows)
             except (ProtocolError, UsageError):
-                # What is known of this server is shown all the same.
+                # The channels of this server are shown all the same.
                 self._last = now_s, ()
         return self._last[1]
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return each name of a view with layers that it has."""
+        """Return view names with their layers."""
         return self._own.views()
 
     def layers_of_node(self, node_id: str) -> Layers | None:
-        """Return the layers that a client of this server has; None if there is none with this node id."""
+        """Return a client's layers; None for an unknown node id."""
         return self._own.layers_of_node(node_id)
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return what this server serves the nodes with these layers."""
+        """Return this server's snapshot for these layers."""
         return self._own.served(layers)
 
     def wanted(self, layers: Layers) -> Snapshot | None:
-        """Return the snapshot of the publisher's tree, if this server publishes; else what the fleet publishes."""
+        """Return the tree's snapshot, if this server publishes; else the published one."""
         fleet = self._fleet.publishing()
         return (self._own if fleet is None else fleet[0]).wanted(layers)
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return what each view is served, and by which rules the fleet holds changes of it."""
+        """Return views' outlines, and the rules of holding."""
         fleet = self._fleet.publishing()
         return (self._fleet.holding(), self._own.outlines()[1]) if fleet is None else fleet[0].outlines()
 
     async def history(self) -> Sequence[KeptSnapshot]:
-        """Return what the fleet served, the newest first."""
+        """Return the history, the newest first."""
         return [row.entry for row in await _read(read_history(self._fleet.content))]
 
     async def servers(self) -> Sequence[FleetServerReport]:
-        """Return the servers of the fleet by their names; none if nobody answers."""
+        """Return all servers; none if the engine does not answer."""
         content = self._fleet.content
         keys = content.keys
         try:
@@ -139,13 +130,24 @@ class FleetControl:
         except (UnreachableError, RejectedRequestError, DamagedBytesError, TimeoutError):
             return ()
         return [
-            _server(name, one.value, last, is_publisher=publisher is not None and publisher.value == name)
+            self._server(key, one.value, last, is_publisher=publisher is not None and publisher.value == name)
             for key, one in sorted(found.values.items())
             if (name := key[len(keys.servers) :])
         ]
 
+    def _server(self, key: bytes, reported: bytes, last: Order, *, is_publisher: bool) -> FleetServerReport:
+        content = self._fleet.content
+        try:
+            report = MemberReport.decoded(content.sealing.opened(key, reported))
+        except DamagedBytesError:
+            # Another version of fsxds, or one with another key, wrote it.
+            report = MemberReport()
+        name, order = key[len(content.keys.servers) :].decode(errors="replace"), report.order
+        count = sum(one.count for one in report.clients.values())
+        return FleetServerReport(name, is_publisher, f"{order.epoch}.{order.serial}", order < last, count)
+
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot of the history of the fleet, and of which nodes it is."""
+        """Return a snapshot with its layers."""
         for row in await _read(read_history(self._fleet.content)):
             if row.entry.number == number:
                 return row.entry.layers, await self._snapshot(row)
@@ -155,7 +157,7 @@ class FleetControl:
         return await _read(snapshot_of(self._fleet.content, row, self._own.served(row.entry.layers)))
 
     async def decide(self, decision: OperatorDecision) -> int:
-        """Do for the fleet what an operator decides."""
+        """Carry out an operator's decision."""
         fleet = self._fleet.publishing()
         if fleet is not None:
             return await self._decide(fleet, decision)
@@ -171,7 +173,7 @@ class FleetControl:
         return int(await self._fleet.commands.ask(request))
 
     async def answer(self, request: Request) -> object:
-        """Carry out what another server asks of the publisher."""
+        """Carry out another server's request."""
         fleet = self._fleet.publishing()
         if fleet is None:
             raise ProtocolError("another server publishes by now; ask again", "UNAVAILABLE")
@@ -200,7 +202,6 @@ class FleetControl:
         return changed
 
     async def _kept_at(self, time_s: float) -> dict[Layers, Snapshot]:
-        """Return by layers what was served at a time."""
         rows = {
             row.entry.layers: row
             for row in reversed(await _read(read_history(self._fleet.content)))
@@ -212,19 +213,8 @@ class FleetControl:
         return {layers: await self._snapshot(row) for layers, row in rows.items()}
 
 
-def _server(name: bytes, reported: bytes, last: Order, *, is_publisher: bool) -> FleetServerReport:
-    try:
-        report = MemberReport.decoded(reported)
-    except DamagedBytesError:
-        # Another version of fsxds wrote it.
-        report = MemberReport()
-    order, count = report.order, sum(one.count for one in report.clients.values())
-    publication = f"{order.epoch}.{order.serial}"
-    return FleetServerReport(name.decode(errors="replace"), is_publisher, publication, order < last, count)
-
-
 async def _read(reading: Awaitable[Result]) -> Result:
-    """Read from the engine. ProtocolError: that cannot be done."""
+    """Read from the engine. ProtocolError: it cannot be read."""
     try:
         return await reading
     except (UnreachableError, RejectedRequestError, DamagedBytesError) as error:

@@ -1,4 +1,4 @@
-"""The history of a fleet: what was served of each view, with numbers that hold whoever publishes, for all of its servers."""
+"""The history of a fleet, numbered across publishers."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from fsxds.snapshots.snapshot_objects import Digest
 
 PREFIX = "history/"
 
-# So many snapshots of each view are kept.
+# Limit per view.
 MOST_SNAPSHOTS = 50
 
 
 class HistoryRow(NamedTuple):
-    """An entry of the history, and the record that has it."""
+    """An entry and its record."""
 
     entry: HistoryEntry
     record: KeptRecord
 
     @classmethod
     def of(cls, number: str, record: KeptRecord) -> HistoryRow:
-        """Return the entry that a record has. DamagedBytesError: it has none."""
+        """Read the entry of a record. DamagedBytesError: it has none."""
         try:
             row = json.loads(record.text)
             return cls(entry_of(int(number), json.dumps(row["layers"]), row["facts"]), record)
@@ -43,7 +43,7 @@ class HistoryRow(NamedTuple):
 
 
 async def read_history(content: FleetContent) -> list[HistoryRow]:
-    """Return the history of all views, the newest first, without what cannot be read."""
+    """Return readable entries, the newest first."""
     prefix, rows = content.keys.records + PREFIX.encode(), list[HistoryRow]()
     for key, one in (await content.engine.read_range(prefix, end_of(prefix))).values.items():
         try:
@@ -55,17 +55,12 @@ async def read_history(content: FleetContent) -> list[HistoryRow]:
 
 
 async def snapshot_of(content: FleetContent, row: HistoryRow, near: Snapshot | None) -> Snapshot:
-    """Return the snapshot of an entry, sharing what it has in common with `near`. DamagedBytesError: it cannot be read."""
+    """Return an entry's snapshot, sharing resources with `near`. DamagedBytesError: it cannot be read."""
     return await snapshot_in(content, row.record, row.record.roots[0], near)
 
 
 class FleetHistory:
-    """Adds to the history what is reached, as long as this server publishes.
-
-    Args:
-        records: where it is kept; they have begun.
-        tree: the directory that is served, whose git commit is noted; None for none.
-    """
+    """Adds to the history, as the publisher, with the git commit of `tree`, if any."""
 
     def __init__(self, records: Records, tree: Path | None) -> None:
         self._records = records
@@ -73,7 +68,7 @@ class FleetHistory:
         self._rows: dict[int, HistoryRow] = {}
         self._last: dict[Layers, Snapshot] = {}
         for name, record in records.found.items():
-            # What is sealed with another key than the first loses its objects.
+            # A record that is sealed with another key than the first loses its objects.
             if name.startswith(PREFIX) and record.key_id == records.key_id:
                 try:
                     row = HistoryRow.of(name.removeprefix(PREFIX), record)
@@ -82,7 +77,7 @@ class FleetHistory:
                 self._rows[row.entry.number] = row
 
     async def add(self, layers: Layers, snapshot: Snapshot) -> None:
-        """Add what was reached in a view, unless it is what was reached before."""
+        """Add a reached snapshot, unless it equals the last one."""
         if self._last.get(layers) is snapshot:
             return
         numbers = [number for number, row in sorted(self._rows.items()) if row.entry.layers == layers]

@@ -1,4 +1,4 @@
-"""Names that clients of any server ask for: each server with upstreams asks them for the names of all servers.
+"""Names that clients ask for: each server with upstreams asks them for all servers' names.
 
 | key | value |
 | --- | --- |
@@ -8,9 +8,9 @@
 
 | rule | reason |
 | --- | --- |
-| Servers with a tree that do not publish ask their upstreams, too. | The next publisher would publish a tree without the resources that clients asked for. |
-| A name counts as absent at a server that serves the publication before. | The publication may have the name, or `*` what it stands for. |
-| Names are divided by a hash. | A client that asks for one more name has one 64th of the names written. |
+| Servers with a tree that do not publish ask, too. | Else the next publisher's tree would lack the asked resources. |
+| A name counts as absent at a server that serves the publication before. | That may have the name, or resources that `*` stands for. |
+| Names are divided by a hash. | For one more name, one 64th of the names is written. |
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _encoded(names: Mapping[str, list[str]], order: Order = NOTHING_PUBLISHED) -
 
 
 def _decoded(encoded: bytes) -> tuple[Order, NamesByType]:
-    """Return the order and the names of a division. DamagedBytesError: the bytes have none."""
+    """DamagedBytesError: there are none."""
     try:
         order, names = json.loads(encoded)
         return Order.of(order), {TypeUrl(url): frozenset(map(str, each)) for url, each in names.items()}
@@ -81,18 +81,12 @@ def _decoded(encoded: bytes) -> tuple[Order, NamesByType]:
 
 
 class FleetNames:
-    """The names that clients of this server ask for, and which of them are absent: an `OnDemand`.
+    """The `OnDemand` of a server: names that its clients ask for, and absent ones.
 
-    `keep_reported` and `keep_answered` are to be run.
+    Run `keep_reported` and `keep_answered`.
 
     Args:
-        content: where names are reported.
-        lease: the lease of this server.
-        applied: the order up to which this server serves publications.
-        is_asking: upstreams are asked for names as the settings of this server say; else the key `u/` decides.
-
-    Attributes:
-        listeners: by owner: called when other names are absent.
+        is_asking: upstreams are asked only for names that clients ask for; if false, the key `u/` decides.
     """
 
     def __init__(self, content: FleetContent, lease: Lease, applied: Latest[Order], *, is_asking: bool) -> None:
@@ -106,19 +100,19 @@ class FleetNames:
 
     @property
     def is_asking(self) -> bool:
-        """Whether upstreams are asked for names only if a client asks for them."""
+        """Whether upstreams are asked only for names that clients ask for."""
         return self._is_always_asking or self._has_key
 
     def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
-        """Note all names that a client asks for of a type from now on, `*` for everything."""
+        """Replace a client's names of a type; `*` is everything."""
         self._asked.ask(client, type_url, names)
 
     def forget(self, client: object) -> None:
-        """Note that a client asks for nothing any more; an unknown client asked for nothing."""
+        """Drop a client's names, if any."""
         self._asked.forget(client)
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the names that an upstream may have, as far as the publisher reported."""
+        """Return the names that an upstream may have."""
         if not self.is_asking:
             return frozenset()
         prefix = self._content.keys.absent
@@ -130,7 +124,7 @@ class FleetNames:
         )
 
     async def keep_reported(self, server: str) -> Never:
-        """Report the names of clients for the server with this id, until cancelled."""
+        """Report clients' names, until cancelled."""
         prefix = self._content.keys.names + server.encode() + b"/"
         written: dict[int, dict[str, list[str]]] = {}
         of_lease = 0
@@ -151,7 +145,7 @@ class FleetNames:
                     await self._content.engine.write(batch)
                 written = rows
             except (UnreachableError, RejectedRequestError, LeaseLostError):
-                # Some of them may be written.
+                # Some changes may have been written.
                 written = {number: {} for number in rows.keys() | written.keys()}
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -160,7 +154,7 @@ class FleetNames:
                     await self._asked.changed.other_than(names)
 
     async def keep_answered(self) -> Never:
-        """Follow which names are absent, until cancelled."""
+        """Follow the absent names, until cancelled."""
         prefix = self._content.keys.absent
         while True:
             with suppress(UnreachableError, RejectedRequestError, DamagedBytesError):
@@ -187,33 +181,25 @@ class FleetNames:
 
 
 class UpstreamNames:
-    """Has the upstreams of this server asked for the names of all servers. `keep_asked` is to be run.
-
-    Args:
-        content: where servers report names.
-        upstreams: asks the upstreams of this server.
-
-    Attributes:
-        listeners: by owner: called when other names are asked for, or may be absent.
-    """
+    """Asks this server's upstreams for all servers' names. Run `keep_asked`."""
 
     def __init__(self, content: FleetContent, upstreams: OnDemand) -> None:
         self.listeners: dict[object, Callable[[], object]] = {}
         self._content = content
         self._upstreams = upstreams
         upstreams.listeners[self] = self._note
-        # As the servers reported them, by the key of each report; and all together.
+        # The names of each report by its key, and their union.
         self._reported: dict[bytes, NamesByType] = {}
         self._asked: NamesByType = NO_NAMES
 
     def absent(self) -> NamesByType:
-        """Return the names that are asked for and that no upstream has."""
+        """Return asked names that no upstream has."""
         return {
             type_url: names - self._upstreams.unanswered(type_url, names) for type_url, names in self._asked.items()
         }
 
     async def keep_asked(self) -> Never:
-        """Ask for the names of all servers, until cancelled."""
+        """Ask until cancelled."""
         while True:
             with suppress(UnreachableError, RejectedRequestError):
                 async with aclosing(followed(self._content.engine, self._content.keys.names)) as following:
@@ -225,7 +211,7 @@ class UpstreamNames:
         for key, found in values.items():
             reported.pop(key, None)
             if found is not None:
-                # It is unknown what a server of another version, or with another key, asks for.
+                # Names from a server of another version, or with another key, stay unknown.
                 with suppress(DamagedBytesError):
                     reported[key] = _decoded(self._content.sealing.opened(key, found.value))[1]
         asked: dict[TypeUrl, frozenset[str]] = {}
@@ -243,12 +229,7 @@ class UpstreamNames:
 
 
 class AbsentNames:
-    """Publishes which of the names that clients ask for no upstream has, while this server is the publisher.
-
-    Args:
-        publication: the publication of this server, which has begun.
-        names: the names of all servers; None if upstreams are not asked for names.
-    """
+    """Publishes absent names, as the publisher; `names` is None if upstreams are not asked."""
 
     def __init__(self, publication: Publication, names: UpstreamNames | None) -> None:
         self._publication = publication
@@ -257,13 +238,13 @@ class AbsentNames:
         self._written: Rows = {}
 
     async def begin(self) -> None:
-        """Read which keys an earlier publisher wrote."""
+        """Read an earlier publisher's keys."""
         prefix = self._publication.content.keys.absent
         found = await self._publication.content.engine.read_range(prefix, end_of(prefix), is_keys_only=True)
         self._written = {key: {"": []} for key in found.values}
 
     def follow(self, on_due: Callable[[], object]) -> None:
-        """Call `on_due` whenever other names may be absent; no other publisher of this server is called any more."""
+        """Call only `on_due` whenever absent names may have changed."""
 
         def note() -> None:
             self._is_due = True
@@ -273,7 +254,7 @@ class AbsentNames:
             self._names.listeners[AbsentNames] = note
 
     def due(self) -> Rows | None:
-        """Return the absent names, by key, to be written when all that is known now is published; None: as before."""
+        """Return absent names, to be written after the next publication; None: no change."""
         if not self._is_due:
             return None
         self._is_due = False
@@ -283,7 +264,7 @@ class AbsentNames:
         return {prefix: {}, **{prefix + b"%d" % number: one for number, one in _divided(self._names.absent()).items()}}
 
     async def write(self, rows: Rows) -> None:
-        """Write absent names. NoPublisherError: another server publishes by now; others: they are due again."""
+        """Write absent names, due again after an error. NoPublisherError: another server publishes by now."""
         self._is_due = True
         content, order = self._publication.content, self._publication.order
         changes: list[Put | Delete] = [Delete(key) for key in self._written.keys() - rows.keys()]
@@ -291,7 +272,7 @@ class AbsentNames:
             content.put(key, _encoded(row, order)) for key, row in rows.items() if row != self._written.get(key)
         )
         for batch in batches(changes):
-            # Until it is certain what is written.
+            # Until the write is known to have succeeded.
             self._written |= {change.key: {"": []} for change in batch}
             if await content.engine.write(batch, (self._publication.fence,)) is None:
                 raise NoPublisherError("another server publishes by now")

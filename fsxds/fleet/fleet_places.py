@@ -1,6 +1,6 @@
-"""Where the rollouts of a fleet are, as the next publisher goes on from there: what is rolled back, held, or on its way.
+"""The places of a fleet's rollouts, for the next publisher.
 
-Nothing is written of a rollout that serves what it leads to, and holds nothing: it begins with what is published.
+A rollout that serves its target and holds nothing is not written: it begins with the published snapshot.
 """
 
 from __future__ import annotations
@@ -32,14 +32,7 @@ PREFIX = "place/"
 
 
 class FleetPlaces:
-    """Keeps the places of the rollouts of a fleet: a `PlaceKeeper`. What nodes reject is known from reports again.
-
-    Args:
-        publication: what is published.
-        records: where places are kept.
-        kept: those that a publisher before kept.
-        on_due: is called when something is to be written.
-    """
+    """A fleet's `PlaceKeeper`. Reports restore rejections."""
 
     def __init__(
         self,
@@ -55,39 +48,39 @@ class FleetPlaces:
         self._restored = kept
         self._on_due = on_due
         self._due: dict[ViewKey, Callable[[], RolloutState | None]] = {}
-        # As they are written, and when that was.
+        # The last written states, with the time of writing.
         self._written: dict[ViewKey, tuple[RolloutState, float]] = {}
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
-        """Return where the rollouts of all views are that are published."""
+        """Return the initial states of rollouts."""
         return {
             ChannelKey(*key): _at(served, self._restored.get(key)) for key, served in self._publication.served.items()
         }
 
     def restored_members(self) -> dict[Layers, Tombstones]:
-        """Return nothing: servers know which members were removed."""
+        """Return nothing: servers know the removed members."""
         return {}
 
     def restore_rejections(self, rejections: Rejections) -> None:
-        """Do nothing."""
+        """Do nothing: reports restore rejections."""
 
     def note_rejections(self) -> None:
-        """Do nothing."""
+        """Do nothing: reports restore rejections."""
 
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
-        """Have the place of a rollout written soon, as it is then."""
+        """Write a rollout's place soon, as it is then."""
         if key.is_main:
             self._due[ViewKey(key.layers, key.is_canary)] = read
             self._on_due()
 
     def forget(self, key: ChannelKey) -> None:
-        """Have the place of a rollout removed soon."""
+        """Remove a rollout's place soon."""
         if key.is_main:
             self._due[ViewKey(key.layers, key.is_canary)] = _no_state
             self._on_due()
 
     async def write(self) -> None:
-        """Write what changed. NoPublisherError, UnreachableError, RejectedRequestError: it cannot be written."""
+        """Write due places. NoPublisherError, UnreachableError, RejectedRequestError: they cannot be written."""
         may_keep = self._publication.content.may_keep
         for key, read in tuple(self._due.items()):
             state, now_s = read(), time.time()
@@ -107,7 +100,7 @@ class FleetPlaces:
 
 
 async def read_places(records: Records, publication: Publication) -> dict[ViewKey, RolloutState]:
-    """Return the places that a publisher before kept, without those that cannot be read."""
+    """Return readable places of an earlier publisher."""
     found: dict[ViewKey, RolloutState] = {}
     for name, record in records.found.items():
         if name.startswith(PREFIX):
@@ -132,7 +125,7 @@ async def _read(record: KeptRecord, records: Records, near: Snapshot | None) -> 
 
 
 def _at(served: Snapshot, kept: RolloutState | None) -> RolloutState:
-    """Return where a rollout begins, given what is published, which may be later than what is kept."""
+    """The published snapshot may be later than the kept state."""
     if kept is None:
         return RolloutState(served, served, served)
     target = served if same_content(kept.target, served) else kept.target
@@ -141,7 +134,6 @@ def _at(served: Snapshot, kept: RolloutState | None) -> RolloutState:
 
 
 def _is_plain(state: RolloutState) -> bool:
-    """Whether nothing is lost if a rollout begins with what it serves."""
     is_decided = bool(state.pins) or state.pinned is not None or bool(state.before) or bool(state.held_for_s)
     return state.target is state.served and not is_decided and not state.draining
 

@@ -1,11 +1,10 @@
-"""What the publisher of a fleet does: rolls out what its tree asks for to the servers, which are its clients.
+"""The publisher of a fleet: its clients are servers.
 
 | rule | reason |
 | --- | --- |
-| A server has taken a step when all of its clients have that it waits for. | Each server leads its clients by steps of its own, from what they have; it says when that is done. |
-| A server that does not say so in time is not waited for. | |
-| What is published is what the rollouts serve, whenever that changed. | |
-| A view that no server has served for ten minutes is dropped, unless it is rolled back. | Each view costs the publisher a load of the tree, and its place in etcd. |
+| A server has taken a step when all its awaited clients have. | Each server leads its clients by separate steps. |
+| A server that does not report in time is not waited for. | |
+| A view that no server has served for ten minutes is dropped, unless rolled back. | Each view costs a load of the tree, and space in etcd. |
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import Publication
 from fsxds.fleet.records import Records
 from fsxds.fleet.reports import Servers
+from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import WHOLE_TREE, Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
@@ -40,33 +40,25 @@ from fsxds.runtime.access import SECRET
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.store import Latest
 
-# A server waits for its clients itself; for the server, it is waited longer.
+# A server waits for its own clients, so the publisher waits longer for the server.
 PATIENCE_SHARE = 3.0
 
-# Between two tries to publish.
+# Between two attempts to publish.
 PAUSE_S = 0.5
 COLLECT_EVERY_S = 10.0
 
-# So long an operator waits until what was decided survives this publisher.
+# The longest wait of an operator until a decision would survive this publisher.
 KEPT_WITHIN_S = 5.0
 
 
 def rules_of_fleet(rules: PublishRules) -> PublishRules:
-    """Return how a fleet publishes: its servers wait for their clients, and it waits for them."""
+    """Let the publisher wait longer than servers wait."""
     return replace(rules, rollout=replace(rules.rollout, step_timeout_s=rules.rollout.step_timeout_s * PATIENCE_SHARE))
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherStart:
-    """What a publisher goes on from.
-
-    Attributes:
-        publication: what is published; it has begun.
-        records: what publishers keep.
-        places: where rollouts were.
-        history: what was served.
-        absent: the names that clients ask for in vain.
-    """
+    """The state that a publisher continues from."""
 
     publication: Publication
     records: Records
@@ -76,7 +68,7 @@ class PublisherStart:
 
     @classmethod
     async def by(cls, publication: Publication, tree: Path | None, names: UpstreamNames | None) -> PublisherStart:
-        """Read what publishers before kept; of the directory `tree` the git commit is noted."""
+        """Read earlier records; the git commit of `tree` is noted."""
         records = Records(publication)
         await records.begin()
         absent = AbsentNames(publication, names)
@@ -86,17 +78,7 @@ class PublisherStart:
 
 
 class FleetPlanner:
-    """Publishes for a fleet. `run` is to be run, while this server is the publisher.
-
-    Args:
-        rules: how changes are published.
-        observer: receives what happens in rollouts.
-        kept: what it goes on from.
-        loading: loads the views that servers serve.
-
-    Attributes:
-        publisher: has the rollouts.
-    """
+    """Publishes for a fleet, as its publisher. Run `run`."""
 
     def __init__(
         self,
@@ -105,7 +87,7 @@ class FleetPlanner:
         kept: PublisherStart,
         loading: ViewLoading,
     ) -> None:
-        # So many changes were noted, and so many of them are published and kept.
+        # Count of noted changes, and how many of them are published and kept.
         self._changed, self._kept = Latest(0), Latest(0)
         publication = kept.publication
         self._places = FleetPlaces(publication, kept.records, kept.places, self._note)
@@ -116,27 +98,27 @@ class FleetPlanner:
         self._exposed: set[ViewKey] = set()
         self._publication = publication
         self._servers = Servers(publication.content, self._receive_reports)
-        # What the tree asks for, and when it changed; taken in when the servers are known.
+        # The snapshots of the tree, and when they changed; taken in when the servers are known.
         self._targets: tuple[Mapping[Layers, Snapshot], float] = {}, 0.0
         self._is_known = False
         self._loading = loading
         self._clients = FleetClients(self.publisher, self._order_of, self._rollout_of)
-        # By view: the generation of what was published last, and its order.
+        # By view: generation and order of the last publication.
         self._published: dict[ViewKey, tuple[int, Order]] = {}
-        # Since when no server has served a view, on the clock of the event loop.
+        # When the last server left a view, on the clock of the event loop.
         self._unused_since_s: dict[Layers, float] = {}
         now_s = asyncio.get_running_loop().time()
         for rollout in tuple(self.publisher.rollouts.values()):
-            # The servers are known; nobody has to return.
+            # The servers are known, so no client has to return first.
             rollout.machine.end_rest(now_s)
             self._follow(rollout)
 
     def change_rules(self, rules: PublishRules) -> None:
-        """Publish by other rules from now on."""
+        """Apply other rules from now on."""
         self.publisher.change_rules(rules_of_fleet(rules))
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take what the tree asks for, by layers."""
+        """Take the tree's snapshots."""
         self._targets = targets, detected_s
         if self._is_known:
             for layers in targets:
@@ -145,7 +127,6 @@ class FleetPlanner:
             self._note()
 
     def _receive_reports(self) -> None:
-        """Take what servers report: which views they serve, and what of it their clients have."""
         reports = self._servers.reports
         for layers in self._served_layers():
             self._loading.want(layers)
@@ -168,24 +149,28 @@ class FleetPlanner:
         return rollout
 
     def _note(self) -> None:
-        """Note that something else may be to be published."""
         self._changed.replace(self._changed.current + 1)
 
     def _follow(self, rollout: ChannelRollout) -> None:
         rollout.channel.store.listeners[self] = self._note
 
     async def until_kept(self) -> None:
-        """Wait until what was decided is kept for the next publisher, unless it cannot be kept in time."""
+        """Wait until decisions are kept, `KEPT_WITHIN_S` at most."""
         for key, rollout in self.publisher.rollouts.items():
             self._places.save(key, partial(_state_of, rollout))
         wanted = self._changed.current
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(KEPT_WITHIN_S):
                 while self._kept.current < wanted:
                     await self._kept.replaced()
+        except TimeoutError:
+            fact = (
+                f"it is done, but etcd did not keep it within {KEPT_WITHIN_S:g} s: the next publisher would not know it"
+            )
+            raise ProtocolError(f"{fact}; decide again when etcd answers", "UNAVAILABLE") from None
 
     async def run(self) -> None:
-        """Publish until this server is not the publisher any more (NoPublisherError), or cancelled."""
+        """Publish until cancelled. NoPublisherError: another server publishes."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._servers.keep_current())
             tasks.create_task(self.publisher.keep_publishing())
@@ -193,7 +178,6 @@ class FleetPlanner:
             tasks.create_task(self._keep_collected())
 
     async def _keep_published(self) -> Never:
-        """Publish what the rollouts serve."""
         failed = ""
         while True:
             seen = self._changed.current
@@ -223,7 +207,7 @@ class FleetPlanner:
                 if self._is_exposed(key, current):
                     continue
                 self._published[key] = current.generation, await self._publication.publish(key, current)
-                # Some may have reported it before it was known to be published.
+                # A server may have reported it before its publication was known here.
                 self._clients.ask(key)
         if absent is not None:
             await self._absent.write(absent)
@@ -245,19 +229,17 @@ class FleetPlanner:
         return True
 
     async def _keep_collected(self) -> Never:
-        """Remove what no server needs any more, now and then."""
         while True:
             await asyncio.sleep(COLLECT_EVERY_S)
             self._drop_unused()
             reports = self._servers.reports.values()
-            # A server that has nothing yet, or that says nothing which is understood here, reads what is published anew.
+            # A server that has nothing yet, or whose report is not understood, reads everything published anew.
             orders = (one.order for one in reports if one.order != NOTHING_PUBLISHED)
             reached = min(orders, default=self._publication.order)
             with suppress(UnreachableError, RejectedRequestError):
                 await self._publication.collect(reached)
 
     def _drop_unused(self) -> None:
-        """Drop the views that no server has served for `DROPPED_AFTER_S`."""
         now_s, rollouts = asyncio.get_running_loop().time(), self.publisher.rollouts
         rolled_back = {key.layers for key, one in rollouts.items() if one.target.is_rolled_back}
         unused = {key.layers for key in rollouts} - self._served_layers() - rolled_back - {WHOLE_TREE}
@@ -278,6 +260,6 @@ def _state_of(rollout: ChannelRollout) -> RolloutState | None:
 
 
 def _observe(observer: Observer, event: Event) -> None:
-    # Each server reports for itself when it serves something else.
+    # Each server reports its own publications to clients.
     if not isinstance(event, SnapshotPublished):
         observer(event)

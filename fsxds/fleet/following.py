@@ -1,11 +1,10 @@
-"""Follows what is published in a fleet: keeps the snapshots of the views that are wanted at hand.
+"""Keeps the published snapshots of wanted views at hand.
 
 | rule | reason |
 | --- | --- |
-| What was published earlier than what is at hand is passed over. | An etcd that was restored from a backup has it: clients would go back. |
-| After a lost watch, what is published is read again, and of it what is missing. | |
-| A snapshot that is not there any more is looked for again: it is not published any more either. | |
-| As long as nothing can be read, what is at hand stays. | |
+| A publication earlier than the snapshot at hand is ignored. | An etcd restored from a backup has it: clients would go back. |
+| After a lost watch, or if a snapshot is no longer there, the pointers are read again. | |
+| While the engine cannot be read, the snapshots at hand stay. | |
 """
 
 from __future__ import annotations
@@ -32,42 +31,32 @@ from fsxds.runtime.store import Latest
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
-# Between two tries to reach the engine, or to read what could not be read.
+# Between two attempts to reach the engine, or to read a snapshot.
 PAUSE_S = 0.5
 
-# So many snapshots of a view are remembered: who comes may have been led to one of them elsewhere.
+# Limit of the remembered snapshots per view: another server may have led a client to one of them.
 MOST_RECENT = 16
 
 
 class _RecentPublication:
-    """A published snapshot, and those that were published before it."""
-
     def __init__(self, snapshot: Snapshot, earlier: tuple[Snapshot, ...]) -> None:
         self.snapshot = snapshot
         self._earlier = earlier
 
     @cached_property
     def steps(self) -> tuple[Snapshot, ...]:
-        """The steps that lead from earlier snapshots to this one; among 100 000 resources, each takes a millisecond."""
+        """Steps from earlier snapshots; each takes a millisecond among 100 000 resources."""
         steps = (one for earlier in self._earlier for one in steps_between(earlier, self.snapshot))
         return tuple(one.step.snapshot for one in steps if not one.is_last)
 
 
 class Following:
-    """Follows a fleet. `keep_current` is to be run.
-
-    Args:
-        content: where what is published is read.
-        observer: receives whether it can be read.
-        on_changed: is called with the snapshots of the views that are wanted, whenever some of them changed.
+    """Follows a fleet. Run `keep_current`.
 
     Attributes:
-        head: what was published last, as it was read; None before it was read.
-        applied: the order up to which all that is published is at hand, of the views that are wanted.
-        snapshots: what is at hand, by view.
-        orders: the order of each.
-        is_reached: the engine answers.
-        lost_s: the monotonic clock when it did not any more; None while it answers, or was not asked yet.
+        head: None before the first read.
+        applied: the order up to which all publications of wanted views are at hand.
+        lost_s: the monotonic time when the engine stopped answering; None while it answers, or was not asked yet.
     """
 
     def __init__(
@@ -84,22 +73,22 @@ class Following:
         self._on_changed = on_changed
         self._wanted: set[Layers] = {()}
         self._pointers: dict[ViewKey, Pointer] = {}
-        # Is set when something else is published or wanted.
+        # Set when other snapshots are published or wanted.
         self._is_due = asyncio.Event()
         self._generation = 0
-        # What was published lately of each view, the newest first.
+        # The last publications of each view, the newest first.
         self._recent: dict[ViewKey, deque[_RecentPublication]] = {}
 
     @property
     def published(self) -> Mapping[ViewKey, Pointer]:
-        """What is published, as it was read last."""
+        """The pointers as last read."""
         return self._pointers
 
     def recent(self, key: ViewKey) -> Iterator[Snapshot]:
-        """Yield the snapshots of a view that a server may have served lately.
+        """Yield snapshots that a server may have served lately.
 
-        First the published ones, the newest first, then the steps between any two of them: a server that missed
-        publications led its clients by steps that were never published.
+        Published ones first, the newest first, then the steps between any two: a server that missed publications led
+        its clients by steps that were never published.
         """
         published = tuple(self._recent.get(key, ()))
         yield from (one.snapshot for one in published)
@@ -107,19 +96,19 @@ class Following:
             yield from one.steps
 
     def want(self, layers: Layers) -> None:
-        """Have a view at hand from now on."""
+        """Keep a view at hand."""
         if layers not in self._wanted:
             self._wanted.add(layers)
             self._is_due.set()
 
     def drop(self, layers: Layers) -> None:
-        """Have a view at hand no more."""
+        """Stop keeping a view at hand."""
         self._wanted.discard(layers)
         for key in [key for key in self.snapshots if key.layers == layers]:
             del self.snapshots[key], self.orders[key], self._recent[key]
 
     async def keep_current(self) -> Never:
-        """Follow until cancelled, whatever becomes of the engine."""
+        """Follow until cancelled, also while the engine fails."""
         while True:
             try:
                 published = await self._content.published()
@@ -134,7 +123,7 @@ class Following:
             except* DamagedBytesError as group:
                 self._observer(SnapshotUnreadable(str(group.exceptions[0])))
             except* CompactedError:
-                # What is published is read again.
+                # The pointers are read again.
                 pass
             await asyncio.sleep(PAUSE_S)
 
@@ -170,7 +159,6 @@ class Following:
         self._is_due.set()
 
     async def _apply(self) -> None:
-        """Have at hand what is wanted and published."""
         order = NOTHING_PUBLISHED if self.head is None else self.head.order
         changed = False
         for key, pointer in tuple(self._pointers.items()):
@@ -190,7 +178,6 @@ class Following:
             self.applied.replace(order)
 
     def _numbered(self, key: ViewKey, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot that knows what changed in it."""
         self._generation += 1
         before = self.snapshots.get(key)
         changes = {

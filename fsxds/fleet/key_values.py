@@ -1,10 +1,10 @@
-"""Keys and values that all servers of a fleet share, as etcd has them; an engine in memory.
+"""Keys and values that a fleet's servers share, as in etcd or in memory.
 
-| word | what it is |
+| word | meaning |
 | --- | --- |
 | revision | the number of a write; each has one more than the one before, whatever its keys |
 | guard | a condition of a write: nothing is written if one does not hold |
-| lease | its keys are removed when nobody has kept it alive for its time to live |
+| lease | its keys are removed when it was not kept alive for its time to live |
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from typing import NamedTuple, Protocol
 
 from fsxds.model.errors import FsxdsError
 
-# What etcd takes in one write, unless it is told otherwise: 1.5 MiB, with what belongs to the request itself.
+# Within etcd's default limit for one write: 1.5 MiB, including the request itself.
 MOST_CHANGES = 120
 MOST_BYTES = 1_000_000
 
 
 class UnreachableError(FsxdsError):
-    """No server of the engine answered; a write may have come about or not."""
+    """No server answered; a write may have succeeded."""
 
 
 class RejectedRequestError(FsxdsError):
-    """The engine rejects a request, and would again: it has no space, or somebody may not do this."""
+    """The engine rejects a request for good: no space, or no permission."""
 
 
 class LeaseLostError(FsxdsError):
-    """A lease is no more: its time is over, or it was given back."""
+    """A lease has expired or was revoked."""
 
 
 class CompactedError(FsxdsError):
-    """What was written since a revision is not known any more."""
+    """Changes are no longer known."""
 
 
 class KeyValue(NamedTuple):
-    """What is there under a key: since which revision, and since which with this value."""
+    """A value, with the revisions of creation and last change."""
 
     value: bytes
     created: int
@@ -63,7 +63,7 @@ class Delete(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """A key was created, and modified, at these revisions; 0: it does not exist. None: at whatever revision."""
+    """A key's revisions of creation and last change; 0: it does not exist. None: any."""
 
     key: bytes
     created: int | None = None
@@ -71,14 +71,14 @@ class Guard(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is there under keys, as of a revision; what does not exist is not in it."""
+    """The values of existing keys, as of a revision."""
 
     revision: int
     values: Mapping[bytes, KeyValue]
 
 
 class Changed(NamedTuple):
-    """What one or more writes made of keys, up to a revision; None: they were removed."""
+    """The result of writes; None for a removed key."""
 
     revision: int
     values: Mapping[bytes, KeyValue | None]
@@ -88,38 +88,38 @@ class KeyValues(Protocol):
     """An engine. Each method may raise UnreachableError or RejectedRequestError."""
 
     async def read(self, keys: Sequence[bytes]) -> Found:
-        """Return what is there under keys, all that was written before the call included."""
+        """Read keys, including every write before the call."""
 
     async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Return what is there from a key on to before another one."""
+        """Read from `first` to before `end`."""
 
     async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
-        """Make all changes or, if a guard does not hold, none; return the revision of the write, None if there was none."""
+        """Make all changes, or none if a guard does not hold; return the revision or None."""
 
     def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield what changes from a key on to before another one, beginning with a revision.
+        """Yield changes from `first` to before `end`, since a revision.
 
         Raises:
-            CompactedError: what changed since then is not known any more.
+            CompactedError: they are no longer known.
         """
 
     async def grant(self, ttl_s: int) -> int:
-        """Return a new lease."""
+        """Create a lease."""
 
     async def keep_alive(self, lease: int) -> None:
-        """Have the time to live of a lease begin again. Raises LeaseLostError if there is no such lease."""
+        """Restart a lease's time to live. LeaseLostError: there is no such lease."""
 
     async def revoke(self, lease: int) -> None:
-        """Give a lease back, which may be lost already."""
+        """Revoke a lease, if it exists."""
 
 
 def end_of(prefix: bytes) -> bytes:
-    """Return the key before which all keys with a prefix are; its last byte is not 255."""
+    """Return the first key after a prefix, whose last byte is not 255."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
 async def followed(engine: KeyValues, prefix: bytes) -> AsyncGenerator[tuple[Mapping[bytes, KeyValue | None], bool]]:
-    """Yield all keys with a prefix (True), then each change of them (False); after a compaction, all keys again.
+    """Yield all keys with a prefix (True), then changes (False); after a compaction, all keys again.
 
     UnreachableError, RejectedRequestError: the engine cannot be read.
     """
@@ -140,11 +140,7 @@ class _Lease:
 
 
 class MemoryKeyValues:
-    """An engine in memory, touched from the event loop only.
-
-    Attributes:
-        revision: that of the last write.
-    """
+    """An engine in memory, used from the event loop only."""
 
     def __init__(self) -> None:
         self.revision = 1
@@ -152,17 +148,17 @@ class MemoryKeyValues:
         self._owners: dict[bytes, int] = {}
         self._leases: dict[int, _Lease] = {}
         self._numbers = count(1)
-        # What changed lately, by revision, for those who watch; and which of it is not known any more.
+        # The last changes by revision, for watches; and the last revision that is no longer in it.
         self._log: dict[int, Mapping[bytes, KeyValue | None]] = {}
         self._forgotten = 0
         self._written = asyncio.Event()
 
     async def read(self, keys: Sequence[bytes]) -> Found:
-        """Return what is there under keys."""
+        """Read keys."""
         return Found(self.revision, {key: self._values[key] for key in keys if key in self._values})
 
     async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Return what is there from a key on to before another one."""
+        """Read a range of keys."""
         within = {key: one for key, one in sorted(self._values.items()) if first <= key < end}
         if is_keys_only:
             within = {key: one._replace(value=b"") for key, one in within.items()}
@@ -204,7 +200,7 @@ class MemoryKeyValues:
         written.set()
 
     async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield what changes from a key on to before another one."""
+        """Yield changes of a range."""
         while True:
             if since <= self._forgotten:
                 raise CompactedError("what changed is not known any more")
@@ -221,27 +217,27 @@ class MemoryKeyValues:
                 await self._written.wait()
 
     async def grant(self, ttl_s: int) -> int:
-        """Return a new lease."""
+        """Create a lease."""
         lease = next(self._numbers)
         self._leases[lease] = _Lease(ttl_s, self._timer(lease, ttl_s))
         return lease
 
     async def keep_alive(self, lease: int) -> None:
-        """Have the time to live of a lease begin again."""
+        """Restart its time to live."""
         if (found := self._leases.get(lease)) is None:
             raise LeaseLostError("the lease is no more")
         found.timer.cancel()
         found.timer = self._timer(lease, found.ttl_s)
 
     async def revoke(self, lease: int) -> None:
-        """Give a lease back."""
+        """Revoke a lease."""
         self._end(lease)
 
     def _timer(self, lease: int, ttl_s: float) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(ttl_s, self._end_soon, lease)
 
     def _end_soon(self, lease: int) -> None:
-        """End a lease if nobody keeps it alive now: this process may have been the one that did not answer."""
+        """End a lease unless it is kept alive right now: this process may have been frozen."""
         if (found := self._leases.get(lease)) is not None:
             found.timer = asyncio.get_running_loop().call_later(LEASE_GRACE_S, self._end, lease)
 
@@ -256,5 +252,5 @@ class MemoryKeyValues:
 # What was sent to this process while it did not run is read within this time.
 LEASE_GRACE_S = 0.5
 
-# So many writes are known to those who watch, and come back after a while.
+# Writes that watches can resume from.
 MOST_LOGGED = 1000

@@ -1,4 +1,4 @@
-"""The lease of a server: as long as it is kept alive, the server is there, and may publish."""
+"""The lease of a server: without one it counts as absent, and may not publish."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ from typing import Never
 from fsxds.fleet.key_values import KeyValues, LeaseLostError, RejectedRequestError, UnreachableError
 from fsxds.runtime.store import Latest
 
-# A server that is killed is out of the fleet after so long, and another one publishes.
+# The time after which a killed server leaves the fleet, and another one publishes.
 TTL_S = 3
 KEEP_EVERY_S = 1.0
 
 
 class Lease:
-    """A lease that is kept alive, and another one when it is lost. `keep_alive` is to be run.
-
-    Attributes:
-        current: its id; 0 while there is none, as far as is known.
-        reason: why there is none; empty while there is one.
-    """
+    """A lease kept alive and replaced; `current` is 0 without one. Run `keep_alive`."""
 
     def __init__(self, engine: KeyValues) -> None:
         self.current = Latest(0)
@@ -29,7 +24,7 @@ class Lease:
         self._kept_s = 0.0
 
     async def keep_alive(self) -> Never:
-        """Keep it alive until cancelled."""
+        """Keep the lease alive until cancelled."""
         while True:
             began_s = asyncio.get_running_loop().time()
             try:
@@ -37,7 +32,7 @@ class Lease:
                     await self._engine.keep_alive(self.current.current)
                 else:
                     self._change(await self._engine.grant(TTL_S), "")
-                # It was kept alive after this.
+                # The time to live began after this.
                 self._kept_s = began_s
             except LeaseLostError as error:
                 self._change(0, str(error))
@@ -52,7 +47,7 @@ class Lease:
         self.current.replace(lease)
 
     async def revoke(self) -> None:
-        """End it now, so that others need not wait for that."""
+        """Revoke the lease: other servers need not wait."""
         if lease := self.current.current:
             self._change(0, "it was given back")
             with suppress(UnreachableError, RejectedRequestError):

@@ -1,12 +1,12 @@
-"""A server of a fleet: serves what is published, says how its clients stand with it, and publishes if it is elected.
+"""A server of a fleet.
 
 | rule | reason |
 | --- | --- |
-| Every server serves what is published, also the one that publishes. | What only one has could be lost with it, and clients would go back. |
-| A server leads its clients from what they have to what is published, by steps of its own. | It may have missed some of what was published. |
-| What is held back, and why, is decided by the publisher alone. | |
-| Only a server with a source is elected, once it has loaded it. | |
-| Who takes over does not publish at once what it had before the last publication: it waits for its next tree. | Its copy of the tree may be late, and clients would go back. |
+| Every server, also the publisher, serves only published snapshots. | One that only one server has could be lost, and clients would go back. |
+| A server leads its clients from their versions to the published ones by separate steps. | It may have missed publications. |
+| The publisher alone decides on holds. | |
+| Only a server with a loaded source is elected. | |
+| A new publisher whose tree changed before the last publication waits for its next tree. | Its copy may be late, and clients would go back. |
 """
 
 from __future__ import annotations
@@ -67,35 +67,31 @@ if TYPE_CHECKING:
     from fsxds.fleet.fleet_control import FleetControl
     from fsxds.transports.admin.operator_control import AdminControl, OperatorControl
 
-# Between two tries to be elected.
+# Between two attempts to be elected.
 PAUSE_S = 0.3
 
-# So long a server is not elected again that could not read what is published.
+# A server that could not read the published snapshots is not elected again for this time.
 RESIGNED_FOR_S = 5.0
 
-# So long the publisher that takes over waits for its tree to change.
+# The longest wait of a new publisher for its tree to change.
 LATE_TREE_PATIENCE_S = 30.0
 
-# So long a server that ends waits for its lease to be given back.
+# The longest wait of a server that ends for its lease to be revoked.
 REVOKE_WITHIN_S = 1.0
 
 
 def server_name() -> str:
-    """Return the id of a server: that of its machine, and of this process."""
+    """Return a new id."""
     return f"{socket.gethostname()}-{token_hex(3)}"
 
 
 @dataclass(frozen=True, slots=True)
 class MemberContext:
-    """What a server of a fleet has from outside.
+    """A server's environment; `tree` is None for another source, or none.
 
     Attributes:
-        content: what the fleet serves, and what it agrees by.
-        observer: receives what happens.
-        has_source: it loads a tree, and may publish it.
-        tree: the directory that it loads; None if there is none.
-        asks_names: upstreams are asked for names only if a client asks for them.
-        lag_patience_s: so long a client that comes from another server waits until this one is as far.
+        asks_names: upstreams are asked only for names that clients ask for.
+        lag_patience_s: the longest wait of a client from another server until this one has caught up.
     """
 
     content: FleetContent
@@ -107,7 +103,7 @@ class MemberContext:
 
 
 def member_of(settings: Settings, observer: Observer, tree: Path | None, *, has_source: bool) -> Member:
-    """Return a server of the fleet of the settings, which loads a directory or another source, or has none.
+    """Return the member for these settings.
 
     Raises:
         UsageError: a file of the settings cannot be used.
@@ -142,13 +138,11 @@ class Member(SingleServer):
     """This server in its fleet. `run` is to be run.
 
     Attributes:
-        name: its id.
-        following: what is published, as it is at hand here.
         planner: publishes for the fleet; None while another server does.
     """
 
     def __init__(self, context: MemberContext, name: str = "") -> None:
-        """Be a server of a fleet, with an id of its own if none is given."""
+        """A new id is made if none is given."""
         super().__init__()
         self.name = name or server_name()
         self.planner: FleetPlanner | None = None
@@ -163,11 +157,11 @@ class Member(SingleServer):
         self._commands = FleetCommands(self._content, self._lease, self.name)
         self._control: FleetControl | None = None
         key = self._keys.servers + self.name.encode()
-        self._reporter = MemberReporter(self._engine, key, self._lease, self._report)
+        self._reporter = MemberReporter(self._content, key, self._lease, self._report)
         self._rules: PublishRules | None = None
         self._clients: ClientsReporter | None = None
         self._loading: ViewLoading | None = None
-        # What this server loaded last, and when it changed.
+        # The last loaded tree, and when it changed.
         self._loaded: Latest[tuple[Mapping[Layers, Snapshot], float] | None] = Latest(None)
         self._taken: dict[ViewKey, Order] = {}
         # Something published was served, and when another server published something else last.
@@ -175,11 +169,11 @@ class Member(SingleServer):
 
     @property
     def asks_names(self) -> bool:
-        """Whether servers of the fleet ask upstreams for the names that clients of this server ask for."""
+        """Whether upstreams are asked for the names that this server's clients ask for."""
         return self._names.is_asking
 
     def rules(self, rules: PublishRules) -> PublishRules:
-        """Return that nothing is held back here: what is published is to be served."""
+        """Return rules that hold nothing back."""
         self._rules = rules
         if self.planner is not None:
             self.planner.change_rules(rules)
@@ -191,19 +185,19 @@ class Member(SingleServer):
         )
 
     def targets(self, publisher: Publisher) -> Targets:
-        """Take what publishes to the clients of this server; return what takes the trees that it loads."""
+        """Take the publisher of this server's clients; return a receiver of trees."""
         self._publisher = publisher
         publisher.on_progress = self._note_progress
         self._clients = ClientsReporter(publisher)
         return self
 
     def views(self, loading: ViewLoading) -> ViewLoading:
-        """Take what loads the views of the tree of this server; return what has those of its clients published."""
+        """Take the loader of the tree's views; return that of clients' views."""
         self._loading = loading
         return _PublishedViews(self.following)
 
     def channels(self, channels: NodeChannels) -> Channels:
-        """Return what lets nodes wait that come from another server which is ahead of this one."""
+        """Return channels that let clients from servers ahead wait."""
         if self._context.has_source and self._context.asks_names:
             self._upstream_names = UpstreamNames(self._content, channels.on_demand)
         return FleetChannels(channels, self._barrier, self._context.lag_patience_s, self._names)
@@ -213,18 +207,18 @@ class Member(SingleServer):
         self._barrier.note()
 
     def _is_served(self, view: ViewKey) -> bool:
-        """Whether a view is served what is at hand of it, and no step of this server is to follow."""
+        """Whether a view's snapshot at hand is served, with no further step of this server."""
         rollout = None if self._publisher is None else self._publisher.rollouts.get(ChannelKey(*view))
         if rollout is None or view not in self.following.orders:
             return True
         served, wanted, published = rollout.machine.served, rollout.wanted, self.following.snapshots[view]
         is_wanted = wanted is not None and same_content(wanted, published)
-        # Its clients may not have taken it: one of them may be the one that waits.
+        # Its clients may not have taken it: one of them may be the waiting one.
         is_last = served is not None and rollout.machine.target is wanted and same_content(served, published)
         return (is_wanted and is_last) or self._taken_of(view, rollout) >= self.following.orders[view]
 
     def control(self, make: Callable[[Publisher], OperatorControl]) -> AdminControl:
-        """Return what operators decide by: for the fleet."""
+        """Return the control for the whole fleet."""
         from fsxds.fleet.fleet_control import FleetControl, FleetFacts  # noqa: PLC0415 - for a capability
 
         def publishing() -> tuple[OperatorControl, FleetPlanner] | None:
@@ -238,7 +232,6 @@ class Member(SingleServer):
         return self._control
 
     async def _answer(self, request: Request) -> object:
-        """Carry out what another server asks of the publisher."""
         if self._control is None:
             fact = f"{self.name} publishes, and has no admin address to decide at; give it --admin"
             raise ProtocolError(fact, "FAILED_PRECONDITION")
@@ -252,7 +245,7 @@ class Member(SingleServer):
             raise ProtocolError(f"fsxds itself failed; the log of {self.name} says how", "INTERNAL") from error
 
     def waits_for(self) -> str:
-        """Return what the first snapshot waits for."""
+        """Return why there is no first snapshot yet."""
         return "" if self.following.snapshots else "what the fleet publishes"
 
     async def run(self, supervisor: Supervisor) -> None:
@@ -279,7 +272,6 @@ class Member(SingleServer):
                     await self._lease.revoke()
 
     def _serve(self, snapshots: Mapping[ViewKey, Snapshot]) -> None:
-        """Have what is published served."""
         if self._publisher is not None:
             others = {key.layers: one for key, one in snapshots.items() if not key.is_canary}
             canaries = {key.layers: one for key, one in snapshots.items() if key.is_canary}
@@ -290,7 +282,6 @@ class Member(SingleServer):
             self._publisher.receive(others, now_s, canaries)
 
     def _report(self) -> MemberReport:
-        """Return how this server stands."""
         if self._publisher is None:
             return MemberReport()
         rollouts = self._publisher.rollouts
@@ -300,17 +291,16 @@ class Member(SingleServer):
         return MemberReport(self.following.applied.current, self._taken, clients)
 
     def _taken_of(self, view: ViewKey, rollout: ChannelRollout) -> Order:
-        """Return the order of what all clients of a view have taken."""
         published, wanted = self.following.snapshots.get(view), rollout.wanted
         if published is not None and wanted is not None and rollout.has_completed and same_content(wanted, published):
             return self.following.orders[view]
         return self._taken.get(view, NOTHING_PUBLISHED)
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take the tree of this server: it is published if this server is the publisher, now or later."""
+        """Take this server's tree, for when it is the publisher."""
         before = self._loaded.current
         if before is not None and _is_same(before[0], targets):
-            # It was loaded again, for another view or by other rules.
+            # The tree was loaded again, for another view or by other rules.
             detected_s = before[1]
         self._loaded.replace((targets, detected_s))
         if self.planner is not None and not self._is_late():
@@ -321,7 +311,6 @@ class Member(SingleServer):
         return self._loaded.current is not None and self._loaded.current[1] < self._other_served_s
 
     async def _keep_elected(self) -> Never:
-        """Be the publisher whenever there is no other one."""
         await self._loaded.other_than(None)
         while True:
             lease = self._lease.current.current
@@ -335,7 +324,7 @@ class Member(SingleServer):
                 self._context.observer(PublisherLost(str(group.exceptions[0])))
                 await self._resign(lease)
             except* (UnreachableError, RejectedRequestError, LeaseLostError, CompactedError):
-                # Following says so.
+                # `Following` reports it.
                 pass
             finally:
                 self.planner = None
@@ -351,7 +340,7 @@ class Member(SingleServer):
         await asyncio.sleep(RESIGNED_FOR_S)
 
     async def _elected(self, lease: int) -> Guard | None:
-        """Wait until this server is the publisher, and return what holds as long as it is; None for another try."""
+        """Wait to be the publisher, and return the fence; None for another attempt."""
         key = self._keys.publisher
         if not lease:
             return None
@@ -362,7 +351,7 @@ class Member(SingleServer):
         if (other := found.values.get(key)) is None:
             return None
         if other.value == self.name.encode():
-            # It had come about without an answer.
+            # An earlier write had succeeded without an answer.
             return Guard(key, created=other.created)
         async with aclosing(self._engine.watch(key, key + b"\0", found.revision + 1)) as watching:
             async for changed in watching:
@@ -371,7 +360,6 @@ class Member(SingleServer):
         return None
 
     async def _publish(self, fence: Guard, lease: int) -> None:
-        """Publish what this server loads until it is the publisher no more."""
         publication = Publication(self._content, fence, self.name)
         await publication.begin(await self._content.published(), self.following.snapshots)
         self._context.observer(PublisherElected(publication.order.epoch))
@@ -387,7 +375,7 @@ class Member(SingleServer):
             tasks.create_task(self._publish_loaded(self.planner))
 
     async def _publish_loaded(self, planner: FleetPlanner) -> None:
-        """Have the tree of this server published, unless that may lead back: then the next one, if it comes in time."""
+        """Publish this server's tree; if it is late, the next one, after `LATE_TREE_PATIENCE_S` at most."""
         if self._is_late():
             self._context.observer(PublisherWaits(LATE_TREE_PATIENCE_S))
             with suppress(TimeoutError):
@@ -399,13 +387,11 @@ class Member(SingleServer):
             planner.receive(*self._loaded.current)
 
     async def _until_lost(self, lease: int) -> None:
-        """Wait until a lease is lost."""
         await self._lease.current.other_than(lease)
         raise NoPublisherError(self._lease.reason or "its lease was lost")
 
 
 def _is_same(before: Mapping[Layers, Snapshot], after: Mapping[Layers, Snapshot]) -> bool:
-    """Whether views that were loaded before have the same content."""
     return all(same_content(before[layers], one) for layers, one in after.items() if layers in before)
 
 
@@ -417,17 +403,17 @@ class _PublishedViews:
 
     @property
     def existing(self) -> frozenset[str]:
-        """The layers that there are, as the publisher says."""
+        """The publisher's existing layers."""
         return frozenset() if self._following.head is None else self._following.head.existing
 
     def is_loaded_by(self, views: Views) -> bool:
-        """Return True: the publisher has rules of its own."""
+        """Return True: the publisher has separate rules."""
         return True
 
     def want(self, layers: Layers) -> None:
-        """Have a view published, and follow it."""
+        """Follow a view; the publisher loads it."""
         self._following.want(layers)
 
     def drop(self, layers: Layers) -> None:
-        """Follow a view no more."""
+        """Stop following a view."""
         self._following.drop(layers)

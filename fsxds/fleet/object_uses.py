@@ -1,4 +1,4 @@
-"""Which objects of snapshots are in use, and which are to be written or removed when others are."""
+"""Counts the uses of snapshots' objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import DIGEST_BYTES, Content, Digest, KeptObject, joined, parted
 
-# What etcd has under one key, at most; the parts of a larger object are under keys of their own.
+# The most bytes under one key of etcd; a larger object is split over several keys.
 MOST_PART_BYTES = 700_000
 
 _COUNT_BYTES = 4
@@ -16,7 +16,7 @@ _IN_PARTS = b"\xff" * _COUNT_BYTES
 
 
 class ObjectUses:
-    """Counts how often each object is named: by others, and by what is served."""
+    """Counts references by objects and served snapshots."""
 
     def __init__(self) -> None:
         self._uses = Counter[Digest]()
@@ -27,7 +27,7 @@ class ObjectUses:
         return digest in self._children
 
     def add(self, kept: KeptObject) -> Iterator[KeptObject]:
-        """Count one more use of an object, and yield those that are in use from now on; to be exhausted."""
+        """Count a use, and yield newly used objects; must be exhausted."""
         self._uses[kept.digest] += 1
         if kept.digest in self._children:
             return
@@ -38,7 +38,7 @@ class ObjectUses:
             yield from self.add(child)
 
     def add_named(self, digest: Digest, children: Mapping[Digest, tuple[Digest, ...]]) -> Iterator[Digest]:
-        """The same for an object of which it is known what it names, and so on; yields digests."""
+        """Count a stored object, given all children below it; yields digests."""
         self._uses[digest] += 1
         if digest in self._children:
             return
@@ -48,7 +48,7 @@ class ObjectUses:
             yield from self.add_named(child, children)
 
     def remove(self, digest: Digest) -> Iterator[Digest]:
-        """Count one use less of an object, and yield those that are not in use any more; to be exhausted."""
+        """Uncount a use, and yield unused objects; must be exhausted."""
         self._uses[digest] -= 1
         if self._uses[digest]:
             return
@@ -59,7 +59,7 @@ class ObjectUses:
 
 
 def encoded_object(kept: KeptObject) -> list[bytes]:
-    """Return an object as bytes, in parts: mostly one."""
+    """Encode an object, in parts: mostly one."""
     children = joined(child.digest for child in kept.children())
     whole = (len(children) // DIGEST_BYTES).to_bytes(_COUNT_BYTES) + children + kept.content()
     if len(whole) <= MOST_PART_BYTES:
@@ -69,12 +69,12 @@ def encoded_object(kept: KeptObject) -> list[bytes]:
 
 
 def count_of_parts(first: bytes) -> int:
-    """Return how many parts follow the first one: none if that is the whole object."""
+    """Return the number of further parts; 0 for a whole object."""
     return int.from_bytes(first[_COUNT_BYTES:]) if first[:_COUNT_BYTES] == _IN_PARTS else 0
 
 
 def decoded_object(whole: bytes) -> Content:
-    """Return an object that was encoded; DamagedBytesError if there is none."""
+    """Decode an object. DamagedBytesError: there is none."""
     end = _COUNT_BYTES + int.from_bytes(whole[:_COUNT_BYTES]) * DIGEST_BYTES
     if len(whole) < end or len(whole) < _COUNT_BYTES:
         raise DamagedBytesError("an object is damaged")

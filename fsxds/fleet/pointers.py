@@ -1,7 +1,7 @@
-"""What points to a snapshot that a fleet serves: which one it is, when it was published, and what changed in it.
+"""Pointers to the snapshots that a fleet serves.
 
-A server that serves the snapshot before applies the change, and checks by the digest that it came to the same; else it reads
-the objects of the snapshot that it does not have (`snapshots/snapshot_objects.py`).
+A server that serves the snapshot before applies the changes, and checks the resulting digest; else it reads the objects
+that it lacks (`snapshots/snapshot_objects.py`).
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from fsxds.model.values import Layers, TypeUrl
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode_resources, encode_resources
 from fsxds.snapshots.snapshot_objects import Digest, facts_of, object_of, snapshot_with
 
-# A larger change is read as objects.
+# Larger changes are read as objects.
 MOST_CHANGED_BYTES = 256 * 1024
 MOST_CHANGED = 2_000
 
 _LENGTH_BYTES = 4
 
-# What reading the bytes of others comes upon.
+# The errors of reading damaged bytes.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 class Order(NamedTuple):
-    """Which of two snapshots was published later: by the number of its publisher, and by that of what it published."""
+    """The numbers of a publisher and its publication: later ones are greater."""
 
     epoch: int
     serial: int
 
     @classmethod
     def of(cls, row: Any) -> Order:
-        """Return the order that JSON has. ValueError, TypeError: it is something else."""
+        """Read an order of JSON. ValueError, TypeError: it is none."""
         epoch, serial = row
         return cls(int(epoch), int(serial))
 
@@ -45,19 +45,19 @@ NOTHING_PUBLISHED = Order(0, 0)
 
 
 class ViewKey(NamedTuple):
-    """Which clients a snapshot is for: those of a view, canaries or the others."""
+    """A view's canaries, or its other nodes."""
 
     layers: Layers = ()
     is_canary: bool = False
 
     @property
     def text(self) -> str:
-        """The key as text."""
+        """The key as JSON."""
         return json.dumps([list(self.layers), self.is_canary], separators=(",", ":"))
 
     @classmethod
     def of(cls, text: str) -> ViewKey:
-        """Return the key that was written; DamagedBytesError if there is none."""
+        """Read a key. DamagedBytesError: it is none."""
         try:
             layers, is_canary = json.loads(text)
             return cls(tuple(map(str, layers)), bool(is_canary))
@@ -67,13 +67,11 @@ class ViewKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowsDifference:
-    """What leads from a snapshot to the next one.
+    """The changes from a snapshot to the next one.
 
     Attributes:
-        before: the digest of the snapshot before.
-        facts: what is to be known of the next one beside its resources.
-        removed: names, by type.
-        updated: resources that are new or others, as `encode_resources` returns them.
+        facts: properties of the next snapshot besides its resources.
+        updated: new and changed resources, by `encode_resources`.
     """
 
     before: Digest
@@ -83,12 +81,12 @@ class RowsDifference:
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot) -> RowsDifference | None:
-        """Return what leads from one snapshot to another; None if that is much."""
+        """Return the changes; None if they are large."""
         removed, updated = dict[TypeUrl, tuple[str, ...]](), list[Resource]()
         for type_url, rows in after.by_type.items():
             old = before.resources(type_url)
             change = rows.changes_since(old)
-            # Of a file in which a line was added, all resources are on other lines, which clients do not see.
+            # A line added to a file moves all of its resources to other lines, which clients do not see.
             moved = (name for name in change.moved if rows[name].origin.path != old[name].origin.path)
             names = change.fresh.union(change.renewed, moved)
             if len(names) + len(change.removed) > MOST_CHANGED:
@@ -102,7 +100,7 @@ class RowsDifference:
         return cls(digest, facts_of(after), MappingProxyType(removed), encode_resources(updated))
 
     def applied_to(self, before: Snapshot) -> Snapshot:
-        """Return the snapshot that it leads to; DamagedBytesError if it is no difference of snapshots."""
+        """Return the next snapshot. DamagedBytesError: the bytes are invalid."""
         updated: dict[TypeUrl, list[Resource]] = {row.type_url: [] for row in RESOURCE_TYPES}
         for resource in decode_resources(self.updated):
             updated.get(resource.type_url, []).append(resource)
@@ -115,13 +113,11 @@ class RowsDifference:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """What is served of a view.
+    """The published snapshot of a view.
 
     Attributes:
-        order: when it was published.
-        root: the digest of the snapshot.
-        difference: what leads to it from the snapshot before; None if that is much, or nothing was before.
-        key_id: the key that it was sealed with, as its objects are; set by who read it.
+        difference: None if the changes are large, or there was no snapshot before.
+        key_id: the key that it and its objects are sealed with; set by the reader.
     """
 
     order: Order
@@ -130,7 +126,7 @@ class Pointer:
     key_id: bytes = b""
 
     def encoded(self) -> bytes:
-        """Return it as bytes."""
+        """Return the pointer as bytes."""
         head: dict[str, Any] = {"order": self.order, "root": self.root.hex()}
         updated = b""
         if self.difference is not None:
@@ -141,7 +137,7 @@ class Pointer:
 
     @classmethod
     def decoded(cls, encoded: bytes) -> Pointer:
-        """Return the pointer that was encoded; DamagedBytesError if there is none."""
+        """Decode a pointer. DamagedBytesError: there is none."""
         try:
             end = _LENGTH_BYTES + int.from_bytes(encoded[:_LENGTH_BYTES])
             head = json.loads(encoded[_LENGTH_BYTES:end])
@@ -157,26 +153,20 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What was published last in a fleet, of whatever view.
-
-    Attributes:
-        order: when.
-        publisher: the id of the server that did.
-        existing: the folders of its tree, each of which may be a layer.
-    """
+    """The last publication; each folder in `existing` may be a layer."""
 
     order: Order = NOTHING_PUBLISHED
     publisher: str = ""
     existing: frozenset[str] = frozenset()
 
     def encoded(self) -> bytes:
-        """Return it as bytes."""
+        """Return the head as bytes."""
         row = {"order": self.order, "publisher": self.publisher, "existing": sorted(self.existing)}
         return json.dumps(row, separators=(",", ":")).encode()
 
     @classmethod
     def decoded(cls, encoded: bytes) -> Head:
-        """Return the head that was encoded; DamagedBytesError if there is none."""
+        """Decode a head. DamagedBytesError: there is none."""
         try:
             row = json.loads(encoded)
             return cls(Order.of(row["order"]), str(row["publisher"]), frozenset(map(str, row["existing"])))

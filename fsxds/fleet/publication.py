@@ -1,12 +1,12 @@
-"""Publishes what a fleet serves, as long as this server is the publisher: writes objects and moves pointers.
+"""Publishes while this server is the publisher: writes objects and moves pointers.
 
 | rule | reason |
 | --- | --- |
-| A publisher begins a new epoch, above each that was ever published or reported. | An etcd that was restored from a backup does not know what was published last. |
-| A pointer moves only from the place that this publisher knows. | A write that got no answer may come about later, when it would lead back. |
-| After a write without an answer, what was published is read. | It may have come about. |
-| Objects are removed when every server has gone on to a later snapshot. | Those that are late read them. |
-| After a removal without an answer, what is published is written again before objects are. | It comes about before that, or never: else it could remove what is needed again. |
+| A publisher begins a new epoch, above each published or reported one. | An etcd restored from a backup lacks the last publication. |
+| A pointer moves only from the revision that this publisher knows. | A write without an answer may come about later, and lead back. |
+| After a write without an answer, the head is read. | The write may have come about. |
+| Objects are removed when every server has gone on to a later snapshot. | Late servers read them. |
+| After a removal without an answer, the head is written again before objects are. | The removal comes about before that, or never; else it could remove objects that are needed again. |
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fsxds.model.resources import Snapshot
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import Digest, KeptObject, object_of
 
-# Between two tries of a write that got no answer.
+# Between two reads after a write without an answer.
 PAUSE_S = 0.2
 
 
@@ -36,27 +36,15 @@ class NoPublisherError(FsxdsError):
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """The snapshot of a view since an order."""
-
     order: Order
     digest: Digest
 
 
 class Publication:
-    """What this server publishes. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
+    """This server's publications. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
 
     Args:
-        content: where it is to be written.
-        fence: holds as long as this server is the publisher.
-        publisher: the id of this server.
-
-    Attributes:
-        content: where it is written.
-        fence: holds as long as this server is the publisher.
-        order: that of what was published last.
-        served: what is published of each view.
-        orders: the order of that.
-        existing: the folders of the tree, each of which may be a layer.
+        fence: holds while this server is the publisher.
     """
 
     def __init__(self, content: FleetContent, fence: Guard, publisher: str) -> None:
@@ -68,25 +56,25 @@ class Publication:
         self.fence = fence
         self._publisher = publisher
         self._uses = ObjectUses()
-        # What was published before this is to be published again.
+        # Views whose order is below this one are to be published again.
         self._least = NOTHING_PUBLISHED
-        # By their names: the objects that may be there, and in how many parts each is; and those that may be missing.
+        # By name: stored objects with their numbers of parts; and objects that may be missing.
         self._stored: dict[bytes, int] = {}
         self._unsure: set[bytes] = set()
-        # Those that may be unused, and the digests of those that are used.
+        # Objects that may be unused, and the digests of used ones.
         self._unused: list[bytes] = []
         self._digests: dict[bytes, Digest] = {}
-        # Something is being removed, as far as is known.
+        # Whether a removal may be under way.
         self._is_removing = False
-        # Of each view, the snapshots that servers may serve still, the newest last.
+        # The snapshots of each view that servers may still serve, the newest last.
         self._roots: dict[ViewKey, deque[_Root]] = {}
-        # When what was published last was written.
+        # The revision of the head.
         self._revision = 0
-        # What publishers before left may be removed when this order was reached; None when it was.
+        # Once this order is reached, leftovers of earlier publishers may be removed; None afterwards.
         self._left_until: Order | None = None
 
     async def begin(self, published: Published, at_hand: Mapping[ViewKey, Snapshot]) -> None:
-        """Go on from what is published, of which some is at hand; what cannot be read will be published anew."""
+        """Continue from published snapshots; unreadable ones are published anew."""
         head = published.head or Head()
         self.order, self.existing = Order(head.order.epoch + 1, 0), head.existing
         found = await self.content.engine.read([self.content.keys.pointers])
@@ -98,14 +86,14 @@ class Publication:
             with suppress(DamagedBytesError):
                 self.served[key] = await self.content.snapshot(pointer, at_hand.get(key))
                 self.orders[key] = pointer.order
-                # What was sealed with another key is published again: that key may go then.
+                # A snapshot sealed with another key is published again, so that the key may be dropped.
                 if pointer.key_id == self.content.sealing.key_id:
                     root = await asyncio.to_thread(object_of, self.served[key], is_packed=True)
                     await asyncio.to_thread(self._use, root)
                     self._roots[key] = deque([_Root(pointer.order, root.digest)])
 
     def _use(self, root: KeptObject) -> list[KeptObject]:
-        """Note one more use of a snapshot, and return the objects that are used from now on."""
+        """Count a use of a snapshot; return newly used objects."""
         new = [*self._uses.add(root)]
         self._digests |= {self.content.name_of(one.digest): one.digest for one in new}
         return new
@@ -118,7 +106,7 @@ class Publication:
         return True
 
     async def publish(self, key: ViewKey, snapshot: Snapshot) -> Order:
-        """Publish what a view is served from now on; return the order as of which it is."""
+        """Publish the snapshot of a view; return its order."""
         pointer = await self._pointer(key, snapshot)
         if pointer is not None:
             await self._move({key: pointer})
@@ -128,20 +116,20 @@ class Publication:
         return self.orders[key]
 
     async def publish_head(self, existing: Collection[str]) -> None:
-        """Publish which layers there are."""
+        """Publish the existing layers."""
         if self.existing != frozenset(existing):
             self.existing = frozenset(existing)
             await self._move({})
 
     async def remove(self, keys: Collection[ViewKey]) -> None:
-        """Publish views no more that nobody follows."""
+        """Remove views that no server follows."""
         if keys := [key for key in keys if key in self.served]:
             await self._move(dict.fromkeys(keys))
             for key in keys:
                 del self.served[key], self.orders[key]
 
     async def _pointer(self, key: ViewKey, snapshot: Snapshot) -> Pointer | None:
-        """Write the objects of a snapshot, and return what points to it; None if that is published already."""
+        """Write a snapshot's objects, and return its pointer; None if it is published already."""
         root, roots = await self.keep(snapshot), self._roots.get(key)
         if roots and roots[-1].digest == root and self.orders[key] >= self._least:
             self.release(root)
@@ -152,7 +140,7 @@ class Publication:
         return Pointer(order, root, difference)
 
     async def keep(self, snapshot: Snapshot) -> Digest:
-        """Have the objects of a snapshot stored until it is released as often; return its digest."""
+        """Store a snapshot's objects until it is released as often."""
         if self._is_removing:
             await self._move({})
             self._is_removing = False
@@ -167,7 +155,7 @@ class Publication:
         return root.digest
 
     async def keep_stored(self, root: Digest) -> None:
-        """The same for a snapshot that is stored. DamagedBytesError: some of it is missing."""
+        """Keep a stored snapshot. DamagedBytesError: objects are missing."""
         children: dict[Digest, tuple[Digest, ...]] = {}
         level = [] if root in self._uses else [root]
         while level:
@@ -179,7 +167,7 @@ class Publication:
         self._digests |= {self.content.name_of(digest): digest for digest in new}
 
     def release(self, root: Digest) -> None:
-        """Let the objects of a snapshot be removed if nothing else needs them."""
+        """Let a snapshot's unshared objects be removed."""
         self._unused += map(self.content.name_of, self._uses.remove(root))
 
     async def _write(self, objects: Mapping[bytes, KeptObject]) -> None:
@@ -191,7 +179,7 @@ class Publication:
         self._unsure -= objects.keys()
 
     async def _move(self, pointers: Mapping[ViewKey, Pointer | None]) -> None:
-        """Move pointers, until that is certain."""
+        """Move pointers until the write is known to have succeeded."""
         order = self.order._replace(serial=self.order.serial + 1)
         keys = self.content.keys
         head = self.content.put(keys.pointers, Head(order, self._publisher, self.existing).encoded())
@@ -215,7 +203,7 @@ class Publication:
                 return
 
     async def _written(self, head: Put) -> int | None:
-        """Return when what was to be published was written; None if it was not, and may be still."""
+        """Return the revision of the written head; None if it is not written yet."""
         found = await self.content.engine.read([head.key, self.fence.key])
         publisher, last = found.values.get(self.fence.key), found.values.get(head.key)
         if publisher is None or publisher.created != self.fence.created:
@@ -228,7 +216,7 @@ class Publication:
         return modified
 
     async def collect(self, reached: Order) -> None:
-        """Remove objects that no server needs, given that all have gone on to this order or a later one."""
+        """Remove unneeded objects, if all servers have reached this order."""
         for key, roots in tuple(self._roots.items()):
             is_gone = key not in self.served
             while roots and (is_gone or (len(roots) > 1 and roots[1].order <= reached)):

@@ -1,10 +1,10 @@
-"""What the publisher of a fleet keeps for the next one: texts about snapshots, whose objects are kept as long as the text is.
+"""Records for the next publisher: texts about snapshots, whose objects are kept as long as the text.
 
 | rule | reason |
 | --- | --- |
-| A record is written only from the state that this publisher knows. | A write that got no answer may come about later. |
-| The objects of both texts are kept until it is certain which of them is there. | The same. |
-| Of a record that is sealed with another key, the objects are not kept. | It is written again with the first key. |
+| A record is written only from the revision that this publisher knows. | A write without an answer may come about later. |
+| Objects of the old and new text are kept until it is certain which is there. | The same. |
+| Objects of a record sealed with another key are not kept. | It is written again with the first key. |
 """
 
 from __future__ import annotations
@@ -25,25 +25,19 @@ from fsxds.snapshots.snapshot_objects import Digest
 
 @dataclass(frozen=True, slots=True)
 class KeptRecord:
-    """A text about snapshots.
-
-    Attributes:
-        text: what is kept.
-        roots: the digests of the snapshots.
-        key_id: the key that it is sealed with.
-    """
+    """A text about snapshots, with their digests."""
 
     text: str
     roots: tuple[Digest, ...]
     key_id: bytes = b""
 
     def encoded(self) -> bytes:
-        """Return it as bytes."""
+        """Return the record as bytes."""
         return json.dumps({"text": self.text, "roots": [root.hex() for root in self.roots]}).encode()
 
     @classmethod
     def decoded(cls, encoded: bytes, key_id: bytes) -> KeptRecord:
-        """Return the record that was encoded; DamagedBytesError if there is none."""
+        """Decode a record. DamagedBytesError: there is none."""
         try:
             row = json.loads(encoded)
             return cls(str(row["text"]), tuple(map(bytes.fromhex, row["roots"])), key_id)
@@ -52,20 +46,15 @@ class KeptRecord:
 
 
 async def snapshot_in(content: FleetContent, record: KeptRecord, root: Digest, near: Snapshot | None) -> Snapshot:
-    """Return a snapshot of a record, sharing what it has in common with `near`. DamagedBytesError: it cannot be read."""
+    """Return a record's snapshot, sharing resources with `near`. DamagedBytesError: it cannot be read."""
     return await content.snapshot(Pointer(NOTHING_PUBLISHED, root, key_id=record.key_id), near)
 
 
 class Records:
-    """The records of a fleet, by their names. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
-
-    Args:
-        publication: what this server publishes; it has begun.
+    """Records by name. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
 
     Attributes:
-        content: where they are.
-        key_id: the key that records are sealed with now.
-        found: those that were there when this server began to publish.
+        found: the records when this server began to publish.
     """
 
     def __init__(self, publication: Publication) -> None:
@@ -73,13 +62,13 @@ class Records:
         self.found: dict[str, KeptRecord] = {}
         self._publication = publication
         self.content = publication.content
-        # When each was written; of those that may have been written since, that is not known.
+        # The revision of each record; missing while unknown, after a write that may have come about.
         self._modified: dict[str, int] = {}
-        # The snapshots whose objects are kept for each.
+        # The snapshots whose objects are kept, by record.
         self._roots: dict[str, list[Digest]] = {}
 
     async def begin(self) -> None:
-        """Read what publishers before kept, and keep its objects; without those that cannot be read."""
+        """Read readable records, and keep their objects."""
         keys = self.content.keys
         found = await self.content.engine.read_range(keys.records, end_of(keys.records))
         for key, one in found.values.items():
@@ -97,13 +86,13 @@ class Records:
     async def keep(
         self, name: str, snapshots: Mapping[str, Snapshot], text_of: Callable[[Mapping[str, Digest]], str]
     ) -> KeptRecord:
-        """Keep a text about snapshots, made of their digests by what they are in it."""
+        """Keep a text, made by `text_of` from snapshots' digests."""
         before = [*self._roots.get(name, ())]
         made: dict[int, Digest] = {}
         for snapshot in snapshots.values():
             if id(snapshot) not in made:
                 made[id(snapshot)] = await self._publication.keep(snapshot)
-                # Also if this fails: the text may come about.
+                # Kept also if this fails: the text may come about.
                 self._roots.setdefault(name, []).append(made[id(snapshot)])
         text = text_of({label: made[id(snapshot)] for label, snapshot in snapshots.items()})
         record = KeptRecord(text, tuple(made.values()))
@@ -112,7 +101,7 @@ class Records:
         return record
 
     async def remove(self, name: str) -> None:
-        """Keep a text no more, if there is one."""
+        """Remove a record, if it exists."""
         if self._modified.get(name, 0) or self._roots.get(name):
             await self._write(name, Delete(self.content.keys.records + name.encode()))
             self._modified[name] = 0

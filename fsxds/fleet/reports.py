@@ -1,4 +1,4 @@
-"""What each server of a fleet reports, under its lease: how far it is, and how its clients stand with that."""
+"""The report of each server, under its lease."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from typing import Never
 
 from fsxds.fleet.client_reports import ViewClients
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import KeyValues, LeaseLostError, Put, RejectedRequestError, UnreachableError, followed
+from fsxds.fleet.key_values import LeaseLostError, RejectedRequestError, UnreachableError, followed
 from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
-# A server reports at most so often.
+# The least time between two reports.
 LEAST_PAUSE_S = 0.05
 RETRY_S = 0.3
 
-# So often a server looks by itself how its clients stand: one that comes or leaves is no hurry.
+# A server checks its clients at this interval: a client that comes or leaves is not urgent.
 CHECK_INTERVAL_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
-    """How a server stands.
+    """The standing of a server.
 
     Attributes:
-        order: that up to which it has all that is published, of the views that it serves.
-        taken: by view that it serves, the order of what all of its clients have taken that it waits for.
-        clients: by view, its clients.
+        order: up to this one, it has all publications of its views.
+        taken: the order that all awaited clients of a view have taken.
     """
 
     order: Order = NOTHING_PUBLISHED
@@ -40,7 +39,7 @@ class MemberReport:
     clients: Mapping[ViewKey, ViewClients] = field(default_factory=lambda: MappingProxyType({}))
 
     def encoded(self) -> bytes:
-        """Return it as bytes."""
+        """Return the report as bytes."""
         taken = {key.text: order for key, order in sorted(self.taken.items())}
         clients = {key.text: one.row() for key, one in sorted(self.clients.items())}
         row = {"order": self.order, "taken": taken, "clients": clients}
@@ -48,7 +47,7 @@ class MemberReport:
 
     @classmethod
     def decoded(cls, encoded: bytes) -> MemberReport:
-        """Return the report that was encoded; DamagedBytesError if there is none."""
+        """Decode a report. DamagedBytesError: there is none."""
         try:
             row = json.loads(encoded)
             taken = {ViewKey.of(text): Order.of(each) for text, each in row["taken"].items()}
@@ -59,28 +58,21 @@ class MemberReport:
 
 
 class MemberReporter:
-    """Reports how this server stands, whenever that changed. `keep_reported` is to be run.
+    """Reports this server after changes. Run `keep_reported`."""
 
-    Args:
-        engine: where it reports.
-        key: under which key.
-        lease: that of the server.
-        report: returns what is to be reported.
-    """
-
-    def __init__(self, engine: KeyValues, key: bytes, lease: Lease, report: Callable[[], MemberReport]) -> None:
-        self._engine = engine
+    def __init__(self, content: FleetContent, key: bytes, lease: Lease, report: Callable[[], MemberReport]) -> None:
+        self._content = content
         self._key = key
         self._lease = lease
         self._report = report
         self._is_due = asyncio.Event()
 
     def note(self) -> None:
-        """Note that something else may be to be reported."""
+        """Note that the report may have changed."""
         self._is_due.set()
 
     async def keep_reported(self) -> Never:
-        """Report until cancelled; under another lease, again."""
+        """Report until cancelled."""
         reported: tuple[int, bytes] | None = None
         while True:
             self._is_due.clear()
@@ -88,13 +80,12 @@ class MemberReporter:
             made = lease, self._report().encoded()
             if lease and made != reported:
                 with suppress(UnreachableError, RejectedRequestError, LeaseLostError):
-                    await self._engine.write([Put(self._key, made[1], lease)])
+                    await self._content.engine.write([self._content.put(self._key, made[1])._replace(lease=lease)])
                     reported = made
                 await asyncio.sleep(LEAST_PAUSE_S)
             await self._until_due(lease, CHECK_INTERVAL_S if reported == made else RETRY_S)
 
     async def _until_due(self, lease: int, within_s: float) -> None:
-        """Wait until something else may be to be reported, or there is another lease."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + within_s
         while loop.time() < ends_s and self._lease.current.current == lease:
@@ -105,23 +96,19 @@ class MemberReporter:
 
 
 class Servers:
-    """The servers of a fleet as they report. `keep_current` is to be run.
-
-    Attributes:
-        reports: by the id of each server whose lease lasts.
-    """
+    """The reports of servers with leases. Run `keep_current`."""
 
     def __init__(self, content: FleetContent, on_changed: Callable[[], object]) -> None:
-        """Follow the servers; `on_changed` is called when they were read, and whenever something else is reported."""
+        """Call `on_changed` after the first read, and after each change."""
         self.reports: dict[str, MemberReport] = {}
-        self._engine = content.engine
+        self._content = content
         self._prefix = content.keys.servers
         self._on_changed = on_changed
 
     async def keep_current(self) -> Never:
-        """Follow the reports until cancelled. UnreachableError, RejectedRequestError: they cannot be read."""
+        """Follow until cancelled. UnreachableError, RejectedRequestError: the reports cannot be read."""
         while True:
-            async with aclosing(followed(self._engine, self._prefix)) as following:
+            async with aclosing(followed(self._content.engine, self._prefix)) as following:
                 async for values, is_all in following:
                     if is_all:
                         self.reports.clear()
@@ -133,8 +120,8 @@ class Servers:
             self.reports.pop(name, None)
             if value is not None:
                 try:
-                    self.reports[name] = MemberReport.decoded(value)
+                    self.reports[name] = MemberReport.decoded(self._content.sealing.opened(key, value))
                 except DamagedBytesError:
-                    # Another version of fsxds wrote it: it is there, and nobody waits for it.
+                    # Another version of fsxds wrote it: the server is present, but is not waited for.
                     self.reports[name] = MemberReport()
         self._on_changed()

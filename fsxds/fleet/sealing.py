@@ -1,10 +1,10 @@
-"""Encryption of what a fleet keeps in its engine: AES-GCM, with keys of a file that only its servers have.
+"""Encryption of a fleet's values: AES-GCM, with keys from a file on its servers.
 
 | rule | reason |
 | --- | --- |
 | The first key of the file seals, each of them opens. | A new one is added below the others on all servers, then moved up on all. |
-| A value is sealed together with its key in the engine. | One that is put in the place of another is not opened. |
-| The digests of objects are hashed with the key. | That of a secret which can be guessed would say what it is. |
+| A value is sealed together with its key in the engine. | A value moved under another key is not opened. |
+| The digests of objects are hashed with the key. | The digest of a guessable secret would reveal it. |
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NONCE_BYTES = 12
 
 
 class Sealing:
-    """Seals values with the first of some keys, and opens what was sealed with any of them."""
+    """Seals with the first key, and opens with any."""
 
     may_have_secrets = True
 
@@ -37,7 +37,7 @@ class Sealing:
 
     @classmethod
     def of(cls, path: Path) -> Sealing:
-        """Read keys from a file: 64 hex digits on each line. UsageError if it has none, or anything else."""
+        """Read a file of keys: 64 hex digits on each line. UsageError: it is none."""
         try:
             lines = path.read_text(encoding="ascii").split()
             keys = tuple(map(bytes.fromhex, lines))
@@ -56,12 +56,12 @@ class Sealing:
             ) from error
 
     def sealed(self, key: bytes, value: bytes) -> bytes:
-        """Return a value as it is to be put under a key of the engine."""
+        """Seal a value for an engine's key."""
         nonce = urandom(_NONCE_BYTES)
         return self.key_id + nonce + self._keys[self.key_id].encrypt(nonce, value, key)
 
     def opened(self, key: bytes, sealed: bytes) -> bytes:
-        """Return a value that was found under a key. DamagedBytesError if no key opens it."""
+        """Open the value of a key. DamagedBytesError: no key opens it."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
 
         cipher, start = self._keys.get(sealed[:_ID_BYTES]), _ID_BYTES + _NONCE_BYTES
@@ -73,20 +73,16 @@ class Sealing:
             raise DamagedBytesError("it was sealed for another place, or is damaged") from error
 
     def key_of(self, sealed: bytes) -> bytes:
-        """Return the id of the key that a value is sealed with."""
+        """Return the id of the key."""
         return sealed[:_ID_BYTES]
 
     def name_of(self, digest: Digest, key_id: bytes) -> bytes:
-        """Return what an object is called whose digest nobody is to guess."""
+        """Return a name that does not reveal the digest."""
         return blake2b(digest, digest_size=DIGEST_BYTES, key=self._names[key_id], person=b"name").digest()
 
 
 class Cleartext:
-    """Seals nothing.
-
-    Attributes:
-        may_have_secrets: secrets may be kept all the same.
-    """
+    """Seals nothing; `may_have_secrets` if secrets may be kept in clear."""
 
     key_id = b""
 
@@ -102,7 +98,7 @@ class Cleartext:
         return sealed
 
     def key_of(self, sealed: bytes) -> bytes:
-        """Return that there is no key."""
+        """Return the empty id."""
         return b""
 
     def name_of(self, digest: Digest, key_id: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The engine that processes of one machine share: one in memory, at a socket, which speaks as etcd does."""
+"""An engine in memory that processes of one machine share, at a socket with etcd's API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fsxds.fleet.key_values import (
 
 @asynccontextmanager
 async def served(engine: MemoryKeyValues, target: str) -> AsyncIterator[None]:
-    """Serve an engine at a target of gRPC, such as `unix:/run/fleet`, while the context lasts."""
+    """Serve an engine at a gRPC target, such as `unix:/run/fleet`, while the context lasts."""
     server = grpc.aio.server()
     calls = _Calls(engine)
     handlers: dict[str, dict[str, grpc.RpcMethodHandler]] = {}
@@ -50,8 +50,6 @@ _STREAMS = frozenset(("watch", "keep_alive"))
 
 
 class _Calls:
-    """Answers the calls of `METHODS`."""
-
     def __init__(self, engine: MemoryKeyValues) -> None:
         self._engine = engine
 

@@ -1,4 +1,4 @@
-"""Fields that exclude one another, and sets of fields that need one, though the API does not state it."""
+"""Fields that exclude one another, and groups that need one, unstated by the API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3."
 
 
 class Choice(NamedTuple):
-    """At most one of these fields may be set, and one must be if `is_needed`; inner fields are written with a dot."""
+    """At most one field may be set; one must be if `is_needed`. Inner fields have dots."""
 
     fields: tuple[str, ...]
     is_needed: bool = False
@@ -64,7 +64,6 @@ def _check(choices: tuple[Choice, ...]) -> Hook:
 
 
 def _is_set(message: DynamicMessage, field: str) -> bool:
-    """A flag is set if it is true."""
     name, _, inner = field.partition(".")
     descriptor = message.DESCRIPTOR.fields_by_name.get(name)
     if descriptor is None or (descriptor.has_presence and not message.HasField(name)):

@@ -1,7 +1,7 @@
-"""Exclusive claims in a tree: the addresses of listeners, the domains and names of virtual hosts.
+"""Exclusive claims: addresses of listeners, domains and names of virtual hosts.
 
-For listeners, Envoy 1.40 compares protocol, IP address and port, or the path of a socket (ENVOY.md E56), whether or
-not, and however, a listener binds its port. Port 0, internal listeners and other network namespaces never conflict.
+For listeners, Envoy 1.40 compares protocol, IP address and port, or the path of a socket (ENVOY.md E56), however a
+listener binds its port. Port 0, internal listeners and other network namespaces never conflict.
 
 Of virtual hosts that are discovered one by one, Envoy rejects all in a response if a domain is duplicated in their
 route configuration, also within one host. Of two with equal `VirtualHost.name` it silently keeps the last: requests to
@@ -31,13 +31,13 @@ _ROUTES = BY_SHORT_NAME["rds"].message_type
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the hooks that collect claims, and compare them within a collection."""
+    """Return hooks that collect claims, and compare within collections."""
     compare = partial(_compare_addresses, catalogue)
     return {_LISTENER: (_claim_addresses,), _ROUTES: (_claim_domains,), _COLLECTION: (compare,)}
 
 
 def _claim_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Note the addresses of a listener: Envoy compares them whether bound or not."""
+    """Envoy compares addresses whether bound or not."""
     if path is not None:
         return
     claimed = set()
@@ -49,7 +49,7 @@ def _claim_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _compare_addresses(catalogue: Catalogue, collection: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Report listeners of a collection with an earlier one's address: Envoy rejects these, and stops others."""
+    """Report addresses of earlier listeners: Envoy rejects the listener, and stops others."""
     taken: dict[str, str] = {}
     for index, entry in enumerate(collection.entries):
         packed = entry.inline_entry.resource
@@ -66,7 +66,7 @@ def _compare_addresses(catalogue: Catalogue, collection: DynamicMessage, path: P
 
 
 def _claim_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Note the configuration's own domains, which no discovered virtual host may have."""
+    """Note the configuration's domains, which no discovered virtual host may have."""
     if path is not None or not config.HasField("vhds"):
         return
     for number, host in enumerate(config.virtual_hosts):
@@ -77,7 +77,7 @@ def _claim_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One kind of claim: the rule against duplicates, the message about the second, and the remedy."""
+    """One kind of claim: its rule, message and remedy."""
 
     rule: str
     fact: str
@@ -115,7 +115,7 @@ ClaimKey = tuple[TypeUrl, str]
 
 
 def owned_claims(parsed: ParsedFile, was: Iterable[ParsedFile]) -> Mapping[ClaimKey, Resource]:
-    """Return the claims that a file makes now and is already served with."""
+    """Return a file's claims that it is already served with."""
     served = {(claim.type_url, claim.name) for one in was for _, claim in claims_in(one)}
     claimed = {(claim.type_url, claim.name): resource for resource, claim in reversed(tuple(claims_in(parsed)))}
     return {key: resource for key, resource in claimed.items() if key in served}
@@ -134,13 +134,7 @@ def conflicts(
     sorts: Container[TypeUrl],
     owned: Mapping[ClaimKey, Resource] = MappingProxyType({}),
 ) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
-    """Find the resources that claim another one's property; an unowned claim belongs to the first file.
-
-    Args:
-        files: all files that may conflict, and whether each is on trial and takes nothing from others.
-        sorts: the kinds of claims to check.
-        owned: claims that files are served with, and still make.
-    """
+    """Find resources with another one's claims. `files`: whether each is on trial and takes nothing from others."""
     taken: dict[ClaimKey, Resource] = dict(owned)
     found = {}
     for parsed, is_on_trial in files:
@@ -179,5 +173,5 @@ def _finding(resource: Resource, claim: Reference, other: Resource) -> Reference
 
 
 def _shown(claim: Reference) -> str:
-    """Return a claim as written in the file: `VirtualHost.name` without the table before it."""
+    """Return the claim as written: `VirtualHost.name` without the table before it."""
     return claim.name.rpartition("\n")[2] if claim.type_url == HOST_NAME else claim.name

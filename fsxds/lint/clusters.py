@@ -1,4 +1,4 @@
-"""Clusters: the consistency of type, load balancing, health checks and protocol."""
+"""Clusters: type, load balancing, health checks and protocol."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WITH_BODY = frozenset({3, 4, 7, 9})
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of clusters, their content, and endpoints."""
+    """Return the checks of clusters and endpoints."""
     options = _HttpOptions(catalogue)
     return {
         "envoy.config.cluster.v3.Cluster": (
@@ -298,7 +298,6 @@ def _check_once(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_names(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the names of several health checks, unless the API version lacks names."""
     checks = cluster.health_checks
     if len(checks) < 2 or not hasattr(checks[0], "name"):
         return
@@ -319,7 +318,7 @@ def _check_payload(payload: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def statuses_check(rule: str, *, may_be_empty: bool = False) -> Hook:
-    """Return the check of a list of HTTP status ranges, for a rule."""
+    """Check HTTP status ranges for a rule."""
 
     def check_statuses(ranges: FieldValue, path: Path, walk: Walk) -> None:
         for index, statuses in enumerate(ranges):
@@ -349,7 +348,7 @@ class _HttpOptions:
         )
 
     def _of(self, cluster: DynamicMessage) -> DynamicMessage:
-        """Return the options of a cluster that has some; None if unreadable, which is reported elsewhere."""
+        """None for unreadable options, which are reported elsewhere."""
         packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
         if self._type is None or packed_type(packed) != HTTP_OPTIONS:
             return None
@@ -359,7 +358,7 @@ class _HttpOptions:
             return None
 
     def check_grpc_health_checks(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that a cluster with a health check by gRPC uses HTTP/2."""
+        """Health checks by gRPC need HTTP/2."""
         for index, check in enumerate(cluster.health_checks):
             if check.WhichOneof("health_checker") == "grpc_health_check" and not self._may_use_http2(cluster):
                 place = (((path, "health_checks"), index), "grpc_health_check")
@@ -375,7 +374,7 @@ class _HttpOptions:
         return chosen in {None, "auto_config"} or bool(getattr(options, chosen).HasField("http2_protocol_options"))
 
     def check_protocols(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the protocols of a cluster against its transport socket."""
+        """Check protocols against the transport socket."""
         if HTTP_OPTIONS not in cluster.typed_extension_protocol_options or self._type is None:
             return
         place: Path = ((path, "typed_extension_protocol_options"), HTTP_OPTIONS)

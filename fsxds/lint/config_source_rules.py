@@ -44,7 +44,7 @@ def _check_presence(field: str) -> Hook:
 
 
 def _check_collection(locality: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the name of a collection of endpoints: by EDS, Envoy rejects other names."""
+    """By EDS, Envoy rejects other names."""
     walk.depend_on_place()
     is_served = field_path_of(path)[:1] != ("load_assignment",)
     if is_served and not _COLLECTION.fullmatch(locality.leds_collection_name):
@@ -54,7 +54,7 @@ def _check_collection(locality: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_choice(source: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check `self`, which has a meaning only in the routes of some listeners."""
+    """`self` has a meaning only in the routes of some listeners."""
     if source.WhichOneof("config_source_specifier") == "self" and _last_field(path) in {"eds_config", "sds_config"}:
         remedy = "write ads: {} or an api_config_source"
         walk.error((path, "self"), "wrong-config-source", "Envoy does not support it here", remedy)

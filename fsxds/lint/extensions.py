@@ -1,7 +1,7 @@
-"""Extensions: whether a type is allowed in its place, and the settings of filters in routes.
+"""Extensions: types allowed in each place, and routes' settings of filters.
 
-`extension_facts.json` has Envoy's extension points, and the types of filters for routes; it was found by asking Envoy
-1.40. The types in each category are a fact about the Envoy in use (`Features`).
+`extension_facts.json` was found by asking Envoy 1.40. The types in each category come from the Envoy in use
+(`Features`).
 """
 
 from __future__ import annotations
@@ -55,14 +55,11 @@ class ExtensionFacts:
     """The content of `extension_facts.json`.
 
     Attributes:
-        extension_points: per field with a named extension, or a list of them, the allowed categories, separated by
-            spaces.
+        extension_points: per field with named extensions, the allowed categories, separated by spaces.
         looked_up_by_name: fields in which Envoy finds the extension by name, not by type.
-        packed: per field with an extension without a name, its category.
         without_structs: fields in which Envoy does not unpack a TypedStruct.
         for_routes: the types for routes of filter types that have one. Envoy finds the filter by either, and then reads
             the content as the required one, unless it is empty.
-        not_for_routes: the filter types that a route cannot configure.
         is_terminal: whether a filter that needs settings ends its chain.
     """
 
@@ -91,7 +88,7 @@ def extension_facts() -> ExtensionFacts:
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of extensions, and of routes' settings for filters."""
+    """Return the checks of extensions and routes' settings."""
     facts, extensions, routes = extension_facts(), ExtensionChecks(catalogue), RouteChecks(catalogue)
     return merge_hooks(
         {
@@ -117,7 +114,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
 
 
 class ExtensionTypes:
-    """Knows the categories of extension types, as far as they are known at all."""
+    """The known categories of extension types."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -127,7 +124,7 @@ class ExtensionTypes:
         }
 
     def fits(self, name: str, categories: Iterable[str]) -> bool:
-        """Return whether a type may be an extension of these categories."""
+        """Whether a type fits these categories."""
         features = self._features
         if features is None or any(name in features.types(category) for category in categories):
             return True
@@ -140,11 +137,11 @@ class ExtensionTypes:
         return not features.is_exact and not name.startswith(_PLAIN_PACKAGES)
 
     def is_of(self, name: str, category: str) -> bool:
-        """Return whether a type is in a category; True if that is unknown."""
+        """Whether a category has a type; True if unknown."""
         return self._features is None or name in self._features.types(category)
 
     def remedy(self, name: str, categories: Iterable[str]) -> str:
-        """Return the type that is probably meant instead of `name`."""
+        """Return the probable type for `name`."""
         last = name.rpartition(".")[2]
         near = _opposite(last)
         types = [one for category in categories for one in sorted(self.of(category))]
@@ -154,7 +151,7 @@ class ExtensionTypes:
         return f"write one of its types, such as {types[0]}" if types else "remove it: this Envoy has none"
 
     def name_fault(self, name: str, message_type: str, category: str) -> str | None:
-        """Return the fault of an extension that Envoy looks up by name, if any."""
+        """Return the fault of a name that Envoy looks up, or None."""
         named = self._features.extensions.get(category, {}) if self._features is not None else {}
         if not named:
             return None
@@ -165,7 +162,7 @@ class ExtensionTypes:
         return None
 
     def content_type(self, packed: DynamicMessage) -> str:
-        """Return the type of what is in an Any, that of its content for a TypedStruct; "" for one that is not known."""
+        """Return an Any's type, or its TypedStruct's, or ""."""
         name = packed_type(packed)
         struct = self._structs.get(name)
         if struct is None:
@@ -177,7 +174,7 @@ class ExtensionTypes:
         return packed_type(content)
 
     def of(self, category: str) -> frozenset[str]:
-        """Return the types of a category; empty if unknown."""
+        """Return a category's types; empty if unknown."""
         return self._features.types(category) if self._features is not None else frozenset()
 
 
@@ -188,7 +185,7 @@ class ExtensionChecks:
         self._types = ExtensionTypes(catalogue)
 
     def at(self, categories: str, *, is_named: bool) -> Hook:
-        """Return the check of a field with an extension, or a list of them."""
+        """Check a field with extensions."""
 
         def check(held: FieldValue, path: Path, walk: Walk) -> None:
             if not isinstance(held, Message):
@@ -206,7 +203,7 @@ class ExtensionChecks:
         return check
 
     def packed(self, category: str) -> Hook:
-        """Return the check of a field with an extension without a name."""
+        """Check an extension without a name."""
 
         def check_packed(packed: DynamicMessage, path: Path, walk: Walk) -> None:
             name = self._types.content_type(packed)
@@ -217,7 +214,7 @@ class ExtensionChecks:
         return check_packed
 
     def check_listener_filters(self, listener: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the filters of a listener, which differ between UDP and TCP."""
+        """Check listener filters, which differ between UDP and TCP."""
         if not listener.listener_filters:
             return
         category = "envoy.filters.listener"
@@ -229,18 +226,18 @@ class ExtensionChecks:
             self._check(extension, category, ((path, "listener_filters"), index), walk)
 
     def check_dns_resolver(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the resolver of a cluster, unless the cluster resolves no names."""
+        """Check the resolver, unless no names are resolved."""
         if looks_up_names(cluster) and cluster.HasField("typed_dns_resolver_config"):
             place = (path, "typed_dns_resolver_config")
             self._check(cluster.typed_dns_resolver_config, "envoy.network.dns_resolver", place, walk)
 
     def check_plugin(self, plugin: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a cluster specifier plugin, unless it is optional."""
+        """Check a plugin, unless it is optional."""
         if not plugin.is_optional:
             self._check(plugin.extension, "envoy.router.cluster_specifier_plugin", (path, "extension"), walk)
 
     def check_policies(self, policy: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Check that Envoy knows a policy: it takes the first known one, and ignores later ones."""
+        """Check a policy: Envoy takes the first known one."""
         wrong = None
         for index, one in enumerate(policy.policies):
             if not one.HasField("typed_extension_config"):
@@ -286,7 +283,7 @@ def _is_after(last: int, items: FieldPath, fault: Fault) -> bool:
 
 
 def _check_struct(held: FieldValue, path: Path, walk: Walk) -> None:
-    """Check a field of which Envoy knows the types of extensions alone: an Any, an extension, or a list of them."""
+    """Check a field whose extension types only Envoy knows: an Any, an extension, or a list."""
     extensions = enumerate(held) if not isinstance(held, Message) else ((None, held),)
     for index, extension in extensions:
         packed = getattr(extension, "typed_config", extension)
@@ -298,7 +295,6 @@ def _check_struct(held: FieldValue, path: Path, walk: Walk) -> None:
 
 @cache
 def _constraints() -> frozenset[str]:
-    """Return the rules of what the API states of its fields."""
     return frozenset(rule.name for rule in chapters()["constraints"].rules)
 
 
@@ -319,7 +315,7 @@ def _opposite(name: str) -> str:
 
 
 class RouteChecks:
-    """Checks routes' settings for filters, also in a FilterConfig."""
+    """Checks routes' settings, also in a FilterConfig."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
@@ -329,7 +325,7 @@ class RouteChecks:
         self._wrapper: type[Message] | None = catalogue.message_class(_WRAPPER) if catalogue.knows(_WRAPPER) else None
 
     def enter_holder(self, holder: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Check the settings of a route, its holder, or a weighted cluster, by the names of filters."""
+        """Check the settings of a route, holder, or weighted cluster."""
         if not holder.typed_per_filter_config:
             return None
         place, unread = (path, "typed_per_filter_config"), set()
@@ -348,11 +344,10 @@ class RouteChecks:
         return self._leaving_out(holder, unread, place, walk) if unread else None
 
     def _is_read_otherwise(self, packed: DynamicMessage) -> bool:
-        """Return whether Envoy reads the empty settings of a filter as those that it has for routes."""
+        """Whether Envoy reads a filter's empty settings as those for routes."""
         return packed_type(packed) in self._facts.for_routes and not packed.value
 
     def _leaving_out(self, holder: DynamicMessage, names: Container[str], place: Path, walk: Walk) -> Leave:
-        """Return what has settings that are read as others checked as those."""
         start = field_path_of(place)
         forget = walk.forgetting(
             lambda fault: fault.field_path[: len(start)] == start and fault.field_path[len(start)] in names
@@ -372,7 +367,7 @@ class RouteChecks:
             walk.enter(self._catalogue.message_class(name)(), path)
 
     def enter_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Forget faults in optional settings of an unknown filter, which Envoy does not read."""
+        """Forget faults in an unknown filter's optional settings, which Envoy does not read."""
         name = packed_type(wrapper.config)
         if self._is_read_otherwise(wrapper.config):
             forget = walk.forgetting(lambda _: True)
@@ -415,7 +410,7 @@ class RouteChecks:
             walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
 
     def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that a filter's own configuration is not of a type for routes."""
+        """A filter's configuration must not be for routes."""
         packed = http_filter.typed_config
         name = packed_type(packed)
         if packed.value and name in self._for_filters:

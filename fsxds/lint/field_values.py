@@ -1,4 +1,4 @@
-"""Values that Envoy reads in any place: IP addresses and sockets, durations, regular expressions of RE2."""
+"""Values anywhere: IP addresses and sockets, durations, regular expressions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _REGEX_REMEDY = "RE2 has no look-around and no back-references: https://github.c
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of addresses, durations and regular expressions."""
+    """Return the checks of values."""
     resolvers = catalogue.features.names("envoy.resolvers") if catalogue.features is not None else frozenset[str]()
     regexes = RegexChecks()
     return {
@@ -62,13 +62,13 @@ def hooks(catalogue: Catalogue) -> Hooks:
 
 
 def packed_type(packed: DynamicMessage) -> str:
-    """Return the full type name in an Any, or ""."""
+    """Return an Any's type, or ""."""
     name: str = packed.type_url.rpartition("/")[2]
     return name
 
 
 def inline(source: DynamicMessage) -> bytes | None:
-    """Return the inline content of a DataSource, None for external content."""
+    """Return inline content, or None."""
     chosen = source.WhichOneof("specifier")
     if chosen == "inline_string":
         text: str = source.inline_string
@@ -80,7 +80,7 @@ def inline(source: DynamicMessage) -> bytes | None:
 
 
 def repeated(values: Iterable[Hashable]) -> Iterator[int]:
-    """Yield the index of each value that equals an earlier one."""
+    """Yield indexes of repeated values."""
     seen: set[Hashable] = set()
     for index, value in enumerate(values):
         if value in seen:
@@ -94,7 +94,7 @@ def is_longer(first: DynamicMessage, second: DynamicMessage) -> bool:
 
 
 def address_fault(address: DynamicMessage) -> tuple[str, str, str] | None:
-    """Return the fault of an `envoy.config.core.v3.Address` that is not resolved, if any.
+    """Return the fault of an unresolved `envoy.config.core.v3.Address`, or None.
 
     Returns:
         the field within the address ("" for itself), the fact and the remedy.
@@ -111,7 +111,7 @@ def address_fault(address: DynamicMessage) -> tuple[str, str, str] | None:
 
 
 def socket_address_fault(socket: DynamicMessage) -> tuple[str, str, str] | None:
-    """Return the fault of an `envoy.config.core.v3.SocketAddress` that is not resolved, if any."""
+    """Return the fault of an unresolved `envoy.config.core.v3.SocketAddress`, or None."""
     if socket.resolver_name not in {"", "envoy.ip"}:
         return None  # a custom resolver
     if ip_version(socket.address) is None:
@@ -122,12 +122,12 @@ def socket_address_fault(socket: DynamicMessage) -> tuple[str, str, str] | None:
 
 
 def not_an_ip_address(address: str) -> str:
-    """Return the fact that a text is no IP address; it is quoted if it resembles one or a host name."""
+    """Quote a wrong IP address if it resembles one or a host name."""
     return f'"{address}" is not an IP address' if _HOST_OR_NUMBERS.fullmatch(address) else "is not an IP address"
 
 
 def pipe_fault(pipe: DynamicMessage) -> tuple[str, str, str] | None:
-    """Return the fault of an `envoy.config.core.v3.Pipe`, if any."""
+    """Return the fault of an `envoy.config.core.v3.Pipe`, or None."""
     length = len(pipe.path.encode())
     if length > LONGEST_SOCKET_PATH:
         return "pipe.path", f"must be at most {LONGEST_SOCKET_PATH} bytes, is {length}", "choose a shorter path"
@@ -203,7 +203,7 @@ def _check_resolvers(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def looks_up_names(cluster: DynamicMessage) -> bool:
-    """Return whether a cluster makes a resolver from its own settings."""
+    """Whether a cluster has its own resolver."""
     if cluster.HasField("cluster_type"):
         return packed_type(cluster.cluster_type.typed_config) == REDIS
     return cluster.type in {_STRICT_DNS, _LOGICAL_DNS}
@@ -237,7 +237,7 @@ def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> Leave | N
 
 
 def _check_own_endpoints(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check endpoints served on their own; the type of a cluster decides about those within it."""
+    """The type of a cluster decides about endpoints within it."""
     if path is None:
         _check_endpoints(
             assignment, path, walk, "write an IP address: names are looked up only in clusters of DNS types"
@@ -252,7 +252,7 @@ def _endpoints(assignment: DynamicMessage, path: Path) -> Iterator[tuple[Dynamic
 
 
 def _is_plain(endpoint: DynamicMessage) -> bool:
-    """Return whether an endpoint is just an IP address and a port, as nearly all are; cheap."""
+    """Whether an endpoint is just an IP address and a port, as nearly all are; cheap."""
     socket = endpoint.address.socket_address
     return not (
         ip_version(socket.address) is None
@@ -293,7 +293,7 @@ def _check_looked_up(assignment: DynamicMessage, path: Path, walk: Walk) -> None
 
 
 def _is_unread(path: Path) -> bool:
-    """Return whether a duration is in the settings of a nested policy, which are not all read."""
+    """Not all settings of a nested policy are read."""
     while path is not None:
         path, step = path
         if step == "endpoint_picking_policy":
@@ -339,7 +339,7 @@ class RegexChecks:
         self._compiled: Lru[str, Any] = Lru(_MOST_REMEMBERED)  # a compiled expression, or the reason of the failure
 
     def compiled(self, regex: str) -> Any:
-        """Return the compiled expression, or RE2's reason for rejecting it."""
+        """Compile, or return RE2's error."""
         return self._compiled.find(regex, lambda: self._compile(regex))
 
     def _compile(self, regex: str) -> Any:
@@ -373,7 +373,7 @@ class RegexChecks:
             walk.error((path, "regex"), "large-regex", message, remedy)
 
     def check_substitution(self, rewrite: DynamicMessage, path: Path, walk: Walk) -> None:
-        r"""Check the references `\0`, `\1` ...: Envoy accepts wrong ones, and then rewrites nothing."""
+        r"""Check `\0`, `\1` ...: Envoy accepts wrong ones, and then rewrites nothing."""
         substitution = rewrite.substitution
         if "\\" not in substitution:
             return

@@ -1,4 +1,4 @@
-"""Filters: their order, and the consistency of the settings of HTTP filters."""
+"""Filters: their order and settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#]+([/?#][!-~]*)?", re.ASCII
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of the order and settings of filters."""
+    """Return the checks of filters."""
     order = FilterOrder(catalogue)
     return {
         "envoy.config.listener.v3.FilterChain": (order.check_network_filters,),
@@ -95,7 +95,7 @@ class FilterOrder:
         self._check_order(config.filters, (path, "filters"), walk, "envoy.filters.http.router")
 
     def upstream_filters(self, field: str) -> Hook:
-        """Return the check of filters towards an upstream: only the last one is the codec."""
+        """Check upstream filters: only the last one is the codec."""
 
         def check_upstream_filters(message: DynamicMessage, path: Path, walk: Walk) -> None:
             filters = getattr(message, field)
@@ -157,7 +157,7 @@ def _check_local_rate_limit(config: DynamicMessage, path: Path, walk: Walk) -> N
 
 
 def _check_rate_limits(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check a filter's own limits: selectors of routes' limits have no meaning there."""
+    """Selectors of routes' limits have no meaning in a filter's own limits."""
     for index, limit in enumerate(getattr(config, "rate_limits", ())):
         for field in ("stage", "disable_key"):
             if limit.HasField(field) if field == "stage" else getattr(limit, field):
@@ -262,7 +262,7 @@ def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_descriptors(field: str) -> Hook:
-    """Return the check of a field with a serialized FileDescriptorSet, from a file or in base64."""
+    """Check a serialized FileDescriptorSet, from a file or in base64."""
 
     def check_descriptors(config: DynamicMessage, path: Path, walk: Walk) -> None:
         if getattr(config, field).WhichOneof("specifier") not in {"filename", "inline_bytes"}:
@@ -273,7 +273,7 @@ def _check_descriptors(field: str) -> Hook:
 
 
 def _check_function(name: str) -> Hook:
-    """Return the check that a Lua script defines a function; it is not compiled here."""
+    """Check that a Lua script defines a function, without compiling it."""
 
     def check_function(config: DynamicMessage, path: Path, walk: Walk) -> None:
         script = inline(config.source_code)
@@ -328,7 +328,7 @@ def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_users(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check a file of users as `htpasswd -s` writes it; its content is not shown."""
+    """Check a file as `htpasswd -s` writes it; its content is not shown."""
     text = inline(config.users) or b""
     seen: set[str] = set()
     for number, line in enumerate(text.decode("utf-8", "replace").split("\n"), 1):

@@ -1,4 +1,4 @@
-"""Envoy's format strings in all messages: access logs, headers, bodies, rewrites."""
+"""Envoy's format strings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STRUCTS = {
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of fields with format strings."""
+    """Return the checks of format strings."""
     formats = FormatChecks(catalogue)
     found: dict[str, tuple[Hook, ...]] = {
         "envoy.config.core.v3.SubstitutionFormatString": (formats.check_format,),
@@ -66,15 +66,15 @@ class FormatChecks:
         self._formats = FormatStrings(catalogue.features)
 
     def check_text(self, text: FieldValue, path: Path, walk: Walk) -> None:
-        """Check a field that is a format string."""
+        """Check a format string."""
         self._check(text, path, walk)
 
     def check_plain_struct(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a field with format strings as texts, at any depth."""
+        """Check texts within a Struct."""
         self._check_struct(struct, path, walk, is_extended=False)
 
     def check_format(self, formatted: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a format string in any of its forms."""
+        """Check a format string in any form."""
         is_extended = bool(formatted.formatters)
         chosen = formatted.WhichOneof("format")
         if chosen == "text_format":
@@ -88,30 +88,30 @@ class FormatChecks:
             self._check_struct(formatted.json_format, (path, chosen), walk, is_extended=is_extended)
 
     def check_header(self, header: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the value of a header to add."""
+        """Check an added header's value."""
         fault = self._formats.fault(header.value, is_header=True)
         if fault is not None:
             walk.error((path, "value"), "wrong-format-string", *fault)
 
     def check_headers_to_add(self, request: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the header values sent to an authorization service."""
+        """Check headers to an authorization service."""
         for index, header in enumerate(request.headers_to_add):
             self.check_header(header, ((path, "headers_to_add"), index), walk)
 
     def check_initial_metadata(self, service: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the header values sent to a gRPC service."""
+        """Check headers to a gRPC service."""
         for index, header in enumerate(service.initial_metadata):
             self.check_header(header, ((path, "initial_metadata"), index), walk)
 
     def check_open_telemetry(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the body and the attributes of an OpenTelemetry log."""
+        """Check an OpenTelemetry log's body and attributes."""
         is_extended = bool(config.formatters)
         if config.HasField("body"):
             self._check_any_value(config.body, (path, "body"), walk, is_extended=is_extended)
         self._check_pairs(config.attributes, (path, "attributes"), walk, is_extended=is_extended)
 
     def check_parameters(self, mutations: FieldValue, path: Path, walk: Walk) -> None:
-        """Check the values of added query parameters, which are texts."""
+        """Check added query parameters that are texts."""
         for index, mutation in enumerate(mutations):
             place: Path = (((path, index), "append"), "record")
             if mutation.HasField("append") and not mutation.append.HasField("record"):
@@ -159,16 +159,16 @@ class FormatChecks:
 
 
 class FormatStrings:
-    """Reads format strings as Envoy does, each once."""
+    """Reads each format string once, as Envoy does."""
 
     def __init__(self, features: Features | None) -> None:
-        """Take the commands of an Envoy; None if unknown."""
+        """Take an Envoy's commands; None if unknown."""
         self._known: Lru[tuple[str, bool, bool], tuple[str, str] | None] = Lru(_MOST_REMEMBERED)
         self._commands = features.commands if features is not None else None
         self._knows_parameters = features is not None and features.minor_version == _KNOWN_VERSION
 
     def fault(self, text: str, *, is_extended: bool = False, is_header: bool = False) -> tuple[str, str] | None:
-        """Return the fact and the remedy of a wrong format string, else None.
+        """Return a wrong format string's fact and remedy, or None.
 
         `is_extended`: custom formatters may know more commands; `is_header`: older spellings are understood.
         """

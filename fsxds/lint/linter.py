@@ -1,7 +1,4 @@
-"""Combines all checks of file contents into the `Check` for loading.
-
-A check of messages is a function in the module of its subject, named in the `hooks` of that module.
-"""
+"""Combines all checks of file contents into the `Check` for loading."""
 
 from __future__ import annotations
 
@@ -59,12 +56,7 @@ TTL_DROPPED = "ttl-dropped"
 
 @dataclass(frozen=True, slots=True)
 class Linter:
-    """Every check, with the severities and static names from the settings.
-
-    Attributes:
-        levels: the changed severities.
-        static: names of the bootstrap, which resources may refer to.
-    """
+    """All checks, with the settings' severities and static names."""
 
     levels: RuleLevels = field(default_factory=RuleLevels)
     static: StaticNames = field(default_factory=StaticNames)
@@ -76,21 +68,21 @@ class Linter:
         return f"{type(self).__qualname__} {changed}"
 
     def is_static(self, key: Key) -> bool:
-        """Return whether a reference leads to a cluster of the bootstrap."""
+        """Whether a reference leads to the bootstrap."""
         return key[0] == CLUSTER and key[1] in (self.static.clusters or ())
 
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
-        """Return the checks of messages, by the full names of messages and fields."""
+        """Return checks by message and field names."""
         return merge_hooks(*(subject.hooks(catalogue) for subject in SUBJECTS))
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return a fault or problem with its severity from the settings; None if its rule is off."""
+        """Return a problem with its set severity; None if its rule is off."""
         return self.levels.adjusted(found)
 
     def tree_check(
         self, memory: object, locator: FieldLocator, served: ServedFiles, elsewhere: Elsewhere = NOWHERE
     ) -> ReferenceCheck:
-        """Return the check of references and claims in one tree."""
+        """Check a tree's references and claims."""
         known = memory if isinstance(memory, ReferenceMemory) else None
         return ReferenceCheck(
             known, locator, served, ReferenceSettings(self.levels, OutsideNames(self.static, elsewhere))
@@ -98,7 +90,7 @@ class Linter:
 
 
 def make_field_rules(catalogue: Catalogue) -> FieldRules:
-    """Compile all checks of messages: the rules of the API, references, and the linter's.
+    """Compile all rules.
 
     Raises:
         ApiError: the catalogue has an unknown field rule.
@@ -110,13 +102,13 @@ def linter_of(settings: Settings) -> Linter:
     """Return the linter for these settings.
 
     Raises:
-        UsageError: they name a rule that does not exist or cannot be changed, or a bootstrap that cannot be read.
+        UsageError: they name a rule that does not exist or cannot be changed, or an unreadable bootstrap.
     """
     return Linter(levels_of(settings), _static(settings))
 
 
 def levels_of(settings: Settings) -> RuleLevels:
-    """Return the changed severities, also of rules that the settings make pointless."""
+    """Return changed severities, also of pointless rules."""
     levels = read_levels(settings.rules or {})
     if settings.ttl != TtlMode.SPECIFICATION.value:
         return levels

@@ -1,4 +1,4 @@
-"""Listeners: their addresses, filter chains and matches, and HTTP connection managers."""
+"""Listeners: addresses, filter chains, and HTTP connection managers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HTTP3 = 3  # HttpConnectionManager.CodecType
 
 
 def hooks(_: Catalogue) -> Hooks:
-    """Return the checks of listeners, their filter chains, and HTTP connection managers."""
+    """Return the checks of listeners and connection managers."""
     codecs = _Codecs()
     return {
         "envoy.config.listener.v3.Listener": (
@@ -109,7 +109,6 @@ class _Codecs:
         self._is_quic: bool | None = None
 
     def enter_listener(self, listener: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Remember a listener's protocol until it has been walked."""
         if path is not None:
             return None
         self._is_quic = listener.udp_listener_config.HasField("quic_options")
@@ -129,7 +128,7 @@ class _Codecs:
         self._is_quic = None
 
     def check_manager(self, manager: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the codec of an HTTP connection manager."""
+        """Check a connection manager's codec."""
         walk.depend_on_place()
         if self._is_quic is None or self._is_quic == (manager.codec_type == _HTTP3):
             return
@@ -181,7 +180,7 @@ def _check_names(chains: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Compare the matches of all chains, in the form in which Envoy keeps them."""
+    """Compare matches in the form in which Envoy keeps them."""
     dimensions = [
         _dimensions(chain.filter_chain_match) if chain.HasField("filter_chain_match") else _ALL for chain in chains
     ]
@@ -229,7 +228,7 @@ def _networks(ranges: Iterable[DynamicMessage]) -> list[Hashable]:
 
 
 def _network(cidr: DynamicMessage) -> Hashable:
-    """Return the network of a range; the range itself if its address is invalid, which is reported elsewhere."""
+    """Return the range itself if its address is invalid, which is reported elsewhere."""
     try:
         address = ipaddress.ip_address(cidr.address_prefix.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Matchers (`xds.type.matcher.v3.Matcher`): the inputs and actions allowed in each place."""
+"""Matchers (`xds.type.matcher.v3.Matcher`): allowed inputs and actions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ _HEADER = "envoy.type.matcher.v3.HttpRequestHeaderMatchInput"
 
 
 class Context(NamedTuple):
-    """The inputs and actions that a matcher may use in one field.
+    """A field's allowed inputs and actions.
 
     Attributes:
-        inputs: the category of its inputs.
-        actions: the types of its actions, or their category.
         stops: the first match decides, and `keep_matching` is rejected.
         only_inputs: the only allowed types of the category; empty for all.
         no_inputs: the beginnings of types that are not allowed, except `_HEADER`.
@@ -133,6 +131,14 @@ class _MatcherChecks:
         for source, place, test in _inputs(matcher, path):
             self._check_input(_type_of(source), (place, "input"), walk)
             self._check_pair(_type_of(source), test, place, walk)
+        if matcher.matcher_tree.HasField("custom_match"):
+            self._check_tree(_type_of(matcher.matcher_tree.custom_match), (path, "matcher_tree"), walk)
+
+    def _check_tree(self, name: str, path: Path, walk: Walk) -> None:
+        category = f"{self._context.inputs.removesuffix('.input')}.custom_matchers"
+        if name and self._types.of(category) and not self._types.fits(name, (category,)):
+            remedy = f"write a type of {category}"
+            walk.error((path, "custom_match"), "wrong-extension", f"{name} is no tree of matchers", remedy)
 
     def _check_action(self, name: str, path: Path, walk: Walk) -> None:
         if name and self._actions and name not in self._actions and (name in ACTIONS or not self._types.fits(name, ())):
@@ -156,7 +162,7 @@ class _MatcherChecks:
             walk.error((path, "typed_config"), "wrong-extension", message, remedy)
 
     def _check_pair(self, name: str, test: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that an input has a matcher of its kind: most are texts."""
+        """An input needs a matcher of its kind: most are texts."""
         custom = _type_of(test.custom_match) if test is not None and test.HasField("custom_match") else ""
         wanted = _PAIRS.get(name)
         if wanted is not None and custom != wanted and custom not in TYPED_STRUCTS:
@@ -185,7 +191,7 @@ def _outcomes(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMess
 
 
 def _inputs(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path, DynamicMessage | None]]:
-    """Yield each input with its holder's place and its test; a tree tests texts."""
+    """Yield inputs with their holder's place and test; a tree tests texts."""
     if matcher.WhichOneof("matcher_type") == "matcher_tree":
         yield matcher.matcher_tree.input, (path, "matcher_tree"), None
     for index, one in enumerate(matcher.matcher_list.matchers):

@@ -30,12 +30,11 @@ Table = tuple[PurePosixPath, Key]
 
 @dataclass(frozen=True, slots=True)
 class MembershipScope:
-    """The scope of reports on collections, for all files.
+    """The scope of reports on collections.
 
     Attributes:
-        unknown: types in files that could not be read; they are not reported as missing.
+        unknown: types in unreadable files; they are not reported as missing.
         has_routes: the tree has route configurations, so that its virtual hosts should have theirs.
-        hints: the probable route configurations, for the first few files and tables.
     """
 
     unknown: frozenset[TypeUrl] = frozenset()
@@ -44,13 +43,10 @@ class MembershipScope:
 
 
 class Memberships:
-    """Finds empty collections, and virtual hosts in unrequested collections."""
+    """Finds empty collections, and unrequested virtual hosts."""
 
     def __init__(self, names: TreeNames, held: Collection[PurePosixPath] = (), held_good: Container[int] = ()) -> None:
-        """Check the names of a tree.
-
-        `held` files are ordered last; `held_good` are the ids of served resources of held files.
-        """
+        """`held` files come last; `held_good` are their served resources' ids."""
         self._names = names
         self._held = held
         self._held_good = held_good
@@ -58,7 +54,7 @@ class Memberships:
     def scope(
         self, unknown: frozenset[TypeUrl], before: MembershipScope | None = None, touched: TouchedKeys | None = None
     ) -> MembershipScope:
-        """Return the scope of reports; `before` is the previous one, `touched` may have changed since."""
+        """Return the scope since `before`; `touched` may have changed."""
         has_routes = ROUTES not in unknown and bool(self._names.mentions.declared.get(ROUTES))
         if before is not None and has_routes == before.has_routes and not _is_about_hosts(touched):
             return MembershipScope(unknown, has_routes, before.hints)
@@ -105,7 +101,7 @@ class Memberships:
         return f'there is no route configuration "{table}"; Envoy asks for none of its virtual hosts', remedy
 
     def _route_configuration(self, name: str) -> Resource | None:
-        """Return the named route configuration: of several, a served one first, then the last file's."""
+        """Of several, prefer a served one, then the last file's."""
         found = self._names.defining((ROUTES, name))
         return max(found, key=lambda one: (id(one) in self._held_good, self._place(one)), default=None)
 
@@ -130,7 +126,7 @@ class Memberships:
 
 
 def _is_about_hosts(touched: TouchedKeys | None) -> bool:
-    """Return whether unrequested virtual hosts, or hints for them, may have changed."""
+    """Whether unrequested virtual hosts, or hints for them, may have changed."""
     return touched is None or bool(touched.collections) or any(type_url == ROUTES for type_url, _ in touched.names)
 
 

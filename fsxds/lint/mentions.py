@@ -1,4 +1,4 @@
-"""The resources that mention each name in a tree.
+"""The resources that mention each name.
 
 All of it is immutable and shares unchanged parts, so that the next tree costs only its changes.
 """
@@ -98,7 +98,7 @@ class KeySet:
         self._by_type: Mapping[TypeUrl, HashTrieSet[str]] = {} if by_type is None else by_type
 
     def __contains__(self, key: Key) -> bool:
-        """Return whether a type and name are in it."""
+        """Whether a type and name are in it."""
         names = self._by_type.get(key[0])
         return names is not None and key[1] in names
 
@@ -120,7 +120,7 @@ class KeySet:
         return self._by_type.get(type_url, ())
 
     def updated(self, keys: Iterable[Key], belongs: Callable[[Key], bool]) -> KeySet:
-        """Return the set with these keys added or removed as `belongs` says."""
+        """Add or remove keys as `belongs` says."""
         added: dict[TypeUrl, list[str]] = {}
         by_type = dict(self._by_type)
         is_same = True
@@ -139,12 +139,12 @@ class KeySet:
         return self if is_same else KeySet(by_type)
 
     def of_types(self, types: Iterable[TypeUrl]) -> KeySet:
-        """Return the set for just these types; new ones are empty."""
+        """Return the set for just these types."""
         return KeySet({type_url: self._by_type.get(type_url, HashTrieSet()) for type_url in types})
 
 
 class CollectedMentions:
-    """The mentions and collections of some resources, each with its resource."""
+    """Mentions and collections, each with its resource."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.demanded: list[Mention] = []
@@ -184,7 +184,7 @@ class CollectedMentions:
 
 
 def choices_of(name: str) -> tuple[str, ...]:
-    """Return the alternatives of a locator with directives; none for a plain name."""
+    """Return the alternatives of a locator, if any."""
     if "#" not in name or not is_structured(name):
         return ()
     return _remembered_choices(name) if len(name) <= _LONGEST_REMEMBERED else _choices(name)
@@ -201,12 +201,12 @@ _remembered_choices = lru_cache(maxsize=1024)(_choices)
 
 
 def source_key(path: PurePosixPath) -> Key:
-    """Return the key of a file source: a path within a tree is an end of the path that names it."""
+    """Return a file source's key: a tree's path ends the path that names it."""
     return TypeUrl(IN_FILE), path.name
 
 
 def collection_of(type_url: TypeUrl, name: str) -> str:
-    """Return the collection of a resource's name, or of a requested name.
+    """Return the collection of a name.
 
     That of virtual hosts is `<route configuration>/*`. Of `xdstp://authority/type/directory/name?key=value`, directory
     and parameters make the collection; names are canonical.
@@ -218,7 +218,7 @@ def collection_of(type_url: TypeUrl, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TouchedKeys:
-    """The keys with possible changes: of references, static ones, collections and claims."""
+    """Possibly changed keys."""
 
     names: frozenset[Key] = frozenset()
     static: frozenset[Key] = frozenset()
@@ -245,7 +245,7 @@ def _both(keys: frozenset[Key], others: frozenset[Key]) -> frozenset[Key]:
 
 @dataclass(frozen=True, slots=True)
 class NamesChange:
-    """The difference between two trees: the files, and the resources in only one of them."""
+    """The files and resources that differ between trees."""
 
     lost_files: tuple[ParsedFile, ...]
     added_files: tuple[ParsedFile, ...]
@@ -258,7 +258,7 @@ class NamesChange:
         lost: tuple[Iterable[ParsedFile], Iterable[Resource]],
         added: tuple[Iterable[ParsedFile], Iterable[Resource]],
     ) -> NamesChange:
-        """Collect the mentions of the resources in only one of two trees."""
+        """Collect mentions that differ between trees."""
         return cls(tuple(lost[0]), tuple(added[0]), CollectedMentions(lost[1]), CollectedMentions(added[1]))
 
     @property
@@ -287,13 +287,8 @@ class Mentions:
     Attributes:
         demanded: by required key, the resources that need it.
         noted: by usable key, the resources that may use it.
-        static: by key required in the bootstrap.
-        claims: by exclusive claim.
-        sources: by `source_key`.
         asked: by collection, the resources that request it.
         members: by collection, the resources in it.
-        located: by an alternative of a locator.
-        unread: the number of faulty resources.
         declared: the number of files that list a type.
         defined: the number of resources of a type, read or not.
     """
@@ -311,7 +306,7 @@ class Mentions:
     defined: Counts = field(default_factory=lambda: MappingProxyType({}))
 
     def locators(self, keys: Iterable[Key]) -> Iterator[Key]:
-        """Yield the locators with one of these names as an alternative."""
+        """Yield locators with one of these alternatives."""
         for type_url, name in keys if self.located else ():
             for resource in self.located.of((type_url, name)):
                 locators = (one for one in resource.references if one.type_url == type_url)

@@ -1,7 +1,4 @@
-"""Faults of names in a file: dangling references, unused names, and wrong file sources.
-
-Also their wording: the referent, the consequence of its absence, and a probable name.
-"""
+"""Faults of names in a file."""
 
 from __future__ import annotations
 
@@ -27,14 +24,11 @@ _REJECTS = "Envoy rejects what names it"
 
 @dataclass(frozen=True, slots=True)
 class Referent:
-    """The wording of faults of references to one type.
+    """The wording of faults for one type.
 
     Attributes:
-        missing: the rule for a missing one.
-        unused: the rule for an unused one.
         outcome: the consequence of a missing one.
         harm: the same, if it is an error.
-        elsewhere: how to define it outside of the tree.
     """
 
     words: str
@@ -83,7 +77,7 @@ _OF_BOOTSTRAP = {CLUSTER: "no-static-cluster", SECRET: "no-static-secret"}
 
 
 def rule_of(reference: Reference) -> str:
-    """Return the rule that a dangling reference breaks."""
+    """Return the rule of a dangling reference."""
     return _OF_BOOTSTRAP[reference.type_url] if reference.is_static else REFERENTS[reference.type_url].missing
 
 
@@ -123,9 +117,9 @@ _LEAST_SIMILARITY = 0.6
 
 
 def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mapping[Key, str]) -> Mapping[Key, str]:
-    """Return a near name for each missing one, or an empty one; for the first few new ones.
+    """Return near names, or "", for the first few missing ones.
 
-    `unknown` types are not reported as missing. Valid parts of the result `before` are kept.
+    `unknown` types are not reported as missing. Valid parts of `before` are kept.
     """
     missing = names.open.missing
     hints = {
@@ -143,7 +137,7 @@ def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mappin
 
 
 def _probable(name: str, names: Collection[str]) -> str:
-    """Return a name with the same path and another authority or parameters, else a near one."""
+    """Prefer the same path with another authority or parameters."""
     path = _path_of(name)
     end = path.rpartition("/")[2]
     # Parsing names takes longer than searching them.
@@ -158,7 +152,7 @@ def _path_of(name: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the most similar name or "", like `difflib.get_close_matches`, but faster."""
+    """Return the nearest name or "": a faster `difflib.get_close_matches`."""
     matcher = difflib.SequenceMatcher(b=name)
     counts = Counter(name)
     characters, amounts = tuple(counts), tuple(counts.values())
@@ -176,7 +170,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFinding:
-    """A fault found by comparing resources; its path starts at its resource."""
+    """A fault between resources; its path starts at its resource."""
 
     resource: Resource
     fault: Fault
@@ -188,14 +182,12 @@ FileAt = Callable[[PurePosixPath], ParsedFile | None]
 
 @dataclass(frozen=True, slots=True)
 class ReferenceScope:
-    """The scope of reports on references, for all files.
+    """The scope of reports on references.
 
     Attributes:
-        declared: the types that the tree declares.
         unknown: types in unreadable files; they are not reported as missing.
         unused_of: the types with reports of unused names.
         first: the one missing name that stands for all of its type.
-        hints: the probable names, as far as looked up.
     """
 
     declared: frozenset[TypeUrl] = frozenset()
@@ -220,7 +212,7 @@ class ReferenceFindings:
         return (*missing, *(self._unused(parsed) if self._scope.unused_of else ()))
 
     def of_sources(self, parsed: ParsedFile) -> Iterator[ReferenceFinding]:
-        """Yield file sources of one resource that hold another, or several. Source: ENVOY.md E16."""
+        """Yield wrong file sources of a resource. Source: ENVOY.md E16."""
         if self._names.mentions.sources:
             for resource in parsed.resources:
                 for reference in resource.references:
@@ -228,7 +220,7 @@ class ReferenceFindings:
                         yield from self._wrong_source(resource, reference)
 
     def is_missing(self, key: Key) -> bool:
-        """Return whether a name is reported as missing; one suffices for a type that the tree lacks."""
+        """Whether a name is reported; one suffices for an undeclared type."""
         first = self._scope.first.get(key[0], key[1])
         return key in self._names.open.missing and key[0] not in self._scope.unknown and key[1] == first
 
@@ -290,7 +282,7 @@ class ReferenceFindings:
 
 
 def declares(type_url: TypeUrl, declared: Collection[TypeUrl], static: StaticNames) -> bool:
-    """Return whether the tree declares a type, so that a missing name is not from elsewhere."""
+    """Whether the tree declares a type."""
     return type_url in declared or (type_url == CLUSTER and static.clusters is not None)
 
 

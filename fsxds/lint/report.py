@@ -1,4 +1,4 @@
-"""The result of a check for every format: masked, escaped, sorted, with its scope."""
+"""A check's result for every format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLURALS = {"runtime": "runtime layers"}
 
 @dataclass(frozen=True, slots=True)
 class ReportedProblem:
-    """A problem without secrets, and its line if that may be shown."""
+    """A problem without secrets, and its line if showable."""
 
     problem: Problem
     excerpt: Excerpt | None = None
@@ -35,16 +35,14 @@ class ReportedProblem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a check.
+    """The outcome of a check; relative paths start at `base`.
 
     Attributes:
-        subject: as the user named it.
         findings: sorted by place; their paths can be opened from here.
         files: every file that was read, in the same form.
         resources: the number of resources, by the noun of their type.
         threshold: the lowest severity that makes the check fail.
-        base: the directory of all relative paths.
-        lists_all: whether text has each note; else only the first ones that differ in nothing but names.
+        lists_all: whether text has each note; else only the first of those that differ in nothing but names.
     """
 
     subject: str
@@ -62,16 +60,16 @@ class Report:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a problem is at or above the threshold."""
+        """Whether a problem reaches the threshold."""
         return any(map(self.counts_as_failure, self.problems))
 
     def counts_as_failure(self, problem: Problem) -> bool:
-        """Return whether a problem is at or above the threshold."""
+        """Whether a problem reaches the threshold."""
         return _ORDER.index(problem.severity) <= _ORDER.index(self.threshold)
 
     @property
     def summary(self) -> str:
-        """The outcome in one line: problems, files and resources."""
+        """Problems, files and resources in one line."""
         return f"{self.subject}: {self._outcome()}{self._inventory()}"
 
     def _outcome(self) -> str:
@@ -100,15 +98,7 @@ def findings_of(
     files: Collection[PurePosixPath] = (),
     is_word: Callable[[str], bool] = lambda _: False,
 ) -> tuple[ReportedProblem, ...]:
-    """Return problems as they may be shown.
-
-    Args:
-        problems: with paths from the top of the tree.
-        tree: the path of the tree from here.
-        sources: the contents of files with lines to show.
-        files: all files of the tree; messages get adapted paths to them.
-        is_word: whether a word of the API may be shown.
-    """
+    """Return problems, with paths from the top of `tree`, as they may be shown from here."""
     ordered = sorted(set(problems))
     texts = {
         path: Source(path, sources[path], is_word) for path in {problem.path for problem in ordered} & sources.keys()
@@ -142,12 +132,12 @@ def _presentable(problem: Problem, tree: PurePosixPath) -> Problem:
 
 
 def line_of(problem: Problem) -> str:
-    """Write a problem as one line: its place, severity, rule, fact and remedy."""
+    """Write place, severity, rule, fact and remedy."""
     return f"{place_of(problem)}: {problem.severity.value}[{problem.rule}]: {fact_of(problem)}{remedy_of(problem)}"
 
 
 def place_of(problem: Problem) -> str:
-    """Write the place as terminals and editors open it."""
+    """Write the place as editors open it."""
     return f"{problem.path}:{problem.line}:{problem.column}"
 
 
@@ -157,17 +147,17 @@ def fact_of(problem: Problem) -> str:
 
 
 def remedy_of(problem: Problem) -> str:
-    """Write the remedy as the end of a sentence."""
+    """Write the remedy as a sentence's end."""
     return f"; {problem.remedy}" if problem.remedy else ""
 
 
 def presentable_text(text: str) -> str:
-    """Hide secrets, and escape characters that could forge lines."""
+    """Hide secrets, and escape characters that forge lines."""
     return escape(mask_text(text))
 
 
 def resource_counts(snapshots: Iterable[Snapshot]) -> dict[str, int]:
-    """Count the resources of views by the noun of their type, without empty types.
+    """Count views' resources by noun.
 
     A resource in several views counts once per different content.
     """

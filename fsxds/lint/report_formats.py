@@ -1,7 +1,4 @@
-"""Writes problems as text, JSON, GitHub annotations, JUnit XML, and SARIF (its own module).
-
-To add a format, write a module such as `lint/sarif.py` and add its row to `PROBLEM_FORMATS`.
-"""
+"""Writes problems in all formats but SARIF."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def as_junit(report: Report) -> str:
-    """Write one suite: a case per file, which fails for problems at or above the threshold."""
+    """Write a case per file; it fails at the threshold."""
     by_file: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in report.problems:
         by_file[str(problem.path)].append(problem)
@@ -74,7 +71,7 @@ def as_text(report: Report) -> str:
 
 
 def as_styled_text(report: Report) -> Text:
-    """Write a block per problem for a terminal; notes take one line."""
+    """Write a block per problem; notes take one line."""
     text = Text()
     is_first, was_block = True, False
     shown, alike = (report.findings, {}) if report.lists_all else _without_alike(report.findings)
@@ -93,7 +90,7 @@ def as_styled_text(report: Report) -> Text:
 
 
 def _without_alike(findings: Iterable[ReportedProblem]) -> tuple[list[ReportedProblem], dict[Problem, int]]:
-    """Return findings with the first notes of each group, and the number of the others by the first note of the group.
+    """Return the first notes of each group, and by each the number of dropped ones.
 
     Notes of one group have the same rule and the same message, except for quoted names.
     """
@@ -137,7 +134,7 @@ def _excerpt(excerpt: Excerpt, margin: int, style: str) -> Iterator[Text]:
 
 
 def as_json(report: Report) -> str:
-    """Write a list with one object per problem."""
+    """Write one object per problem."""
     rows = [
         {
             "file": str(problem.path),
@@ -178,7 +175,7 @@ def _command(problem: Problem) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProblemFormat:
-    """One format: its name, its writer, and whether it shows lines of the files."""
+    """A format's name and writer; whether it shows lines."""
 
     name: str
     write: Callable[[Report], str]

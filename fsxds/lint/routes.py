@@ -1,4 +1,4 @@
-"""Routes: virtual hosts and their domains, routes, path templates, and header changes."""
+"""Routes: virtual hosts, path templates, and header changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REMOVALS = {
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of route configurations and their parts."""
+    """Return the checks of route configurations."""
     context, templates = _RouteContext(), PathTemplates(catalogue)
     removals: Hooks = {
         f"{message_type}.{field}": (_check_removals,) for message_type, fields in _REMOVALS.items() for field in fields
@@ -101,7 +101,7 @@ def _check_virtual_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> N
 
 
 class _RouteContext:
-    """A walked configuration's plugins and body limit, for its routes."""
+    """The plugins and body limit of a walked configuration."""
 
     def __init__(self) -> None:
         self._largest: int | None = None
@@ -131,7 +131,7 @@ class _RouteContext:
             walk.error(((path, "body"), action.body.WhichOneof("specifier")), "wrong-route", message, remedy)
 
     def check_plugin(self, name: FieldValue, path: Path, walk: Walk) -> None:
-        """Check that the configuration has the plugin that a route names."""
+        """Check a route's plugin."""
         walk.depend_on_place()
         if self._plugins is not None and name not in self._plugins:
             message = f'"{name}" is not among the cluster_specifier_plugins of this route configuration'
@@ -206,7 +206,7 @@ _MOST_VARIABLES, _LONGEST_NAME = 5, 16
 
 
 class PathTemplates:
-    """Checks the path templates of routes, if the catalogue has them."""
+    """Checks routes' path templates, if the catalogue has them."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._match, self._rewrite = (
@@ -216,7 +216,7 @@ class PathTemplates:
         self._matched: tuple[Path, DynamicMessage] = None, None
 
     def check_match(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the template that a route matches by, and remember it for the rewriting of the same route."""
+        """Check a route's template, and remember it."""
         walk.depend_on_place()
         pattern = _content(policy.typed_config, self._match)
         self._matched = _route_of(path), pattern
@@ -224,7 +224,7 @@ class PathTemplates:
             _check_pattern(pattern.path_template, ((path, "typed_config"), "path_template"), walk)
 
     def check_rewrite(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that a route's rewriting fits its template."""
+        """Check that rewriting fits the template."""
         walk.depend_on_place()
         rewrite = _content(policy.typed_config, self._rewrite)
         if rewrite is None:
@@ -240,7 +240,7 @@ class PathTemplates:
 
 
 def _route_of(path: Path) -> Path:
-    """Return the path of a policy's route, which is the same object for its match and action."""
+    """The path of a route is the same object for its match and action."""
     return path[0][0] if path and path[0] else None
 
 
@@ -293,7 +293,7 @@ _RESERVED_REMEDY = "change the path by a rewrite, the host by host_rewrite_liter
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a header is HTTP/2's own, or the host: these cannot be added or removed."""
+    """Whether a header cannot be added or removed: HTTP/2's own, or the host."""
     return name[:1] == ":" or (len(name) == 4 and name.lower() == "host")
 
 

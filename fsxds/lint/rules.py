@@ -1,7 +1,6 @@
-"""The rules that problems can break: their pages, severities, and output of `fsxds explain`.
+"""The rules that problems can break: pages, severities, and `fsxds explain`.
 
-A page in `pages/` is a chapter, and each of its sections a rule. Its statements about Envoy are verified (ENVOY.md
-E54). `README.md` beside this module lists them all.
+A page in `pages/` is a chapter, each of its sections a rule. Statements about Envoy are verified (ENVOY.md E54).
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ class Rule:
     """A rule that a problem can break.
 
     Attributes:
-        name: stable, in kebab-case.
-        severity: the default.
         meaning: the demand, in one or two sentences.
-        envoy: Envoy's reaction to a violation.
-        wrong: an example that breaks it, as the content of a file.
         is_fixed: a violation leaves nothing to serve, so that its severity cannot be changed.
         predicts_envoy: it predicts a rejection; if an Envoy that was asked accepts the resource, a problem is a note.
         is_own: it is an error though Envoy accepts it.
@@ -93,7 +88,7 @@ _SECTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """The rules of one subject, in their listed order."""
+    """The rules of one subject, in order."""
 
     title: str
     rules: tuple[Rule, ...]
@@ -108,12 +103,12 @@ def chapters() -> Mapping[str, Chapter]:
 
 @cache
 def rules() -> Mapping[str, Rule]:
-    """Return all rules by name, in the order of the pages."""
+    """Return all rules, in the pages' order."""
     return MappingProxyType({rule.name: rule for chapter in chapters().values() for rule in chapter.rules})
 
 
 def read_chapter(page: str) -> Chapter:
-    """Read a page: a title, and a section per rule; ValueError names a malformed section."""
+    """Read a page; ValueError names a malformed section."""
     title, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
     return Chapter(title.removeprefix("# ").strip(), tuple(map(_read_rule, sections)))
 
@@ -141,23 +136,23 @@ def _read_rule(section: str) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleLevels:
-    """The changed severities, by rule name; None for a rule that is off."""
+    """The changed severities; None if off."""
 
     changed: Mapping[str, Severity | None] = field(default_factory=lambda: MappingProxyType({}))
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return a fault or problem with its rule's severity; None if the rule is off."""
+        """Return a problem with its rule's severity; None if off."""
         severity = self.severity_of(found.rule, found.severity)
         if severity is found.severity:
             return found
         return None if severity is None else replace(found, severity=severity)
 
     def severity_of(self, rule: str, default: Severity = Severity.ERROR) -> Severity | None:
-        """Return a rule's severity, by default `default`; None if it is off."""
+        """Return a rule's severity; None if off."""
         return self.changed.get(rule, default)
 
     def __reduce__(self) -> tuple[type[RuleLevels], tuple[dict[str, Severity | None]]]:
-        """Pickle as a plain dict: a read-only view of one cannot be pickled."""
+        """Pickle as a dict: its read-only view cannot be."""
         return RuleLevels, (dict(self.changed),)
 
 
@@ -191,7 +186,7 @@ _INDENT = "  "
 
 
 def page_of(rule: Rule, width: int) -> Text:
-    """Write the page of a rule, `width` cells wide."""
+    """Write a rule's page, `width` cells wide."""
     more = ", though Envoy accepts it" if rule.is_own else ", unless Envoy accepts it" if rule.predicts_envoy else ""
     more += "; its severity cannot be changed" if rule.is_fixed else ""
     page = _assembled((rule.name, _HEADING), ": ", (rule.severity.value, _STYLES[rule.severity]), f"{more}\n")
@@ -215,7 +210,7 @@ def _section(heading: str, text: str, style: str = "") -> Text:
 
 
 def list_of(chapters: Iterable[Chapter], width: int) -> Text:
-    """Write the names, severities and demands of all rules, by chapter."""
+    """Write all rules by chapter."""
     chapters = tuple(chapters)
     column = max((len(rule.name) for chapter in chapters for rule in chapter.rules), default=0)
     listing = _assembled()
@@ -240,7 +235,7 @@ def _wrapped(text: str, width: int, indent: str) -> str:
 
 
 def page_as_json(rule: Rule, chapters: Iterable[Chapter]) -> str:
-    """Write the page of a rule as one JSON object."""
+    """Write a rule's page as JSON."""
     title = next((chapter.title for chapter in chapters if rule in chapter.rules), "")
     return json.dumps(_plain(rule, title), indent=2)
 

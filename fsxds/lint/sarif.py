@@ -1,6 +1,6 @@
 """Writes problems as a SARIF 2.1.0 log, for code scanning and editors.
 
-Source: docs.oasis-open.org/sarif/sarif/v2.1.0, the sections that are named below.
+Source: docs.oasis-open.org/sarif/sarif/v2.1.0, the sections named below.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FINGERPRINT = "fsxdsProblem/v1"
 
 
 def as_sarif(report: Report) -> str:
-    """Write a log with one run: the broken rules, and a result per problem."""
+    """Write one run: broken rules, and results."""
     names = sorted({problem.rule for problem in report.problems})
     run: PlainValue = {
         "tool": {
@@ -64,7 +64,7 @@ def _first_sentence(text: str) -> str:
 
 
 def page_as_markdown(row: Rule) -> str:
-    """Write the page of a rule in Markdown, without its name."""
+    """Write a rule's page in Markdown."""
     parts = [row.meaning, row.envoy, f"**To fix it:** {row.remedy}"]
     parts += [f"{title}:\n\n{_fenced(text)}" for title, text in (("Wrong", row.wrong), ("Right", row.right)) if text]
     return "\n\n".join(part for part in parts if part)

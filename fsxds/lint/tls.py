@@ -1,4 +1,4 @@
-"""TLS: contexts, ciphers and curves, and whether certificates and keys are readable and match."""
+"""TLS: contexts, ciphers and curves, certificates and keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Compare: TypeAlias = Callable[[bytes, bytes, "bytes | None"], "tuple[str, str, s
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of TLS contexts and certificates, only of their text without `cryptography`."""
+    """Return the checks of TLS, only of texts without `cryptography`."""
     features, certificates = catalogue.features, CertificateChecks(_compare)
     return {
         _TLS + "TlsCertificate": (certificates.check_certificate,),
@@ -103,7 +103,7 @@ def _check_alpn(protocols: FieldValue, path: Path, walk: Walk) -> None:
 
 
 def _suites(ciphers: frozenset[str]) -> Hook:
-    """Return the check of cipher names; groups such as HIGH are not checked."""
+    """Groups such as HIGH are not checked."""
 
     def is_no_cipher(name: str) -> bool:
         return _WHOLE_NAME.fullmatch(name) is not None and name not in ciphers
@@ -123,7 +123,7 @@ def _suites(ciphers: frozenset[str]) -> Hook:
 
 
 def _curves(groups: Mapping[str, str]) -> Hook:
-    """Return the check of curve names; Envoy joins them with colons, so one text may hold several."""
+    """Envoy joins names with colons, so one text may hold several."""
 
     def check_curves(curves: FieldValue, path: Path, walk: Walk) -> None:
         if not any(curves):
@@ -150,7 +150,7 @@ def _check_versions(params: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_validation(context: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check a validation context; a combined one gets its CA from elsewhere."""
+    """A combined context gets its CA from elsewhere."""
     if path is None or path[1] != "default_validation_context":
         _check_trust(context, path, walk)
     for index, digest in enumerate(context.verify_certificate_hash):
@@ -212,15 +212,15 @@ def _check_secret(secret: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 class CertificateChecks:
-    """Compares each pair of certificate and key once."""
+    """Compares each certificate and key once."""
 
     def __init__(self, compare: Compare | None) -> None:
-        """Compare with `compare`; None if that is not installed."""
+        """Take a comparison; None if not installed."""
         self._compare = compare
         self._known: Lru[tuple[bytes, bytes, bytes | None], tuple[str, str, str] | None] = Lru(_MOST_REMEMBERED)
 
     def check_certificate(self, certificate: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that a certificate has its key, and that both are readable and match."""
+        """Check that certificate and key exist and match."""
         if certificate.HasField("pkcs12"):
             if certificate.HasField("certificate_chain") or certificate.HasField("private_key"):
                 message = "a PKCS #12 bundle holds the chain and the key: nothing may be with it"
@@ -274,7 +274,7 @@ def _check_trusted(context: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _report_unreadable(chain: bytes, path: Path, walk: Walk) -> bool:
-    """Return whether a text holds no readable certificate, and report it."""
+    """Report a text without a readable certificate; return whether it is one."""
     blocks = [match for match in _BLOCK.finditer(chain) if match[1] in _CERTIFICATES]
     if not blocks:
         remedy = "write the whole certificate, from BEGIN to END"
@@ -318,7 +318,7 @@ try:
         return "private_key", "does not belong to the first certificate of the chain", remedy
 
     def _load_key(key: bytes, password: bytes | None) -> Any:
-        """Load a key; like Envoy's library, use its content even if the label differs."""
+        """Like Envoy's library, use the content even if the label differs."""
         try:
             return load_pem_private_key(key, password)
         except ValueError:

@@ -1,4 +1,4 @@
-"""The names of a tree: definitions, mentions, the open ones, and names of a bootstrap."""
+"""The names of a tree: definitions, mentions, and open names."""
 
 from __future__ import annotations
 
@@ -42,16 +42,13 @@ USERS: Mapping[TypeUrl, frozenset[TypeUrl]] = {
 
 @dataclass(frozen=True, slots=True)
 class OpenNames:
-    """Names with an open question between definitions and mentions.
+    """Names with an open question.
 
     Attributes:
         missing: names that a file needs, and none defines.
-        elsewhere: names that a file needs, no file defines, and an upstream has or may have.
+        elsewhere: missing in files, but an upstream has or may have them.
         unmentioned: names without a mention, of types that others could use.
-        lacking: names required in the bootstrap, but not there.
-        empty: requested collections without resources.
         unasked: collections of virtual hosts that no route configuration requests.
-        contested: claims of several resources.
     """
 
     missing: KeySet = field(default_factory=KeySet)
@@ -65,25 +62,22 @@ class OpenNames:
 
 @dataclass(frozen=True, slots=True)
 class NamesOfFiles:
-    """The mentions in a tree's files, and the open names; immutable."""
+    """The mentions in files, and the open names; immutable."""
 
     mentions: Mentions = field(default_factory=Mentions)
     open: OpenNames = field(default_factory=OpenNames)
 
 
 class TreeNames:
-    """The names of one tree: definitions, mentions and open names.
+    """The names of one tree.
 
-    It is derived from the names of another tree, and costs only the difference.
-
-    Attributes:
-        touched: the names with possible changes since the previous tree.
+    Derived from another tree's names, at the cost of the difference.
     """
 
     def __init__(
         self, before: NamesOfFiles, change: NamesChange, definitions: Definitions, also: TouchedKeys | None = None
     ) -> None:
-        """Derive the names; `also` are touched for reasons other than mentions."""
+        """`also` are touched for other reasons."""
         self.mentions = before.mentions.with_changes(change)
         # Lookups are much faster here, which counts in the first tree.
         self._new_demands = frozenset(key for key, _ in change.added.demanded)
@@ -107,16 +101,16 @@ class TreeNames:
         return self._definitions.outside.static
 
     def defining(self, key: Key) -> tuple[Resource, ...]:
-        """Return the resources of a type and name."""
+        """Return the resources of this name."""
         return self._definitions.defining(key)
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
-        """Yield all defined names of a type, some of them twice."""
+        """Yield a type's names, some twice."""
         yield from self._definitions.names_of(type_url)
         yield from (name for one, name in self.mentions.unread if one == type_url)
 
     def is_defined(self, key: Key) -> bool:
-        """Return whether a name is, or may be, defined; for `ANY`, whether any is."""
+        """Whether a name is, or may be, defined; `ANY`: whether any is."""
         return self._is_here(key) or self._definitions.outside.elsewhere.may_have(key)
 
     def _is_here(self, key: Key) -> bool:
@@ -133,15 +127,15 @@ class TreeNames:
         return choice.startswith(FILE_SCHEME) or self.is_defined((type_url, choice))
 
     def is_mentioned(self, key: Key) -> bool:
-        """Return whether a resource needs or may use it."""
+        """Whether a resource may use it."""
         return key in self._new_demands or key in self.mentions.demanded or key in self.mentions.noted
 
     def is_demanded(self, key: Key) -> bool:
-        """Return whether a resource that is in its file now needs it."""
+        """Whether a resource now in its file needs it."""
         return any(map(self.is_present, self.mentions.demanded.of(key)))
 
     def is_present(self, resource: Resource) -> bool:
-        """Return whether a resource is in its file now, not only served."""
+        """Whether a resource is now in its file, not only served."""
         return id(resource) not in self._definitions.absent
 
     def _updated(self, before: OpenNames) -> OpenNames:
@@ -180,7 +174,7 @@ class TreeNames:
         return name not in known if known is not None else type_url == SECRET and self.is_defined(key)
 
     def _unmentioned(self, before: KeySet) -> KeySet:
-        """Return the unmentioned names of types with users here; newly used types are checked as a whole."""
+        """Newly used types are checked as a whole."""
         used = {
             type_url
             for type_url, users in USERS.items()
@@ -193,10 +187,10 @@ class TreeNames:
 
 
 class Definitions:
-    """Proposals, and contents of files that are not served.
+    """Proposals, and unserved contents of files.
 
     Attributes:
-        absent: the ids of served resources that are no longer in their files.
+        absent: the ids of served resources no longer in their files.
     """
 
     def __init__(
@@ -214,23 +208,23 @@ class Definitions:
             self._unserved.setdefault(key_of(resource), []).append(resource)
 
     def defining(self, key: Key) -> tuple[Resource, ...]:
-        """Return the resources of a type and name."""
+        """Return the resources of this name."""
         found = self._proposals.defining(key)
         return (*found, *self._unserved[key]) if key in self._unserved else found
 
     def is_defined(self, key: Key) -> bool:
-        """Return whether a resource has a type and name."""
+        """Whether a resource has this name."""
         return key in self._unserved or self._proposals.is_defined(key)
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
-        """Yield all names of a type, some of them twice."""
+        """Yield a type's names, some twice."""
         yield from self._proposals.names_of(type_url)
         yield from (name for one, name in self._unserved if one == type_url)
 
 
 @dataclass(frozen=True, slots=True)
 class StaticNames:
-    """Names of a bootstrap's static resources; None if unknown."""
+    """Static names of a bootstrap; None if unknown."""
 
     clusters: frozenset[str] | None = None
     secrets: frozenset[str] | None = None
@@ -242,14 +236,14 @@ class StaticNames:
 
 @dataclass(frozen=True, slots=True)
 class OutsideNames:
-    """Names defined outside of the tree: in the bootstrap, and by upstreams."""
+    """Names defined by the bootstrap and upstreams."""
 
     static: StaticNames = field(default_factory=StaticNames)
     elsewhere: Elsewhere = NOWHERE
 
 
 def static_names(bootstrap: PlainValue) -> StaticNames:
-    """Return the names in a bootstrap, in either spelling; none if it is malformed."""
+    """Return a bootstrap's names, in either spelling; none if malformed."""
     static = _field(bootstrap, "static_resources", "staticResources")
     return StaticNames(
         frozenset(_names(_field(static, "clusters"))),
@@ -272,7 +266,7 @@ def _names(resources: PlainValue) -> Iterator[str]:
 
 
 def read_bootstrap_file(path: Path) -> PlainValue:
-    """Return the content of a bootstrap; UsageError if it cannot be read."""
+    """Read a bootstrap. UsageError: it cannot be read."""
     try:
         content = path.read_bytes()
     except OSError as error:

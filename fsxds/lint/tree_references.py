@@ -1,16 +1,14 @@
 """References between types, over a whole tree: dangling references and unused names.
 
-A new file with a dangling reference is held back if that is an error, as by any rule between files; references among
-new files are fine in any direction. A served file stays, even if its referents are removed: deleting a file is
-intended, and the error is reported at the references to it. So a tree with such an error may be served now, and be held
-back when it is loaded anew.
+A new file with a dangling reference is held back if that is an error; references among new files are fine in any
+direction. A served file stays, even if its referents are removed: deleting a file is intended, and the error is
+reported at the references to it. So a tree with such an error may be served now, and be held back when it is loaded
+anew.
 
-A broken file causes no problems elsewhere. Its known names count as defined, and if its content is unknown, no name of
-the types that it may define is reported as missing. A new file that needs a name that is only in the broken one waits
-for it: it is held without a problem.
+A broken file causes no problems elsewhere. Its known names count as defined; if its content is unknown, no name of its
+possible types is reported as missing. A new file that needs a name only in the broken one is held without a problem.
 
-After an edit only the affected files are checked: the changed ones, and files that mention or define a name with
-changes.
+After an edit only the changed files, and those that mention or define a changed name, are checked.
 """
 
 from __future__ import annotations
@@ -40,7 +38,6 @@ class ReferenceMemory:
         before: the names that were served before the decision about the tree.
         after: the names served by that decision.
         decided: the decided contents of changed files. If the decision was not followed, `before` is still served.
-        reported: the last report.
         changed: the names with changes from `before` to `after`.
         beside: the names with changes from `after` to the report.
     """
@@ -54,7 +51,7 @@ class ReferenceMemory:
 
 
 class ReferenceCheck:
-    """The check of references and claims, for one load of a tree."""
+    """The check of one load of a tree."""
 
     def __init__(
         self, memory: ReferenceMemory | None, locator: FieldLocator, served: ServedFiles, settings: ReferenceSettings
@@ -81,19 +78,19 @@ class ReferenceCheck:
 
     @property
     def rules(self) -> tuple[FileRule, ...]:
-        """The rules that hold files back: others' addresses and domains, and dangling references."""
+        """The rules that hold files back."""
         return self.hold_claims, self.hold
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """Names that files need, served or not, and none defines; known after `report`, if there is an upstream."""
+        """Undefined needed names; known after `report`, if there is an upstream."""
         if self.memory is None or not self._settings.outside.elsewhere:
             return frozenset()
         opened = self.memory.reported.open
         return frozenset(key for keys in (opened.missing, opened.elsewhere) for key in keys if key[0] in BY_TYPE_URL)
 
     def hold(self, proposals: Proposals) -> Conflicts:
-        """Find new files that Envoy would reject, or wait for in vain; `report` gives the reasons."""
+        """Find new files that Envoy would reject, or wait for in vain; `report` gives reasons."""
         names = self._names_of(proposals)
         levels = self._settings.levels
         by_collections = any(levels.severity_of(rule, Severity.NOTE) is Severity.ERROR for rule in MEMBERSHIP_RULES)
@@ -115,7 +112,7 @@ class ReferenceCheck:
         return held
 
     def hold_claims(self, proposals: Proposals) -> Conflicts:
-        """Find files whose listeners or virtual hosts claim others' addresses or domains."""
+        """Find files that claim others' addresses or domains."""
         sorts = {sort for sort, severity in self._claims.items() if severity is Severity.ERROR}
         paths = claiming(self._names_of(proposals), sorts)
         if not paths:
@@ -139,9 +136,9 @@ class ReferenceCheck:
         return self._seen[1]
 
     def report(self, decision: Decision) -> Conflicts:
-        """Return the reference problems of files in their current state, served or not.
+        """Return reference problems of files as they are now, served or not.
 
-        They are the files of the decision, and others with a changed report.
+        They are the decided files, and others with a changed report.
         """
         served, unserved = self._names_of(decision.proposals), _unserved_of(decision)
         definitions = Definitions(decision.proposals, self._settings.outside, unserved.added, unserved.absent)
@@ -217,7 +214,7 @@ class _Unserved:
 
     Attributes:
         touched: the names with changes from the served ones.
-        absent: the ids of served resources that are no longer in their files.
+        absent: the ids of served resources no longer in their files.
     """
 
     change: NamesChange

@@ -1,4 +1,4 @@
-"""The report on a tree's references: its content, and the files with a changed report."""
+"""The report on a tree's references."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Found = Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSettings:
-    """The severities of rules, and the names outside of the tree."""
+    """The rules' severities, and the names outside of the tree."""
 
     levels: RuleLevels = field(default_factory=RuleLevels)
     outside: OutsideNames = field(default_factory=OutsideNames)
@@ -47,7 +47,7 @@ class ReferenceSettings:
         return self.outside.static
 
     def adjusted(self, findings: Iterable[ReferenceFinding]) -> tuple[ReferenceFinding, ...]:
-        """Return findings with the severities of the settings, without rules that are off."""
+        """Apply the severities, and drop rules that are off."""
         return tuple(
             ReferenceFinding(finding.resource, fault)
             for finding in findings
@@ -69,9 +69,7 @@ class ReportedTree:
     """The report on a tree, and its basis.
 
     Attributes:
-        open: the open names, of served and unserved content.
         harmless: files with duplicate claims that are no error.
-        files: the reports, by files that have one.
     """
 
     open: OpenNames = field(default_factory=OpenNames)
@@ -83,19 +81,14 @@ class ReportedTree:
 
 @dataclass(frozen=True, slots=True)
 class KnownReport:
-    """The previous report, if known, and the names with possible changes since."""
+    """The previous report, if known, and possibly changed names since."""
 
     tree: ReportedTree | None
     touched: TouchedKeys
 
 
 class TreeReport:
-    """The faults of a tree's references, and the files with a changed report.
-
-    Attributes:
-        before: the previous report.
-        concerned: the files to check.
-    """
+    """The faults of references, and files with a changed report."""
 
     def __init__(self, decision: Decision, names: TreeNames, settings: ReferenceSettings, known: KnownReport) -> None:
         self.before = known.tree or ReportedTree()
@@ -116,11 +109,11 @@ class TreeReport:
         self.concerned = frozenset(path for path in (*self._concerned(), *others) if self.is_there(path))
 
     def is_there(self, path: PurePosixPath) -> bool:
-        """Return whether a file exists, or is kept though it does not."""
+        """Whether a file exists, or is kept though it does not."""
         return path in self._decision.records or path not in self._decision.proposals.files
 
     def file_at(self, path: PurePosixPath) -> ParsedFile | None:
-        """Return the current content of a file, served or not, or None."""
+        """Return a file's current content, served or not, or None."""
         record = self._decision.records.get(path)
         if record is None and self.is_there(path):
             record = self._decision.proposals.served.records.get(path)
@@ -166,7 +159,7 @@ class TreeReport:
         return ReferenceScope(declared, unknown, unused_of, self._first(declared, unknown), hints)
 
     def _first(self, declared: frozenset[TypeUrl], unknown: frozenset[TypeUrl]) -> Mapping[TypeUrl, str]:
-        """Return the first missing name of each type that the tree lacks: one is enough.
+        """One missing name of each type that the tree lacks is enough.
 
         All are reported if the settings change the severity of the rule.
         """
@@ -221,7 +214,6 @@ class TreeReport:
         ) or bool(opened.empty)
 
     def _resources(self) -> Iterator[Resource]:
-        """Yield the resources with a changed report, whatever changed in their files."""
         opened, were, mentions = self._names.open, self.before.open, self._names.mentions
         yield from self._of_other_names()
         static = _differing(self._touched.static | self._touched.names, opened.lacking, were.lacking)
@@ -277,7 +269,7 @@ def _differing(keys: Iterable[Key], now: KeySet, before: KeySet) -> Iterator[Key
 
 
 def _broken(records: Records) -> Iterator[tuple[PurePosixPath, ParsedFile | None]]:
-    """Yield the existing files that could not be read completely. A file that is gone is known by its last content."""
+    """A file that is gone is known by its last content."""
     for path, record in records.items():
         if record.parsed is None or record.problems:
             is_broken = record.parsed is None or not record.parsed.is_good
@@ -291,7 +283,7 @@ def _types_of(files: Iterable[tuple[PurePosixPath, ParsedFile | None]]) -> froze
 
 
 def _names_are_known(parsed: ParsedFile) -> bool:
-    """Return whether every error of a file lies within a resource with a readable name."""
+    """Whether every error of a file lies within a resource with a readable name."""
     errors = [problem for problem in parsed.problems if problem.severity is Severity.ERROR]
     if not errors:
         return True

@@ -22,7 +22,7 @@ _DEMANDED = frozenset(referent.missing for type_url, referent in REFERENTS.items
 
 
 def with_undefined_names(problems: Iterable[Problem], settings: Settings) -> tuple[Problem, ...]:
-    """Return the problems with their severities before the tree is served."""
+    """Return problems with their severities before the tree is served."""
     if settings.references != "hold":
         return tuple(problems)
     demanded = _DEMANDED - (settings.rules or {}).keys()

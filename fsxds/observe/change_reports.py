@@ -72,7 +72,7 @@ class ChangeReports:
             if change.generation == snapshot.generation and (change.added or change.changed or change.removed)
         }
         if not types:
-            self._write(LogLine(Level.DEBUG, "snapshot_published", "files changed, what is served did not"))
+            self._write(LogLine(Level.DEBUG, "snapshot_published", "files changed, served resources did not"))
             return
         change = PublishedChange(types, detected_s, self._now_s())
         self._gathering.append(change)
@@ -140,10 +140,10 @@ class MirrorReports:
         """Yield the lines about a written snapshot."""
         if report.restored:
             names = [str(path) for path in report.restored]
-            text = f"mirror: somebody else removed or changed {some_of(names)}; written again"
+            text = f"mirror: another program removed or changed {some_of(names)}; fsxds wrote them again"
             if report.pause_s > 0.0:
-                goes_on = f"mirror: somebody else goes on to remove or change {some_of(names)}; have one program alone"
-                text = f"{goes_on} write there; fsxds writes what is missing again after longer and longer pauses"
+                goes_on = f"mirror: another program keeps removing or changing {some_of(names)}; let only one program"
+                text = f"{goes_on} write there; fsxds writes them again after longer and longer pauses"
             if report.pause_s == 0.0 or text not in self._contested:
                 yield LogLine(Level.WARNING, "files_restored", text, {"files": [*names]})
             self._contested = self._contested | {text} if report.pause_s > 0.0 else frozenset()

@@ -144,7 +144,7 @@ def _cause(held: tuple[HeldFile, ...]) -> str:
 def _served_instead(held: tuple[HeldFile, ...], since: datetime) -> str:
     good = sum(file.has_last_good for file in held)
     if not good:
-        return "nothing of it was served before" if len(held) == 1 else "nothing of them was served before"
+        return "it has no good version" if len(held) == 1 else "they have no good version"
     versions = "the last good version stays" if good == 1 else "the last good versions stay"
     some = "" if good == len(held) else f" of the {good} that had one"
     return f"{versions}{some}, since {since:%H:%M:%S}"
@@ -154,7 +154,7 @@ def _few(lines: list[LogLine], unreported: int, severity: Severity, verb: str) -
     left = max(0, len(lines) - MOST_LINES) + unreported
     if not left:
         return lines
-    text = f"{count_of(left, f'more {severity.value}')} {verb}; fsxds check lists those that are there"
+    text = f"{count_of(left, f'more {severity.value}')} {verb}; fsxds check lists the present ones"
     details: Details = {"severity": severity.value, "count": left}
     return [*lines[:MOST_LINES], LogLine(LEVELS[severity], f"more_problems_{verb}", text, details)]
 

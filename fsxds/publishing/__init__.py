@@ -1,1 +1,1 @@
-"""Publishes loaded trees: one rollout per channel, canaries first, and the rejections of clients."""
+"""Publishes loaded trees: rollouts, canaries, and clients' rejections."""

@@ -3,14 +3,14 @@
 | rule | source |
 | --- | --- |
 | Other nodes get a version of a resource when canaries of a view with the same version have lived with it. | |
-| So it is with a removal; there, canaries are nodes of the same view, and of views that removed it as well. | |
+| Removals likewise; there, canaries are nodes of the same view, and of views that removed it as well. | |
 | A removed resource stays while a new one of its type waits: it may have been renamed. | |
 | The silence of canaries is not consent: without one, or when one is gone, the change waits. | |
 | A version that is held back on canaries, for whatever reason, waits; so do its dependents. | `holding` |
 | Patience does not end a bake, nor the wait for a version that is held back on canaries. | |
 | A connected node that is no longer a canary of the change has no vote. | |
 
-Changes that arrived together, and stand alike with all canaries, bake together. A later edit does not alter that.
+Changes that arrived together, and stand alike with all canaries, bake together, also after later edits.
 """
 
 from __future__ import annotations
@@ -69,15 +69,13 @@ class BakeRules:
 
 @dataclass(slots=True, eq=False)
 class Bake:
-    """Changes that wait for the same canaries, and the canaries' answers.
+    """Changes that wait for the same canaries.
 
     Attributes:
-        nodes: the answers of canaries connected since `since_s`.
-        gone: canaries that left since.
         taken_since_s: when enough canaries had it; None while they do not.
         opens_at_s: when other nodes get it; None while canaries are waited for.
         is_reported: too few answers were reported, and there were not enough since.
-        places: for each rollout of canaries, whether it is to serve it; None if it is no change there.
+        places: whether each canary rollout is to serve it; None if it is no change there.
     """
 
     changes: frozenset[Change]
@@ -93,16 +91,16 @@ class Bake:
 
     @property
     def missing(self) -> int:
-        """The number of canaries that have not taken it, or are gone."""
+        """The canaries that have not taken it, or are gone."""
         return sum(not has_taken for has_taken in self.nodes.values())
 
     @property
     def is_short(self) -> bool:
-        """Whether too few canaries have it, and no operator promoted it."""
+        """Whether too few canaries have it, without promotion."""
         return self.taken_since_s is None and not self.is_promoted
 
     def receive(self, answers: Answers, there: AbstractSet[NodeKey], rules: BakeRules, now_s: float) -> bool:
-        """Take the answers of connected canaries; return whether the bake opened now.
+        """Take answers; return whether the bake opened now.
 
         A canary that left has taken nothing until it is back; one that is `there` without an answer has no vote.
         """
@@ -124,7 +122,7 @@ class Bake:
         return self.is_open and not was_open
 
     def is_served_by(self, rollout: ChannelRollout) -> bool:
-        """Return whether a rollout serves it; removed resources may linger."""
+        """Whether a rollout serves it; removed resources may linger."""
         served, lingering = rollout.machine.served, rollout.machine.lingering
         return served is not None and all(
             version_of(served, key) == version or (version is None and key in lingering)
@@ -133,11 +131,7 @@ class Bake:
 
 
 class CanaryGate:
-    """Holds versions back from other nodes until canaries have baked them.
-
-    Attributes:
-        bakes: the waiting changes.
-    """
+    """Holds versions back from other nodes until baked."""
 
     def __init__(self, rules: BakeRules) -> None:
         self.rules = rules
@@ -157,7 +151,7 @@ class CanaryGate:
                 self._removed[layers] = (self._removed.get(layers, set()) - changed) | gone
 
     def admit(self, rollout: ChannelRollout, wanted: Snapshot) -> Composed:
-        """Return the part of a tree that other nodes may have now; the rest stays, with its dependents."""
+        """Return the part of a tree for other nodes; the rest stays, with its dependents."""
         before, pins = rollout.target.tree or rollout.machine.target, rollout.target.pins
         if before is None or wanted is before:
             return Composed(wanted)
@@ -181,7 +175,7 @@ class CanaryGate:
         return replace(composed, snapshot=before) if composed.holds.keys() >= changed else composed
 
     def look(self, rollouts: Mapping[ChannelKey, ChannelRollout], rejections: Rejections, now_s: float) -> bool:
-        """Update the bakes and their answers; return whether one opened."""
+        """Update the bakes; return whether one opened."""
         seats = [one for key, one in rollouts.items() if key.is_canary]
         self._sort([one for key, one in rollouts.items() if not (key.is_canary or key.lane)], seats, now_s)
         found = [(bake, _answers(bake, seats, rejections)) for bake in self.bakes]
@@ -196,11 +190,11 @@ class CanaryGate:
             bake.is_promoted = True
 
     def wait_s(self, now_s: float) -> float:
-        """Return the longest wait for missing canaries; 0 for none."""
+        """Return the longest wait for missing canaries."""
         return max((now_s - bake.since_s for bake in self.bakes if bake.is_short), default=0.0)
 
     def take_missed(self, since_s: float) -> CanaryAwaited | None:
-        """Return the report of changes that have waited since a time, None for none."""
+        """Report changes waiting since a time, or None."""
         nodes: dict[NodeKey, bool] = {}
         due = [bake for bake in self.bakes if bake.is_short and not bake.is_reported and bake.since_s <= since_s]
         for bake in due:
@@ -210,7 +204,7 @@ class CanaryGate:
 
     @property
     def unmissed_since_s(self) -> float:
-        """The start of the first unreported wait; infinite for none."""
+        """The first unreported wait's start, or infinity."""
         return min((bake.since_s for bake in self.bakes if bake.is_short and not bake.is_reported), default=inf)
 
     def next_s(self) -> float:
@@ -240,7 +234,7 @@ class CanaryGate:
         return bake is not None and bake.is_open
 
     def _sort(self, others: Collection[ChannelRollout], seats: Collection[ChannelRollout], now_s: float) -> None:
-        """Group changes that did bake together and stand alike with the canaries."""
+        """Group changes that baked together and stand alike."""
         seen: list[object] = [each for one in others for each in (one, one.waits)]
         seen += [each for one in map(_goal, seats) for each in (one, one.wanted, one.target.composed)]
         if len(seen) == len(self._seen) and all(map(is_, seen, self._seen)):
@@ -266,7 +260,7 @@ class CanaryGate:
             self._bakes.update(dict.fromkeys(changes, made))
 
     def _place(self, change: Change, views: Collection[Layers], rollout: ChannelRollout) -> bool | None:
-        """Return whether canaries are to be served a change; None if it is no change for them."""
+        """Whether canaries are to be served a change; None if it is none for them."""
         (key, version), layers, composed = change, rollout.channel.key.layers, rollout.target.composed
         if rollout.wanted is None or version_of(rollout.wanted, key) != version:
             return None
@@ -304,7 +298,7 @@ def _answers(bake: Bake, seats: Iterable[ChannelRollout], rejections: Rejections
 
 
 def _has_answered(client: ChannelClient, rollout: ChannelRollout, *, rejects: bool) -> bool:
-    """Return whether a client has all its resources; with `rejects`, its rejected versions are known."""
+    """Whether a client has all its resources; with `rejects`, its rejected versions are known."""
     state, step = client.sync_state(), rollout.asked
     if state is SyncState.NACK and rejects:
         # It rejects versions that it is not served now.

@@ -1,4 +1,4 @@
-"""The rollout of one channel: publishes the machine's steps, and asks the clients for their progress."""
+"""The rollout of one channel: publishes steps, and asks clients for progress."""
 
 from __future__ import annotations
 
@@ -35,31 +35,27 @@ LANE_PATIENCE = 5
 
 
 class Generations:
-    """Numbers snapshots, so that no client sees a number twice in any channels."""
+    """Numbers snapshots uniquely."""
 
     def __init__(self) -> None:
         self.last = 0
 
     def numbered(self, snapshot: Snapshot, tombstones: Tombstones) -> Snapshot:
-        """Number a snapshot above all others, and add its removals."""
+        """Number a snapshot above all others; add its removals."""
         self.last = max(self.last + 1, snapshot.generation)
         return replace(snapshot, generation=self.last, tombstones=tombstones)
 
 
 @dataclass(slots=True)
 class Holding:
-    """The holds that are common to all channels.
-
-    Attributes:
-        rejected: the versions that no node is served.
-    """
+    """Holds common to all channels; no node is served `rejected` versions."""
 
     rules: HoldingRules = field(default_factory=HoldingRules)
     rejected: Collection[ResourceVersion] = frozenset()
 
 
 class ChannelRollout:
-    """Drives the rollout of one channel: `advance` does all due work; other methods only note it.
+    """Drives one rollout: `advance` does all due work; other methods only note it.
 
     A client is asked for its progress when a step is published, and after each of its actions.
 
@@ -68,12 +64,7 @@ class ChannelRollout:
         goal: the goal of a lane; None if the channel follows the tree itself.
         origin: the snapshots served at the split, by the original channel and by this one.
         returns: how often its clients came back to its origin, and were away again before taking it.
-        before: the target before the reached one; None if there was none.
         detected_s: the monotonic clock at the first sign of the change.
-        is_stale: the target must be composed anew.
-        waits: the part of the tree that waits for canaries.
-        reported_pins: the reported number of rolled back resources.
-        asked: the last step that clients were asked about; None before the first.
         on_left_behind: receives clients that are not waited for: they were late, or have not shown that they stay.
     """
 
@@ -113,7 +104,7 @@ class ChannelRollout:
 
     @property
     def base(self) -> Snapshot | None:
-        """The snapshot reached last or on its way: that of clients, as far as references count."""
+        """The last or current step's snapshot."""
         return self.machine.taken
 
     @property
@@ -123,13 +114,13 @@ class ChannelRollout:
 
     @property
     def has_completed(self) -> bool:
-        """Whether the wanted tree is served, and all awaited clients have it."""
+        """Whether all awaited clients have the wanted tree."""
         intended = self._intended
         return self.follows_tree and (intended is None or self.machine.has_reached(intended))
 
     @property
     def step_since_s(self) -> float | None:
-        """The start of the step that clients are awaited for; None without."""
+        """The start of the current step, or None."""
         ends_at_s = self.machine.timer_at_s
         if self.machine.step is None or ends_at_s is None:
             return None
@@ -137,7 +128,7 @@ class ChannelRollout:
 
     @property
     def state(self) -> RolloutState | None:
-        """The state to keep across restarts; None before the first target."""
+        """The state for restarts, or None."""
         state, target = self.machine.state, self.target
         if state is None:
             return None
@@ -158,25 +149,25 @@ class ChannelRollout:
         return None if composed is None else composed.snapshot
 
     def begin_with(self, other: ChannelRollout) -> None:
-        """Begin with another channel's target and holds."""
+        """Take over another channel's target and holds."""
         self.target, self.is_stale = other.target.split(), True
         self.held_since_s, self._now_s = other.held_since_s, other._now_s
 
     def begins_as(self, machine: Rollout) -> bool:
-        """Return whether a channel split from a rollout now would begin in this state."""
+        """Whether a channel split off now would begin like this."""
         other, own = self.origin
         return other is machine.served and own is self.machine.served and self.machine.step is machine.step
 
     def replaced_for(self, rejected: Collection[ResourceVersion]) -> frozenset[ResourceVersion]:
-        """Return the versions that need a separate channel if rejected."""
+        """Return the versions whose rejection needs a separate channel."""
         return self.target.replaced_for(rejected, self.machine.served)
 
     def receive_progress(self, client: ChannelClient) -> None:
-        """Note that a client may have taken the step, or left."""
+        """Note that a client took the step or left."""
         self._progressed[client] = None
 
     def advance(self, now_s: float, holding: Holding, admitted: Composed | None) -> None:
-        """Take the admitted tree, if any, and clients' answers; publish the result."""
+        """Take the admitted tree, if any, and answers; publish."""
         self._now_s = now_s
         progressed, self._progressed = self._progressed, {}
         if self.goal is None and admitted is not None:
@@ -206,7 +197,7 @@ class ChannelRollout:
             self.machine.receive_target(intended, now_s)
 
     def _note_held(self, now_s: float) -> None:
-        """Note the holds. The same object has the same keys, possibly thousands."""
+        """The same object has the same keys, possibly thousands."""
         held = self.target.holds, self.waits
         if held[0] is self._held[0] and held[1] is self._held[1]:
             return
@@ -254,13 +245,13 @@ class ChannelRollout:
         self.machine.receive_timer(now_s)
 
     def ask(self, client: ChannelClient, now_s: float) -> None:
-        """Wait also for a client that follows the channel from now on."""
+        """Wait also for a new client."""
         step = self.channel.step
         if step is not None and client.standing(step) is not Standing.TAKEN:
             self.machine.receive_late(client, now_s)
 
     def publish(self, now_s: float) -> None:
-        """Publish the machine's snapshot and ask clients about its step, while steps follow at once."""
+        """Publish and ask clients, while steps follow at once."""
         while (served := self.machine.served) is not None:
             if served is not self._published:
                 self._publish(served)
@@ -270,7 +261,7 @@ class ChannelRollout:
             self._begin(self.machine.step, served, now_s)
 
     def restore(self, state: RolloutState) -> None:
-        """Take over the previous process's state and publish; clients continue from its steps."""
+        """Continue from the previous process's state."""
         self.target = Target(state.pins, state.pinned_at_s, state.before, state.target)
         self.target.pinned = state.pinned
         self._held_before_s = state.held_for_s
@@ -290,11 +281,11 @@ class ChannelRollout:
         self.channel.store.publish(self._generations.numbered(served, tombstones))
 
     def part(self) -> None:
-        """Note the last snapshot: the channel has no followers."""
+        """Note the last snapshot."""
         self._removed.receive_parting(self.channel.key.layers, self._published)
 
     def begin_step(self, started: StepStarted) -> Snapshot | None:
-        """Note the served change; return it at its first step, None at other steps."""
+        """Note the change; return it at its first step only."""
         channel, target_id = self.channel, started.snapshot_id
         if self._unreported is None or self.machine.target is not self._intended:
             # Resources leave when their time has come, and a rollback is not an edit.
@@ -306,12 +297,12 @@ class ChannelRollout:
         return tree
 
     def end_report(self) -> None:
-        """Drop an unreported tree: if all of it is held, it brings no step."""
+        """Drop an unreported tree: if all is held, it brings no step."""
         if self.has_completed:
             self._unreported = None
 
     def restart(self, now_s: float) -> None:
-        """Begin with the served snapshot, after an internal error."""
+        """Begin again with the served snapshot."""
         target = self.target
         self.machine = Rollout(self.machine.options)
         self.target = Target(before=target.before, restored=self._published)

@@ -1,4 +1,4 @@
-"""Asks the admin pages of Envoys whether anything drains, to end lingering early.
+"""Asks Envoys' admin pages whether anything drains, to end lingering early.
 
 | rule | source |
 | --- | --- |
@@ -37,9 +37,9 @@ _FILTER = f"^({'|'.join((_VERSION, *_GAUGES))})$".replace(".", r"\.")
 
 
 class DrainWatch:
-    """Polls Envoys of mirrors while resources linger for them. Run `keep_watching`.
+    """Polls mirrors' Envoys while resources linger. Run `keep_watching`.
 
-    `pages` are the admin addresses, by the directories that their Envoys read.
+    `pages` are admin addresses, by the directories that their Envoys read.
     """
 
     def __init__(self, publisher: Publisher, pages: Mapping[str, Address]) -> None:
@@ -55,7 +55,7 @@ class DrainWatch:
             await self.look()
 
     async def look(self) -> None:
-        """End lingering in channels with Envoys that drain nothing."""
+        """End lingering in channels without drains."""
         now_s = asyncio.get_running_loop().time()
         self._others_until_s = {one: until_s for one, until_s in self._others_until_s.items() if until_s > now_s}
         for rollout in tuple(self._publisher.rollouts.values()):
@@ -84,5 +84,5 @@ class DrainWatch:
 
 
 def has_drained(values: Statistics, version: Version) -> bool:
-    """Return whether an Envoy has exactly this version of the listeners, and drains nothing."""
+    """Whether an Envoy has exactly these listeners, and drains nothing."""
     return values.get(_VERSION) == f'"{version}"' and all(values.get(name) == "0" for name in _GAUGES)

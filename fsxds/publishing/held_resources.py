@@ -1,4 +1,4 @@
-"""Resources held back, as problems of their files, and the served part of a change."""
+"""Held resources as problems of files, and the served part of a change."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ class ExplainedHold:
     """A resource that is not served as in the tree, or that nodes reject.
 
     Attributes:
-        problem: the reason in words, at its place in the files.
-        since_s: by the clock of the event loop; None if unknown.
-        nodes: the sorted names of nodes that reject it.
+        since_s: by the event loop's clock; None if unknown.
     """
 
     key: Key
@@ -44,7 +42,7 @@ class ExplainedHold:
 
 
 def hold_problems(holds: Holds) -> Iterator[Problem]:
-    """Yield a problem for each resource that is held because of its dependencies or dependents."""
+    """Yield problems of holds by dependencies or dependents."""
     found = (one.problem for one in held_resources(holds, {}) if one.reason in _OF_FILES)
     return islice(found, MOST_PROBLEMS)
 
@@ -60,7 +58,7 @@ def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[Expla
 
 
 def rejection_problems(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[Problem]:
-    """Yield a problem for each rejected version in the trees or rollbacks of `targets`."""
+    """Yield problems of rejected versions that `targets` want."""
     return (one.problem for one in rejected_resources(rejections, targets))
 
 
@@ -156,7 +154,7 @@ _OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPEN
 
 
 def with_served_changes(tree: Snapshot, holds: Holds) -> Snapshot:
-    """Return a tree with only the served ones of its changes."""
+    """Drop the held changes of a tree."""
 
     def served(type_url: TypeUrl, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if (type_url, name) not in holds)
@@ -174,13 +172,13 @@ def with_served_changes(tree: Snapshot, holds: Holds) -> Snapshot:
 
 
 def noun_of(key: Key) -> str:
-    """Return the name of a resource in a sentence: `cluster web`."""
+    """Name a resource in a sentence: `cluster web`."""
     noun = BY_TYPE_URL[key[0]].noun
     return f"{noun.removesuffix('s') if noun != 'endpoints' else noun} {key[1]}"
 
 
 def claimed_as(owner: Key | None) -> str:
-    """Return the noun of a claim that is not shared; of listeners, only the address."""
+    """Return the noun of an exclusive claim; of listeners, only the address."""
     return "address" if owner is None or owner[0] == LISTENERS else "domain or name"
 
 

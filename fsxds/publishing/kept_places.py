@@ -1,4 +1,4 @@
-"""State kept across restarts, as the publisher sees it (a capability, see `history/`), and removed members."""
+"""State kept across restarts (a capability, see `history/`), and removed members."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from fsxds.runtime.channels import ChannelKey
 
 
 class PlaceKeeper(Protocol):
-    """Keeps the places of rollouts, rejections, and removals from views. Restoring blocks.
+    """Keeps places, rejections, and removals. Restoring blocks.
 
     Attributes:
-        read_members: returns the removals from views.
         read_behind: returns the places of nodes behind their channel, each as a lane.
     """
 
@@ -24,41 +23,36 @@ class PlaceKeeper(Protocol):
     read_behind: Callable[[], Mapping[ChannelKey, RolloutState]]
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
-        """Return the places of all rollouts, as written last."""
+        """Return the last written places."""
 
     def restored_members(self) -> dict[Layers, Tombstones]:
-        """Return the removed members of views, as written last."""
+        """Return the last written removals."""
 
     def restore_rejections(self, rejections: Rejections) -> None:
-        """Restore rejections as written last, and keep them from now on."""
+        """Restore rejections, and keep them."""
 
     def note_rejections(self) -> None:
         """Write the rejections soon, as they are then."""
 
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
-        """Write the place of a rollout soon, as it is then."""
+        """Write a rollout's place soon, as it is then."""
 
     def forget(self, key: ChannelKey) -> None:
-        """Remove the place of a rollout soon: it has no followers."""
+        """Remove a rollout's place soon: it has no followers."""
 
 
 class RemovedMembers:
-    """Notes removed members, in any channel of a view.
-
-    Attributes:
-        by_layers: views without any are missing.
-    """
+    """Notes members removed in any channel; views without any are missing."""
 
     def __init__(self, restored: Mapping[Layers, Tombstones]) -> None:
-        """Begin with the notes of the previous process."""
         self.by_layers = dict(restored)
 
     def receive_change(self, layers: Layers, before: Snapshot | None, after: Snapshot) -> Tombstones:
-        """Take a channel's new snapshot; return the removals from its view."""
+        """Take a snapshot; return its view's removals."""
         return self._note(layers, after_change(self.by_layers.get(layers, NO_TOMBSTONES), before, after))
 
     def receive_parting(self, layers: Layers, last: Snapshot | None) -> None:
-        """Note the last snapshot of a channel without followers: its clients may come back."""
+        """Note the last snapshot: clients may come back."""
         self._note(layers, after_parting(self.by_layers.get(layers, NO_TOMBSTONES), last))
 
     def _note(self, layers: Layers, noted: Tombstones) -> Tombstones:

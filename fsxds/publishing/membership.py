@@ -1,4 +1,4 @@
-"""Membership of a server in a fleet, or none: who decides its snapshots (a capability, see `fleet/`)."""
+"""Membership in a fleet, or none (a capability, see `fleet/`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Targets(Protocol):
     """Takes loaded trees."""
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take trees by layers; `detected_s` is the monotonic clock at the first sign of the change."""
+        """Take trees; `detected_s` is the monotonic clock at the first sign of the change."""
 
 
 class SingleServer:
@@ -31,11 +31,11 @@ class SingleServer:
 
     @property
     def asks_names(self) -> bool:
-        """Whether other servers of the fleet request its clients' names from upstreams."""
+        """Whether other servers request its clients' names."""
         return False
 
     def rules(self, rules: PublishRules) -> PublishRules:
-        """Return the rules for publishing to this server's clients."""
+        """Return the rules for this server's clients."""
         return rules
 
     def targets(self, publisher: Publisher) -> Targets:
@@ -58,8 +58,8 @@ class SingleServer:
         return make(self._publisher)
 
     def waits_for(self) -> str:
-        """Name the prerequisites of the first snapshot beyond this server's tree; may be empty."""
+        """Name further prerequisites of the first snapshot."""
         return ""
 
     async def run(self, supervisor: Supervisor) -> None:
-        """Keep the server in its fleet, until cancelled."""
+        """Keep the server in its fleet."""

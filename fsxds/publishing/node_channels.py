@@ -1,4 +1,4 @@
-"""Assigns each node to a channel, and moves nodes between channels without a break.
+"""Assigns nodes to channels, and moves them without a break.
 
 | rule | source |
 | --- | --- |
@@ -53,13 +53,13 @@ class ViewLoading(Protocol):
 
     @property
     def existing(self) -> frozenset[str]:
-        """The folders of the last loaded tree; each may be a layer."""
+        """The folders of the last tree; each may be a layer."""
 
     def is_loaded_by(self, views: Views) -> bool:
-        """Return whether the last tree was loaded by these rules."""
+        """Whether the last tree was loaded by these rules."""
 
     def want(self, layers: Layers) -> None:
-        """Load a view, now and with each tree."""
+        """Load a view with each tree."""
 
     def drop(self, layers: Layers) -> None:
         """Stop loading a view."""
@@ -69,8 +69,8 @@ class ViewLoading(Protocol):
 class _Left:
     """The place of nodes when they left a channel.
 
-    `has_taken`: they had taken the snapshot; otherwise they may be one step behind. `returns`: how often they came
-    back, and were away again before taking it. `attributes`: None after a restart.
+    `has_taken`: they had the snapshot; otherwise they may be one step behind. `returns`: how often they came back, and
+    were away again before taking it. `attributes`: None after a restart.
     """
 
     machine: Rollout
@@ -82,19 +82,12 @@ class _Left:
     attributes: Attributes | None = None
 
     def was_seen_as(self, node: Node) -> bool:
-        """Return whether only the settings can have changed a node's view."""
+        """Whether only settings can have changed a node's view."""
         return self.attributes == node.attributes
 
 
 class NodeChannels:
-    """Knows the channel of each node. Touched from the event loop only.
-
-    Args:
-        publisher: has the rollouts of all channels.
-        loading: loads views.
-        rules: the initial rules.
-        on_demand: requests resources from other servers; None without any.
-    """
+    """Knows each node's channel; `on_demand` may be None. Touched from the event loop only."""
 
     def __init__(
         self, publisher: Publisher, loading: ViewLoading, rules: NodeRules, on_demand: OnDemand | None = None
@@ -155,7 +148,7 @@ class NodeChannels:
     async def channel_of(
         self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
     ) -> Channel:
-        """Return the channel of a node, see `Channels`. LimitError: its view is one too many."""
+        """Return a node's channel. LimitError: its view is one too many."""
         is_whole = self._views.is_whole
         known = None if is_whole else self._restored_key(node)
         if not is_whole and known is None:
@@ -179,7 +172,7 @@ class NodeChannels:
         return await self.channel_of(node, holds=holds, holds_of=holds_of)
 
     def correct_place(self, node: Node, holds_of: HoldsOf, published: Iterable[Snapshot]) -> None:
-        """Correct the place of a node that another server led on; `published` is newest first."""
+        """Correct a node that another server led on; `published` is newest first."""
         left = self._left.get(name := (node.id, node.cluster))
         here = None if left is None else left.machine.served
         if left is None or here is None or holds_of(here):
@@ -191,7 +184,7 @@ class NodeChannels:
 
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:
-        """The name and layers of each view; a name recurs if its nodes have different layers."""
+        """The views; a name recurs with other layers."""
         made_of = self._views, self._loading.existing
         # This is slow with a thousand views.
         if self._possible is None or any(
@@ -202,12 +195,12 @@ class NodeChannels:
         return self._possible[1]
 
     def view_of(self, node: Node) -> str:
-        """Return the view name of a node; empty for the whole tree or without a rule."""
+        """Return a node's view, or "" for the whole tree."""
         view = self._views.layers_of(node, self._loading.existing)
         return "" if view is None else view.name
 
     def change_rules(self, rules: NodeRules) -> None:
-        """Follow other rules; their views from the first tree on that was loaded with them."""
+        """Follow other rules, from the first tree on that was loaded with them."""
         self._rules, views = rules, rules.views
         for client in [] if views.is_whole else self._clients():
             if (view := views.layers_of(client.node, self._loading.existing)) is not None:
@@ -216,7 +209,7 @@ class NodeChannels:
             self._move_all()
 
     def receive_views(self) -> None:
-        """Move clients after a tree was loaded, if necessary."""
+        """Move clients after a load, if necessary."""
         is_new = self._rules.views is not self._views and self._loading.is_loaded_by(self._rules.views)
         if is_new:
             self._views = self._rules.views
@@ -241,7 +234,6 @@ class NodeChannels:
             self.merge(rollout)
 
     def _sharing(self) -> Iterator[NodeKey]:
-        """Yield the nodes of shared channels with outdated rejections, and make the new channel."""
         for key, rollout in tuple(self._publisher.rollouts.items()):
             if key.is_shared and not key.lane and (current := self._shared_key(key)) != key:
                 self._publisher.rollout_of(current)
@@ -249,7 +241,7 @@ class NodeChannels:
                     yield from map(node_key, one.channel.clients)
 
     def leave_behind(self, rollout: ChannelRollout, clients: Collection[ChannelClient]) -> None:
-        """Let nodes catch up at their own pace, or when they come back."""
+        """Let nodes catch up at their pace or return."""
         for client in clients:
             if client.is_away:
                 rollout.channel.leave(client)
@@ -264,7 +256,7 @@ class NodeChannels:
             self._catch_up(leaving, rollout, rollout.goal or rollout)
 
     def merge(self, rollout: ChannelRollout) -> None:
-        """Move nodes that have caught up to the goal; call it for a rollout that waits for no client."""
+        """Move nodes that caught up; for a rollout that waits for no client."""
         for lane in (rollout, *rollout.lanes):
             goal = lane.goal
             if goal is not None and lane.machine.step is None and self._has_caught_up(lane, goal):
@@ -275,13 +267,13 @@ class NodeChannels:
                     self.merge(goal)
 
     def _has_caught_up(self, lane: ChannelRollout, goal: ChannelRollout) -> bool:
-        """Return whether the clients of a lane may follow its goal: lingering may differ."""
+        """Lingering may differ."""
         return lane.machine.serves_the_same(goal.machine) or (
             not lane.machine.is_resting and self._is_near(lane, goal, lane.channel.clients)
         )
 
     def _is_near(self, rollout: ChannelRollout, goal: ChannelRollout, clients: Collection[ChannelClient]) -> bool:
-        """Return whether clients may switch channels at once; they never get an older snapshot."""
+        """Whether clients may switch at once; they never get an older snapshot."""
         if rollout.has_completed and not goal.has_completed:
             return False
         verdicts, nodes = self._publisher.verdicts, set(map(node_key, clients))
@@ -304,7 +296,7 @@ class NodeChannels:
         return [client for client in lane.channel.clients if node_key(client) not in late]
 
     def _restored_key(self, node: Node) -> ChannelKey | None:
-        """Return the key of a node's restored channel until the first tree is there.
+        """The restored channel, until the first tree is there.
 
         The layers of rollouts are taken to exist; clients move later if they must.
         """
@@ -377,7 +369,7 @@ class NodeChannels:
             self._left.popitem(last=False)
 
     def _resumed(self, node: Node, key: ChannelKey, *, holds: bool) -> ChannelRollout | None:
-        """Return a lane from the place at which a node left; None if it may follow its channel at once."""
+        """Return a lane from the place where a node left; None if it may follow its channel at once."""
         before = self._left_before(node, key)
         left = self._left.pop((node.id, node.cluster), before)
         goal = self._publisher.rollouts.get(key)
@@ -408,7 +400,7 @@ class NodeChannels:
         return lane
 
     def _note_held(self, node: Node, key: ChannelKey, holds_of: HoldsOf) -> None:
-        """Note the place of a node that holds the previous process's snapshot of another view."""
+        """Note a node that holds the previous process's snapshot of another view."""
         name = node.id, node.cluster
         if not node.id or name in self._seen or name in self._left:
             return
@@ -469,7 +461,7 @@ class NodeChannels:
         return [client for one in self._publisher.rollouts.values() for client in one.channel.clients]
 
     def _key_of_present(self, client: ChannelClient) -> ChannelKey | None:
-        """Return the key of a client's channel; None if no rule matches: it stays."""
+        """None if no rule matches: the client stays."""
         try:
             key = self._key_of(client.node)
         except ProtocolError:
@@ -510,7 +502,7 @@ class NodeChannels:
             self._lanes |= {node_key(client): lane for client in each}
 
     def _held_on_the_way(self, node: NodeKey, key: ChannelKey) -> frozenset[ResourceVersion] | None:
-        """Return the versions that a lane never serves because its node lacks them; None for none."""
+        """The versions that a lane never serves because its node lacks them, or None."""
         known, main = self._publisher.verdicts.rejections.nodes.get(node), self._publisher.main_of(key)
         return None if known is None or main is None else main.replaced_for(known.unserved) or None
 
@@ -530,7 +522,6 @@ class NodeChannels:
         self._forget_left(clients)
 
     def _forget_left(self, clients: Collection[ChannelClient]) -> None:
-        """Note that clients are still there: they changed channels."""
         for client in clients:
             self._left.pop(node_key(client), None)
 

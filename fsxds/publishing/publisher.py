@@ -1,7 +1,7 @@
-"""Publishes loaded trees: drives the rollouts, canaries first, and holds back rejected versions.
+"""Publishes loaded trees, canaries first, and holds back rejected versions.
 
-One component drives all rollouts, and only this one fails on an internal error: the served snapshots stay, and the
-rollouts continue from there.
+One component drives all rollouts. If it fails on an internal error, the served snapshots stay, and rollouts continue
+from there.
 """
 
 from __future__ import annotations
@@ -62,11 +62,10 @@ DRAINS_BEGIN_WITHIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PublishRules:
-    """The rules by which changes are published.
+    """The rules of publishing; `canary` is None without canaries.
 
     Attributes:
         nack_limit: when a version that nodes reject is held back from all; None for never.
-        canary: the nodes that get a change first; None for none.
         bake_s: how long they have it before others get it.
         canary_quorum: the share of them that must have it, above 0 and up to 1.
         canary_patience_s: the time after which others get it anyway; infinite for never.
@@ -82,7 +81,7 @@ class PublishRules:
 
     @classmethod
     def of(cls, settings: Settings, is_static: Callable[[Key], bool]) -> PublishRules:
-        """Read the rules from settings, given the names in the bootstrap."""
+        """Read rules, given the names in the bootstrap."""
         options = RolloutOptions(
             is_on=settings.rollout,
             linger_s=settings.linger_s and settings.linger_s + DRAINS_BEGIN_WITHIN_S,
@@ -114,21 +113,15 @@ class Placing(Protocol):
 
 
 class Publisher:
-    """Publishes in all channels. Run `keep_publishing`.
+    """Publishes in all channels; `gate` is None without canaries. Run `keep_publishing`.
 
     Args:
-        rules: the initial rules.
-        observer: receives the events of rollouts.
-        keeper: keeps the places of rollouts on disk; restored ones are served from the start. None keeps nothing.
+        keeper: keeps places on disk; restored ones are served from the start. None keeps nothing.
         rewriting: rewrites snapshots for streams; None if they get the same.
 
     Attributes:
-        published: the last tree, once all channels have taken it in; None before the first.
-        gate: None without canaries.
-        restored_behind: the places of nodes that were behind their channel when the previous process ended.
-        on_received: called before channels get a tree.
-        on_rest: called with a rollout that waits for no client.
-        on_progress: called when a rollout has advanced.
+        published: the last tree, once all channels have taken it in, or None.
+        on_rest: receives a rollout that waits for no client.
         on_decided: receives nodes that may have to follow another channel.
         on_left_behind: receives clients of a rollout that no longer waits for them.
         on_gone: receives a client that left, and its rollout.
@@ -188,7 +181,7 @@ class Publisher:
         self.whole = self.rollout_of(ChannelKey()).channel
 
     def keep_behind(self, read: Callable[[], Mapping[ChannelKey, RolloutState]]) -> None:
-        """Keep the places of nodes behind their channel on disk."""
+        """Keep the places of nodes behind their channel."""
         if self._keeper is not None:
             self._keeper.read_behind = read
 
@@ -197,11 +190,11 @@ class Publisher:
         await self.published.other_than(None)
 
     def is_loaded(self, layers: Layers) -> bool:
-        """Return whether the last tree has a view of these layers."""
+        """Whether the last tree has this view."""
         return layers in self._targets
 
     def rollout_of(self, key: ChannelKey) -> ChannelRollout:
-        """Return the rollout of a channel; make it if needed."""
+        """Return a channel's rollout; make it if needed."""
         found = self.rollouts.get(key)
         if found is None:
             main = self.main_of(key) if key.held is not None else None
@@ -209,17 +202,17 @@ class Publisher:
         return found
 
     def main_of(self, key: ChannelKey) -> ChannelRollout | None:
-        """Return the rollout that most nodes of a view follow, or None."""
+        """Return the rollout of most nodes, or None."""
         return self.rollouts.get(ChannelKey(key.layers, key.is_canary))
 
     def followed(self, views: Container[Layers]) -> Iterator[ChannelRollout]:
-        """Yield the rollouts that are in these views, have clients or are rolled back."""
+        """Yield rollouts with clients, rollbacks or these views."""
         for key, one in self.rollouts.items():
             if key.layers in views or one.channel.clients or one.target.is_rolled_back:
                 yield one
 
     def held_for(self, node: NodeKey, key: ChannelKey) -> frozenset[ResourceVersion] | None:
-        """Return the versions held back from a node; None if the same as for all nodes."""
+        """Return a node's held versions; None if as for all."""
         main, rejections = self.main_of(key), self.verdicts.rejections
         if main is None or node not in rejections.nodes:
             return None
@@ -233,7 +226,7 @@ class Publisher:
         clients: Iterable[ChannelClient] = (),
         goal: ChannelRollout | None = None,
     ) -> ChannelRollout:
-        """Make a channel that continues another one's step with some clients; with a goal, a lane."""
+        """Make a channel that continues another's step; with a goal, a lane."""
         made, now_s = self._split(rollout.machine, key, goal), asyncio.get_running_loop().time()
         for client in clients:
             made.machine.end_rest(now_s)
@@ -249,7 +242,7 @@ class Publisher:
         return made
 
     def resume_from(self, machine: Rollout, key: ChannelKey, goal: ChannelRollout) -> ChannelRollout:
-        """Make a lane for a node that returns to its place."""
+        """Make a lane for a returning node."""
         made = self._split(machine, key, goal)
         made.machine.rest(asyncio.get_running_loop().time())
         made.publish_restored()
@@ -257,7 +250,7 @@ class Publisher:
         return made
 
     def restored_rollout(self, state: RolloutState) -> Rollout:
-        """Return a rollout that continues one of the previous process."""
+        """Continue the previous process's rollout."""
         return Rollout(self.rules.rollout, state)
 
     def _split(self, machine: Rollout, key: ChannelKey, goal: ChannelRollout | None) -> ChannelRollout:
@@ -293,7 +286,7 @@ class Publisher:
         detected_s: float,
         canaries: Mapping[Layers, Snapshot] = MappingProxyType({}),
     ) -> None:
-        """Publish trees, by layers; `detected_s` is the monotonic clock at the first sign of the change.
+        """Publish trees; `detected_s` is the monotonic clock at the first sign of the change.
 
         `canaries`: their trees, if another server decided that.
         """
@@ -340,21 +333,21 @@ class Publisher:
 
     @property
     def holding_rules(self) -> HoldingRules:
-        """The rules by which resources are held back."""
+        """The rules of holding."""
         return self._holding.rules
 
     @property
     def generation(self) -> int:
-        """The number of the last published snapshot, in any channel."""
+        """The last snapshot's number, in any channel."""
         return self._generations.last
 
     @property
     def has_followers(self) -> bool:
-        """Whether a rollout waits for canaries to have baked a change."""
+        """Whether a rollout waits for canaries."""
         return any(one.waits for one in self.rollouts.values())
 
     def promote(self) -> int:
-        """Let other nodes follow the canaries now; return how many rollouts waited."""
+        """Let other nodes follow; return how many rollouts waited."""
         for rollout in self.rollouts.values():
             # The tree may have come just now.
             if (admitted := self._admitted(rollout)) is not None:
@@ -367,7 +360,7 @@ class Publisher:
         return waiting
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of a name, or all, to all nodes again; return how many."""
+        """Offer rejected versions of a name, or all, again."""
         versions = {one for one in self.verdicts.rejections.versions if name in {None, one[0][1]}}
         self.verdicts.forget(versions)
         return len(versions)
@@ -481,7 +474,7 @@ class Publisher:
             self.note(rollout)
 
     def _look_soon(self) -> None:
-        """Look at the canaries once, after all due work."""
+        """Look once, after all due work."""
         if self.gate is not None and not self._is_look_due:
             self._is_look_due = True
             self._inbox.put_nowait(self._look_at_canaries)
@@ -512,7 +505,7 @@ class Publisher:
         self._observer(RolloutChanged(key.layers, key.cohort, happened, names_in(happened)))
 
     def _report_published(self, tree: Snapshot, detected_s: float) -> None:
-        """Report the served part of a change once, however many views show it."""
+        """Report a change once, however many views show it."""
         changes = frozenset(
             (type_url, change.added, change.changed, change.removed)
             for type_url, change in tree.changes.items()

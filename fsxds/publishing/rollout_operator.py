@@ -1,4 +1,4 @@
-"""The rollouts behind the admin address: operators' view of them and decisions about them."""
+"""Operators' view of the rollouts, and their decisions."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ NO_HISTORY = "there is no history; start fsxds with --state DIR"
 
 
 class KeptHistory(Protocol):
-    """The served snapshots. It blocks; StateError if it cannot be read."""
+    """The served snapshots. Blocks; StateError if it cannot be read."""
 
     @property
     def path(self) -> Path:
         """The directory of the history."""
 
     def entries(self) -> Sequence[KeptSnapshot]:
-        """Return the history of all layers, the newest first."""
+        """Return all entries, the newest first."""
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
-        """Return a numbered snapshot, sharing content with `near`; None if there is none."""
+        """Return a snapshot, sharing content with `near`, or None."""
 
 
 class RolloutOperator:
     """Shows and changes all rollouts: a `RolloutControl`.
 
-    `views` returns each view name with its layers; `kept` is None without `--state`.
+    `views` returns view names with layers; `kept` is None without `--state`.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class RolloutOperator:
 
     @property
     def state_directory(self) -> Path | None:
-        """The directory of the history; None without `--state`."""
+        """The history's directory; None without `--state`."""
         return None if self._kept is None else self._kept.path
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return each view name with its layers."""
+        """Return view names with layers."""
         return self._views()
 
     def status(self) -> Sequence[ChannelReport]:
@@ -98,34 +98,34 @@ class RolloutOperator:
         return await carry_out(decision, self)
 
     def layers_of_node(self, node_id: str) -> Layers | None:
-        """Return the layers of a connected client with this node id, if any."""
+        """Return a connected node's layers, or None."""
         for key, rollout in self._publisher.rollouts.items():
             if any(client.node.id == node_id for client in rollout.channel.known):
                 return key.layers
         return None
 
     def approve(self, approval_id: str) -> int:
-        """Let a removal proceed under its approval id; return in how many channels."""
+        """Let a removal proceed; return the channels' number."""
         return self._decide(None, lambda rollout: rollout.target.approve(approval_id, rollout.base))
 
     def promote(self) -> int:
-        """Let other nodes follow the canary now; return in how many channels."""
+        """Let other nodes follow canaries; return the channels' number."""
         return self._publisher.promote()
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of a name, or all, to all nodes again; return how many."""
+        """Offer rejected versions of a name, or all, again; return their number."""
         return self._publisher.retry(name)
 
     def abort(self, layers: frozenset[Layers] | None) -> int:
-        """Take back current rollouts in these layers, None for all; return in how many channels."""
+        """Take back rollouts in these layers, None for all; return the channels' number."""
         return self._decide(layers, self._abort)
 
     def resume(self, layers: frozenset[Layers] | None) -> int:
-        """Follow the tree again after `rollback` in these layers, None for all; return in how many channels."""
+        """Follow the tree again in these layers, None for all; return the channels' number."""
         return self._decide(layers, lambda rollout: rollout.target.resume(rollout.base, self._publisher.holding_rules))
 
     async def history(self) -> Sequence[KeptSnapshot]:
-        """Return the snapshots of all layers, the newest first."""
+        """Return all entries, the newest first."""
         return await self._read(lambda kept: kept.entries())
 
     async def servers(self) -> Sequence[FleetServerReport]:
@@ -133,17 +133,17 @@ class RolloutOperator:
         return ()
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return the served snapshot of these layers, except canaries', or None."""
+        """Return the served snapshot, not canaries', or None."""
         rollout = self._publisher.rollouts.get(ChannelKey(layers))
         return None if rollout is None else rollout.channel.store.current
 
     def wanted(self, layers: Layers) -> Snapshot | None:
-        """Return the tree's snapshot of these layers, which may differ from the served one; None before the first."""
+        """Return the tree's snapshot, served or not, or None."""
         rollout = self._publisher.rollouts.get(ChannelKey(layers))
         return None if rollout is None else rollout.wanted
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return each view's served outline, and the rules of holding."""
+        """Return views' outlines, and the rules of holding."""
         mains = {key: one for key, one in self._publisher.rollouts.items() if key == ChannelKey(key.layers)}
         return self._publisher.holding_rules, [
             ServedOutline.of(key.layers, base, one.target.holds, has_upstreams=bool(base.upstreams))
@@ -152,17 +152,17 @@ class RolloutOperator:
         ]
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot of the history with its layers. ProtocolError if it is missing."""
+        """Return a snapshot of the history. ProtocolError: it is missing."""
         served = {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
         return await self._read(partial(_kept, number, served))
 
     async def rollback(self, number: int) -> int:
-        """Serve a snapshot of the history; return in how many channels."""
+        """Serve a snapshot of the history; return the channels' number."""
         layers, snapshot = await self.kept(number)
         return self.roll_back({layers: snapshot})
 
     async def rollback_all(self, time_s: float) -> int:
-        """Serve each view's snapshot of a time, in seconds since 1970; return in how many channels."""
+        """Serve a time's snapshots, in seconds since 1970; return the channels' number."""
         views: dict[Layers, Snapshot | None] = {layers: None for _, layers in self._views()}
         views |= {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
         snapshots = await self._read(partial(_kept_at, time_s, views))
@@ -173,7 +173,7 @@ class RolloutOperator:
         return self.roll_back(snapshots)
 
     def roll_back(self, snapshots: Mapping[Layers, Snapshot]) -> int:
-        """Serve snapshots in views, also to later nodes; return in how many channels."""
+        """Serve snapshots, also to later nodes; return the channels' number."""
         for layers in snapshots.keys() & {layers for _, layers in self._views()}:
             # Even without followers, it remembers the rollback for canaries and other newcomers.
             self._publisher.rollout_of(ChannelKey(layers))
@@ -204,7 +204,7 @@ class RolloutOperator:
         return before is not None and rollout.target.pin(before, time.time())
 
     async def _read(self, read: Callable[[KeptHistory], Result]) -> Result:
-        """Read from the state directory, in a thread. ProtocolError if that is impossible."""
+        """Read in a thread. ProtocolError: that is impossible."""
         if self._kept is None:
             raise ProtocolError(NO_HISTORY, "FAILED_PRECONDITION")
         try:

@@ -25,10 +25,10 @@ _UNSETTLED = frozenset((SyncState.NACK, SyncState.STALE))
 
 
 class Verdicts:
-    """Takes the NACKs of clients, and decides about them once per turn of the event loop.
+    """Takes NACKs, and decides once per turn of the event loop.
 
-    `limit` is None to hold no version back from all nodes; `rollouts` is a live mapping. `on_decided` receives the
-    nodes with new decisions, and whether the versions held back from all nodes changed.
+    `limit` is None to hold no version back from all nodes; `rollouts` is a live mapping. `on_decided` receives nodes
+    with new decisions, and whether the versions held back from all nodes changed.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Verdicts:
         self.decide_soon({node})
 
     def serves_rejected(self, node: NodeKey, rollout: ChannelRollout) -> bool:
-        """Return whether a channel serves a version that is held back from a node."""
+        """Whether a channel serves a node's held version."""
         served = rollout.machine.served
         return served is not None and any(has_version(served, one) for one in self.rejections.held_for(node))
 
@@ -90,7 +90,7 @@ class Verdicts:
             self.decide_soon(())
 
     def receive_trees(self, trees: Collection[Snapshot]) -> None:
-        """Take the trees to serve; forget versions that are gone or have other dependencies."""
+        """Take trees; forget versions that are gone or have other dependencies."""
         self._trees = trees
         self._forget_past()
         if self.rejections.nodes and self._timer is None:
@@ -116,7 +116,7 @@ class Verdicts:
         self.forget([version for version in self.rejections.versions if self._is_past(version)])
 
     def decide_soon(self, nodes: Collection[NodeKey]) -> None:
-        """Decide in the next turn of the event loop, with news of these nodes."""
+        """Decide in the next turn, with news of these nodes."""
         if self._changed is None:
             self._changed = set()
             asyncio.get_running_loop().call_soon(self.decide)
@@ -151,7 +151,7 @@ class Verdicts:
             self.decide_soon(())
 
     def _look_at_nodes(self, now_s: float) -> list[NodeKey]:
-        """Note the presence of rejecting nodes; return nodes that took a version they rejected before."""
+        """Note which rejecting nodes are present; return nodes that took a rejected version."""
         rejections, accepting = self.rejections, list[NodeKey]()
         clients: defaultdict[NodeKey, list[tuple[ChannelRollout, ChannelClient]]] = defaultdict(list)
         absent: set[NodeKey] = set()
@@ -178,7 +178,7 @@ class Verdicts:
         return accepting
 
     def _is_blocked(self, rollouts: Collection[ChannelRollout], version: ResourceVersion) -> bool:
-        """Return whether no channel serves a version, though not held back, because a dependency is."""
+        """Whether no channel serves a version only because a dependency is held back."""
         return bool(rollouts) and not any(self._may_come(version, rollout) for rollout in rollouts)
 
     def _may_come(self, version: ResourceVersion, rollout: ChannelRollout) -> bool:
@@ -195,7 +195,7 @@ class Verdicts:
         return (one for one in self.rejections.nodes.values() if not one.reasons.keys().isdisjoint(versions))
 
     def _accepting(self, versions: Collection[ResourceVersion]) -> Mapping[ResourceVersion, Votes]:
-        """Return the votes of nodes that do not reject versions and were, or will be, offered them.
+        """Return the votes of accepting nodes that were, or will be, offered the versions.
 
         A version that is offered only to nodes that reject it has none; neither has, after a restart, one for which
         others may come back. A node that does not answer in time catches up, and does not count.
@@ -257,7 +257,7 @@ class Verdicts:
         return self._rollouts.get(ChannelKey(key.layers, key.is_canary), rollout)
 
     def _is_past(self, version: ResourceVersion) -> bool:
-        """Return whether a version is gone, or has other dependencies than at its rejection."""
+        """Whether a version is gone, or has other dependencies than at its rejection."""
         if having := [tree for tree in self._trees if has_version(tree, version)]:
             # In another view, the same version may have other dependencies.
             return self._dependencies.get(version) not in (
@@ -280,7 +280,7 @@ def _is_in_any(snapshots: Iterable[Snapshot | None], version: ResourceVersion) -
 
 
 def has_version(snapshot: Snapshot, version: ResourceVersion) -> bool:
-    """Return whether a snapshot has a version of a resource."""
+    """Whether a snapshot has a version."""
     (type_url, name), digest = version
     found = snapshot.resources(type_url).get(name)
     return found is not None and found.version == digest

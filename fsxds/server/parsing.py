@@ -463,6 +463,7 @@ def parse_now(
                 cache.add(file, result)
         fresh = iter(results)
         parsed = tuple(next(fresh) if known is None else known for known in found)
+    progress(len(files), len(files))
     if cache is not None:
         cache.write()
     return parsed

@@ -10,7 +10,7 @@ from fsxds.client.polls import PollingClient
 from fsxds.client.updates import ConnectionLostError
 from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import HEADER
-from fsxds.model.resource_types import BY_TYPE_URL, ResourceType, in_push_order
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.runtime.store import end_wait
@@ -20,6 +20,8 @@ from fsxds.upstream.manifest_session import follow_polls
 # Before a failed type is asked for again, while others succeed.
 FAILED_TYPE_S = 5.0
 _LOOP = "508"
+# List collections have no polls, and are read by GET. What else has none is told by streams alone.
+POLLED = frozenset(row.short_name for row in RESOURCE_TYPES if row.rest_path) | {"lcds"}
 
 
 class PollSession:
@@ -69,7 +71,7 @@ class PollSession:
             gone = dict.fromkeys(self._names.keys() - wanted.keys(), frozenset[str]())
             for type_url, names in in_push_order({**wanted, **gone}).items():
                 row = BY_TYPE_URL[type_url]
-                if row.rest_path is not None and self._names.get(type_url, frozenset()) != names:
+                if row.short_name in POLLED and self._names.get(type_url, frozenset()) != names:
                     self._names[type_url] = names
                     self._change(row, tasks)
             if not any(self._names.values()):

@@ -7,7 +7,7 @@
 | A server that answered for a minute is asked again at once when it is lost, and counts as failed when that fails. | A server that restarts is back before another one has sent everything. |
 | All pauses are random up to a bound that doubles from 0.5 to 30 s (full jitter). | A thousand relays that lost one server do not come back at one moment. |
 | The bound is 0.5 s again when a server answered for a minute. | It was well. |
-| The bound is 4 s at most after any answer. | A server that restarts repeatedly is followed soon; one that answers and dies again and again is not asked at full speed. |
+| The bound is 4 s at most for the first eight failures after an answer. | A server that restarts repeatedly is followed soon; one that answers and dies again and again is not asked at full speed. |
 | A server without a response in time gets twice as long the next time, up to eight times. | A slow server that is the only one is not asked in vain forever. |
 """
 
@@ -20,18 +20,23 @@ from fsxds.model.values import BackOff
 PAUSES = BackOff(first_s=0.5, longest_s=30.0, well_after_s=60.0)
 LONGEST_PATIENCE = 8
 ASKED_WITHIN_S = 5.0
-# The number of failures before an answer that count afterwards: the next pause is at most 4 s.
-MOST_BEFORE_ANSWER = 3
+# The number of failures after an answer with pauses of at most 4 s, and the number of failures that gives such pauses.
+SOON_FAILURES = 8
+_BOUND_OF_4_S = 4
 
 
 @dataclass(slots=True)
 class _Server:
-    """A server: `has_failed` since it answered, `failures` since it was well, `unanswered_attempts` in a row."""
+    """A server: `has_failed` since it answered, `failures` since it was well, `unanswered_attempts` in a row.
+
+    Its next `soon_failures` have short pauses.
+    """
 
     is_answering: bool = False
     has_failed: bool = False
     failures: int = 0
     unanswered_attempts: int = 0
+    soon_failures: int = 0
 
 
 class ServerOrder:
@@ -56,8 +61,9 @@ class ServerOrder:
 
     def answered(self, place: int) -> None:
         """Record the first response of a server on a connection."""
-        failures = min(self._servers[place].failures, MOST_BEFORE_ANSWER)
-        self._servers[place] = _Server(is_answering=True, failures=failures)
+        self._servers[place] = _Server(
+            is_answering=True, failures=self._servers[place].failures, soon_failures=SOON_FAILURES
+        )
 
     def left(self, place: int) -> None:
         """Record that a server is left for one before it."""
@@ -72,6 +78,9 @@ class ServerOrder:
         server = self._servers[place]
         was_well = server.is_answering and answered_s >= self._back_off.well_after_s
         server.failures = 1 if was_well else server.failures + 1
+        if server.soon_failures:
+            server.failures = min(server.failures, _BOUND_OF_4_S)
+            server.soon_failures -= 1
         server.unanswered_attempts = server.unanswered_attempts + 1 if is_silent else 0
         server.has_failed = not was_well
         server.is_answering = False

@@ -14,6 +14,7 @@ from tests.bench import (
     collections_of_endpoints,
     departing,
     faults,
+    fleets,
     getting,
     growth,
     hostile,
@@ -45,6 +46,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], Iterable[Figure]]] = {
     "latency": lambda _: latency.measure(),
     "views": lambda _: views.measure(_api()),
     "relays": lambda _: relays.measure(),
+    "fleets": lambda _: fleets.measure(),
     "collections": lambda _: collections_of_endpoints.measure(),
 }
 ROWS = {**growth.rows_for(growth.MANY), **starts.rows_for()}

@@ -36,7 +36,7 @@ def measure() -> Iterator[Figure]:
         for number in range(COUNT):
             (tree / f"{number:04d}.yaml").write_text(lean_clusters(number, 1))
         with _chain(tree, LEVELS) as servers:
-            levels_ms = asyncio.run(_latencies_ms(tree, [server.grpc_port for server in servers]))
+            levels_ms = asyncio.run(latencies_ms(tree, [server.grpc_port for server in servers]))
         added_ms = [after - before for before, after in pairwise(levels_ms)]
         detail = f"1 of {COUNT} clusters, median of {ROUNDS} edits, at levels 0 to {LEVELS}: " + ", ".join(
             f"{each:.1f}" for each in levels_ms
@@ -50,7 +50,7 @@ def measure() -> Iterator[Figure]:
     yield Figure("(p) memory of a client of a relay / of the server", relayed / direct, 1.2, "", detail)
 
 
-async def _latencies_ms(tree: Path, ports: list[int]) -> list[float]:
+async def latencies_ms(tree: Path, ports: list[int]) -> list[float]:
     """Return how long an edit takes to the client of each level, in milliseconds of wall time: the median of each."""
     async with AsyncExitStack() as stack:
         streams = []
@@ -91,17 +91,18 @@ async def _bytes_of_client(server: Server) -> float:
 @contextmanager
 def _chain(tree: Path, relays: int) -> Iterator[list[Server]]:
     """Serve a tree, and so many relays one behind another; yields all of them, from the server on."""
-    with _serving(str(tree)) as first:
+    with serving(str(tree)) as first:
         servers = [first]
         with ExitStack() as stack:
             for _ in range(relays):
                 address = f"127.0.0.1:{servers[-1].grpc_port}"
-                servers.append(stack.enter_context(_serving("--upstream", address)))
+                servers.append(stack.enter_context(serving("--upstream", address)))
             yield servers
 
 
 @contextmanager
-def _serving(*source: str) -> Iterator[Server]:
+def serving(*source: str) -> Iterator[Server]:
+    """Serve a source by gRPC alone."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder, "ready.json")
         options = ["--http", "off", "--admin", "off", "--grpc", "127.0.0.1:0", "--ready-file", str(ready)]

@@ -110,6 +110,17 @@ def test_notes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert 1 == main(["check", str(tree), "--severity", "note"])
 
 
+def test_a_bootstrap_is_recognized(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The error says which commands are for it."""
+    bootstrap = tmp_path / "envoy.yaml"
+    bootstrap.write_text("node: {id: a, cluster: b}\nstatic_resources: {clusters: []}\n")
+
+    assert 1 == main(["check", str(bootstrap)])
+    out = capfd.readouterr().out
+    assert "this is a bootstrap of Envoy, and no resource" in out
+    assert "`fsxds import` makes a tree of what it has, and `fsxds doctor` examines it" in out
+
+
 def test_notes_of_a_kind_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Ten notes of a kind are printed, and all with `--all`; other formats have all."""
     tree = write_tree(

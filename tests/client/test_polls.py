@@ -400,7 +400,7 @@ async def test_a_server_of_files_is_read_by_get(status: int) -> None:
 
 
 async def test_a_server_that_takes_no_get_either() -> None:
-    """What it says of the POST counts: it may be a server of polls that denies this client."""
+    """What it says of the POST counts: it may be a server of polls that absent_names this client."""
 
     async def reply(request: web.Request) -> web.Response:
         return web.json_response({"message": f"no {request.method} for you"}, status=403)

@@ -57,12 +57,14 @@ class Course:
     """How long it goes on, and for how many clients of REST, and as many of Delta.
 
     `is_sticky`: nginx has each client stay at its server as long as that lives; else each poll goes to the next server.
+    `is_tcp`: nginx passes connections on without reading them.
     """
 
     seconds: float = 60.0
     clients: int = 10
     seed: int = 1
     is_sticky: bool = True
+    is_tcp: bool = False
 
 
 @dataclass
@@ -194,7 +196,8 @@ async def run(course: Course, folder: Path) -> Outcome:
             member.copy.receive(0)
             stack.callback(member.stop)
             await asyncio.to_thread(member.start)
-        rest, streams = stack.enter_context(balancing(folder, members, is_sticky=course.is_sticky))
+        balancer = balancing(folder, members, is_sticky=course.is_sticky, is_tcp=course.is_tcp)
+        rest, streams = stack.enter_context(balancer)
         envoys = {
             name: (at, stack.enter_context(Envoy(made, wait="admin")))
             for name, (at, made) in bootstraps(rest, streams).items()
@@ -271,10 +274,12 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--alternate", action="store_true", help="nginx sends each poll to the next server")
+    parser.add_argument("--tcp", action="store_true", help="nginx is a proxy of connections (libnginx-mod-stream)")
     given = parser.parse_args()
     assert NGINX is not None
     with tempfile.TemporaryDirectory() as folder:
-        outcome = asyncio.run(run(Course(given.seconds, given.clients, given.seed, not given.alternate), Path(folder)))
+        course = Course(given.seconds, given.clients, given.seed, not given.alternate, given.tcp)
+        outcome = asyncio.run(run(course, Path(folder)))
     sys.stdout.write(
         f"{outcome.edits} edits, kills: {dict(outcome.kills)}\n"
         f"requests: {outcome.requests}, failed: {len(outcome.failures)} {outcome.failures[:10]}\n"

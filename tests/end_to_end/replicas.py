@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,9 @@ from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.server import Server
 from tests.support.settings_files import file_flags
+
+STREAM_MODULE = "/usr/lib/nginx/modules/ngx_stream_module.so"
+"""Of Debian's package libnginx-mod-stream."""
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 CDS = BY_SHORT_NAME["cds"].type_url
@@ -234,9 +237,25 @@ class Replica:
 
 
 @contextmanager
-def balancing(folder: Path, replicas: Sequence[Replica], *, is_sticky: bool) -> Iterator[tuple[str, str]]:
-    """Run nginx with docker/nginx.conf before the replicas; yield its addresses for REST and streams."""
+def balancing(
+    folder: Path, replicas: Sequence[Replica], *, is_sticky: bool, is_tcp: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Run nginx before the replicas; yield its addresses for REST and streams.
+
+    It has docker/nginx.conf, or with `is_tcp` passes connections on without reading them (its module `stream`).
+    """
     assert NGINX is not None
+    if is_tcp:
+        ports = {"18001": free_port(), "18000": free_port()}
+        groups = [
+            f"upstream u{port} {{ {'hash $remote_addr consistent;' if part == 'rest' else ''} "
+            + " ".join(f"server 127.0.0.1:{getattr(one, part)} max_fails=0;" for one in replicas)
+            + f" }} server {{ listen 127.0.0.1:{free}; proxy_pass u{port}; proxy_connect_timeout 2s; proxy_timeout 1d; }}"
+            for (port, free), part in zip(ports.items(), ("rest", "streams"), strict=True)
+        ]
+        head = f"load_module {STREAM_MODULE};\ndaemon off;\npid {folder}/nginx.pid;\nevents {{}}\n"
+        yield from _balanced(folder, f"{head}stream {{ {' '.join(groups)} }}\n", ports)
+        return
     text = (TOP / "docker/nginx.conf").read_text()
     ports = {"18001": free_port(), "18000": free_port()}
     for number, replica in enumerate(replicas, 1):
@@ -252,7 +271,11 @@ def balancing(folder: Path, replicas: Sequence[Replica], *, is_sticky: bool) -> 
         text = text.replace(
             "http {", "http {\n  map $server_port $key { default ''; " + f"{ports['18000']} $remote_port; }}", 1
         )
-    text = text.replace("/tmp/", f"{folder}/")
+    yield from _balanced(folder, text.replace("/tmp/", f"{folder}/"), ports)
+
+
+def _balanced(folder: Path, text: str, ports: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    assert NGINX is not None
     config = folder / "nginx.conf"
     config.write_text(text)
     with (folder / "nginx.log").open("wb") as log:

@@ -360,9 +360,8 @@ def test_files_of_one_resource_each(form: str, tmp_path: Path) -> None:
     fleet.write("eds.yaml", endpoints("web", 9))
     with fleet.server() as server:
         types = ("ListenerCollection", "Cluster", "ClusterLoadAssignment")
-        found = [mirror.rglob(f"*.{of}/**/*.{form}") for of in types]
         server.wait(lambda: all(any(mirror.rglob(f"*.{of}/**/*.{form}")) for of in types), "the files")
-        listed, clusters, assignments = map(next, found)
+        listed, clusters, assignments = (next(mirror.rglob(f"*.{of}/**/*.{form}")) for of in types)
         bootstrap = following(fleet.bootstrap(server), listeners=f"file://{listed}")
         del bootstrap["dynamic_resources"]["lds_config"]
         bootstrap["dynamic_resources"]["cds_config"] = path_source(clusters)

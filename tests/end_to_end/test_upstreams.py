@@ -11,6 +11,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from envoy.config.listener.v3.listener_pb2 import ListenerCollection
 
 from fsxds.cli.main import main
 from fsxds.history.state_directory import DATABASE
@@ -20,9 +21,12 @@ from fsxds.settings.reading import read_settings
 from fsxds.settings.upstream_rules import Authority
 from fsxds.testing import Server, serve
 from fsxds.testing.server import SETTLE_S
+from tests.end_to_end.test_collections_envoy import collection_of
+from tests.support.follower import Follower
 from tests.support.own_address import own_address
 from tests.support.server import Server as Relay
 from tests.support.settings_files import read_file
+from tests.support.structured_names import structured, type_url
 
 CLUSTER = "[{name: web, type: STATIC, connect_timeout: 1s}]"
 ROUTES = """\
@@ -240,3 +244,23 @@ def polled_by_stranger(relay: Relay) -> int:
     except HTTPError as error:
         error.close()
         return error.code
+
+
+@pytest.mark.parametrize("wire", ["grpc", "http"])
+def test_list_collections_are_relayed_on_each_wire(wire: str) -> None:
+    """A client gets a list collection of an upstream, its changes and its end; polls have none, so it is read by GET."""
+    name, bare = structured("ListenerCollection", "edge"), structured("ListenerCollection", "none")
+    tree = {"lds.yaml": "resources: []", "cds.yaml": CLUSTER, "lcds.yaml": collection_of("edge/a")}
+    with (
+        serve(tree) as top,
+        serve(upstream=getattr(top, wire)) as relay,
+        Follower(relay.grpc) as client,
+    ):
+        client.ask(type_url("ListenerCollection"), name, bare).until_held(name)
+        client.until(lambda: bare in client.removed, "the answer that there is none")
+        assert client.message(name, ListenerCollection).entries[0].locator.id == "edge/a"
+
+        top.write("lcds.yaml", collection_of("edge/a", "edge/b"))
+        client.until(lambda: len(client.message(name, ListenerCollection).entries) == 2, "the change")
+        top.write("lcds.yaml", "resources: []")
+        client.until_held()

@@ -56,16 +56,16 @@ def node(name: str, reason: str | None, *versions: ResourceVersion) -> Rejecting
     ("happened", "level", "words"),
     [
         (StepStarted("1a", STEP), Level.DEBUG, "grow: +1 -1 cds"),
-        (StepTimedOut("1a", STEP, frozenset({CLIENT})), Level.WARNING, "grow: edge-1 did not take it in time; the others go on"),  # type: ignore[arg-type]
+        (StepTimedOut("1a", STEP, frozenset({CLIENT})), Level.WARNING, "grow: edge-1 did not ACK it in time; the rollout goes on without them"),  # type: ignore[arg-type]
         (Completed("1a"), Level.DEBUG, "completed"),
-        (Superseded("1a"), Level.DEBUG, "a newer change takes its place"),
-        (Held("1a", (Removal(CDS, 6, 10, frozenset()),)), Level.WARNING, "6 of 10 clusters removed: they stay; if that is meant, run `fsxds rollout approve 1a`"),
-        (PinsChanged("1a", 1, 0), Level.WARNING, "rolled back: 1 resource as before, each until it changes in the tree, or `fsxds rollout resume`"),
-        (PinsChanged("1a", 3, 1), Level.WARNING, "rolled back: 3 resources as before, each until it changes in the tree, or `fsxds rollout resume`"),
-        (PinsChanged("1a", 1, 3), Level.INFO, "rollback: 1 resource still as before; the others changed in the tree, and follow it"),
-        (PinsChanged("1a", 0, 3), Level.INFO, "rollback: it has ended; the tree is followed"),
+        (Superseded("1a"), Level.DEBUG, "replaced by a newer change"),
+        (Held("1a", (Removal(CDS, 6, 10, frozenset()),)), Level.WARNING, "6 of 10 clusters removed: waiting for approval; if this is intended, run `fsxds rollout approve 1a`"),
+        (PinsChanged("1a", 1, 0), Level.WARNING, "rolled back: 1 resource, each until it changes in the tree, or until `fsxds rollout resume`"),
+        (PinsChanged("1a", 3, 1), Level.WARNING, "rolled back: 3 resources, each until it changes in the tree, or until `fsxds rollout resume`"),
+        (PinsChanged("1a", 1, 3), Level.INFO, "rollback: 1 resource still rolled back; the others changed in the tree, and follow it"),
+        (PinsChanged("1a", 0, 3), Level.INFO, "rollback: ended; all resources follow the tree"),
         (LingeringStarted("1a", frozenset({(CDS, "a")})), Level.INFO, "cds a stay for connections of draining listeners"),
-        (LingeringEnded("1a", frozenset({(CDS, "a")})), Level.INFO, "cds a stayed for connections of draining listeners, and go now"),
+        (LingeringEnded("1a", frozenset({(CDS, "a")})), Level.INFO, "cds a stayed for connections of draining listeners, and are removed now"),
     ],
 )  # fmt: skip
 def test_words(happened: RolloutEvent, level: Level, words: str) -> None:
@@ -100,28 +100,28 @@ def test_whose_rollout_it_is(layers: tuple[str, ...], cohort: str, place: str) -
         (
             VersionsHeld(frozenset({WEB}), (node("edge-1", "no such file", WEB),)),
             Level.ERROR,
-            "cds web: held back from all nodes where a good version is known, because edge-1 rejected them: no such file",
+            "cds web: held back from all nodes if a good version is known, because edge-1 rejected them: no such file",
         ),
         (
             VersionsHeld(frozenset({WEB, MAIN}), (node("b", None, MAIN), node("a", "no", WEB))),
             Level.ERROR,
-            "cds web, rds main: held back from all nodes where a good version is known, because a, b rejected them: it gave no reason; see its own log",
+            "cds web, rds main: held back from all nodes if a good version is known, because a, b rejected them: it gave no reason; see its own log",
         ),
         (
             VersionsHeld(frozenset({WEB}), ()),
             Level.ERROR,
-            "cds web: held back from all nodes where a good version is known, because nodes rejected them: it gave no reason; see its own log",
+            "cds web: held back from all nodes if a good version is known, because nodes rejected them: it gave no reason; see its own log",
         ),
         (VersionsReleased(frozenset({WEB})), Level.INFO, "cds web: no longer held back from all nodes"),
         (
             CanaryAwaited(0, 0),
             Level.WARNING,
-            "a change waits: no canary is connected; bring them back, or run `fsxds rollout promote`",
+            "a change waits: no canary is connected; check the canaries, or run `fsxds rollout promote`",
         ),
         (
             CanaryAwaited(1, 3),
             Level.WARNING,
-            "a change waits: 1 of 3 canaries have not taken it, or left; bring them back, or run `fsxds rollout promote`",
+            "a change waits: 1 of 3 canaries have not ACKed it, or left; check the canaries, or run `fsxds rollout promote`",
         ),
     ],
 )

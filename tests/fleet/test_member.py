@@ -338,6 +338,19 @@ async def test_a_decision_is_kept_when_it_is_answered() -> None:
 
 
 @virtually
+async def test_a_decision_that_cannot_be_kept_says_so() -> None:
+    """The operator learns that it holds only as long as the publisher lives."""
+    engine = MemoryKeyValues()
+    link = FaultyEngine(engine, random.Random(0), 0.0)
+    async with fleet_of(2, 1, engines=[link, engine, engine]) as servers:
+        await serving(servers, OLD)
+        _, planner = await rolled_back(servers)
+        link.is_away = True
+        with pytest.raises(ProtocolError, match="etcd did not keep it within 5 s"):
+            await planner.until_kept()
+
+
+@virtually
 async def test_a_removal_that_is_held_waits_on() -> None:
     """The next publisher knows since when; it is approved there."""
     many: Tree = {"CDS": {f"c{number}": "1" for number in range(10)}}

@@ -10,6 +10,7 @@ from fsxds.fleet.key_values import MemoryKeyValues, Put
 from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import Order, ViewKey
 from fsxds.fleet.reports import MemberReport, MemberReporter, Servers
+from fsxds.fleet.sealing import Sealing
 from fsxds.model.values import TypeUrl, Version
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from tests.fleet.made import KEYS
@@ -42,10 +43,11 @@ async def test_servers_are_there_as_long_as_their_leases() -> None:
     """Each reports when it has something else to say, and again under another lease; one of another version is there, too."""
     engine = MemoryKeyValues()
     changed = asyncio.Event()
-    servers = Servers(FleetContent(engine, KEYS), changed.set)
+    content = FleetContent(engine, KEYS, Sealing((b"k" * 32,)))
+    servers = Servers(content, changed.set)
     lease = Lease(engine)
     reports = [MemberReport(Order(1, 1))]
-    reporter = MemberReporter(engine, KEYS.servers + b"a", lease, lambda: reports[-1])
+    reporter = MemberReporter(content, KEYS.servers + b"a", lease, lambda: reports[-1])
     running = [asyncio.create_task(one) for one in (servers.keep_current(), reporter.keep_reported())]
 
     async def until(expected: dict[str, MemberReport]) -> None:
@@ -56,6 +58,7 @@ async def test_servers_are_there_as_long_as_their_leases() -> None:
 
     lease.current.replace(await engine.grant(60))
     await until({"a": reports[-1]})
+    assert b"order" not in (await engine.read([KEYS.servers + b"a"])).values[KEYS.servers + b"a"].value
     reports.append(MemberReport(Order(1, 2), {}, {ViewKey(): ViewClients(3)}))
     reporter.note()
     await until({"a": reports[-1]})

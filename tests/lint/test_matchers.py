@@ -102,6 +102,11 @@ def single(source: str, outcome: object, **test: object) -> dict[str, object]:
 
 
 TO_CLUSTER = {"action": extension("envoy.extensions.filters.udp.udp_proxy.v3.Route", cluster="xds")}
+SOURCE_IP = "envoy.extensions.matching.common_inputs.network.v3.SourceIPInput"
+RANGES = extension(
+    "xds.type.matcher.v3.IPMatcher",
+    range_matchers=[{"ranges": [{"address_prefix": "10.0.0.0", "prefix_len": 8}], "on_match": ALLOW}],
+)
 OF_CEL = extension("xds.type.matcher.v3.CelMatcher", expr_match=EXPRESSION)
 
 
@@ -111,6 +116,7 @@ def test_other_matchers_that_envoy_accepts(catalogue: Catalogue) -> None:
         catalogue,
         permissions(single(CEL, ALLOW, custom_match=OF_CEL)),
         permissions(single(SERVER_NAME, ALLOW)),
+        permissions({"matcher_tree": {"input": extension(SOURCE_IP), "custom_match": RANGES}}),
         responses(single(STATUS, {"action": extension(LOCAL_RESPONSE)})),
         sockets({"on_no_match": {"action": extension(SOCKET_NAME, name="a")}}),
         datagrams(single(PORT, TO_CLUSTER)),
@@ -121,6 +127,7 @@ def test_other_matchers_that_envoy_accepts(catalogue: Catalogue) -> None:
     "case",
     [
         permissions(single(CEL, ALLOW)),
+        permissions({"matcher_tree": {"input": extension(SERVER_NAME), "custom_match": OF_CEL}}),
         permissions(tree(extension(CEL), ALLOW)),
         permissions(single(SERVER_NAME, ALLOW, custom_match=OF_CEL)),
         permissions(single(SERVER_NAME, ALLOW, custom_match=extension(LOCAL_RESPONSE))),

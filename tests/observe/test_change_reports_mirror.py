@@ -26,7 +26,7 @@ def test_what_others_did_to_the_files() -> None:
     lines = list(MirrorReports().written(replace(WRITTEN, restored=(PurePosixPath("cds.pb"),))))
 
     assert [(line.level, line.text) for line in lines[:1]] == [
-        (Level.WARNING, "mirror: somebody else removed or changed cds.pb; written again")
+        (Level.WARNING, "mirror: another program removed or changed cds.pb; fsxds wrote them again")
     ]
 
 

@@ -75,7 +75,7 @@ def test_what_happens_to_the_tree() -> None:
     recorded.log.receive(QueueOverflowed())
 
     assert recorded.lines == [
-        "ERROR tree_lost: config/xds: is gone; what was served last stays until it is back",
+        "ERROR tree_lost: config/xds: is gone; fsxds serves the last content until the directory is back",
         "INFO tree_found: the tree is back",
         "INFO files_ignored: a.txt: ignored, no format has this suffix",
         "INFO files_ignored: 0.txt, 1.txt, 2.txt and 6 more: ignored, no format has these suffixes",
@@ -137,7 +137,7 @@ def test_nacks() -> None:
         "WARNING nack_received: NACK: edge-1 rejected cds 0123456789ab from cds.yaml, edge.yaml: no such\nfilter",
         (
             "WARNING nack_received: NACK: a client without an id rejected cds 0123456789ab:"
-            " it asked again with the version before; see its own log"
+            " it requested the type again with its previous version; see the client's log"
         ),
     ]
 

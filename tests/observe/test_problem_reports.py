@@ -89,7 +89,7 @@ def test_the_state_is_told_when_it_changes() -> None:
     assert reported(reports, TYPO, held=(held, other), at=LATER) == [
         "not served: 2 files, edge.yaml, lds.yaml; the last good version stays of the 1 that had one, since 12:03:11"
     ]
-    assert reported(reports, TYPO, held=(other,), at=LATER) == ["not served: lds.yaml; nothing of it was served before"]
+    assert reported(reports, TYPO, held=(other,), at=LATER) == ["not served: lds.yaml; it has no good version"]
     assert reported(reports, TYPO, at=LATER) == ["recovered: no file is held"]
 
 
@@ -131,8 +131,8 @@ def test_many_problems_leave_room_for_others() -> None:
     lines = reported(ProblemReports(), *problems)
 
     assert len(lines) == 2 * (MOST_LINES + 1)
-    assert lines[MOST_LINES] == "5 more errors found; fsxds check lists those that are there"
-    assert lines[-1] == "5 more warnings found; fsxds check lists those that are there"
+    assert lines[MOST_LINES] == "5 more errors found; fsxds check lists the present ones"
+    assert lines[-1] == "5 more warnings found; fsxds check lists the present ones"
 
 
 def test_what_was_not_shown_is_shown_when_others_are_fixed() -> None:
@@ -144,6 +144,6 @@ def test_what_was_not_shown_is_shown_when_others_are_fixed() -> None:
     assert reported(reports, *problems) == []
     fixed, more, found = reported(reports, *problems[1:-1])
     assert fixed == "fixed: edge.yaml:17: problem a"
-    assert more == "1 more error fixed; fsxds check lists those that are there"
+    assert more == "1 more error fixed; fsxds check lists the present ones"
     assert "problem u" in found
     assert reported(reports) == [*(f"fixed: edge.yaml:17: {problem.message}" for problem in problems[1:-1])]

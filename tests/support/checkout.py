@@ -10,7 +10,7 @@ from pathlib import Path
 
 TOP = Path(__file__).parents[2]
 # What a checkout needs for `pip install`, and what others read of it.
-PARTS = ("fsxds", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", ".pre-commit-hooks.yaml", "docker/action")
+PARTS = ("fsxds", "pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml", "docker/action")
 
 
 def copy_checkout(folder: Path) -> Path:

@@ -68,7 +68,7 @@ class Recorder:
 
     @property
     def sent(self) -> list[tuple[Node, Subscription, Version]]:
-        """Versions that were handed over to clients."""
+        """Versions sent to clients."""
         return [(event.node, event.subscription, event.version) for event in self.of(ResponseSent)]
 
     @property

@@ -183,10 +183,10 @@ async def test_somebody_who_goes_on_is_let_go_on_for_longer_and_longer(
     assert read(tmp_path, "cds.pb").names == ("b",)
     lines = [line.text for report in listener.reports for line in words.written(report) if line.level is Level.WARNING]
     assert lines == [
-        *["mirror: somebody else removed or changed cds.pb; written again"] * 3,
+        *["mirror: another program removed or changed cds.pb; fsxds wrote them again"] * 3,
         (
-            "mirror: somebody else goes on to remove or change cds.pb; have one program alone write there; "
-            "fsxds writes what is missing again after longer and longer pauses"
+            "mirror: another program keeps removing or changing cds.pb; let only one program write there; "
+            "fsxds writes them again after longer and longer pauses"
         ),
     ]
 

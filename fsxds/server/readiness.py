@@ -140,8 +140,10 @@ def unready_reason(
         # Upstreams' resources are not loaded yet.
         return NOT_LOADED
     if barren:
-        cause = f"nothing is known of {silent} upstreams" if answers.silent else "no file there is without a mistake"
-        return f"nothing can be served in {barren} of {len(views)} views; {cause}"
+        cause = (
+            f"{silent} upstreams have sent no resource yet" if answers.silent else "no file there is without a mistake"
+        )
+        return f"{barren} of {len(views)} views have no content; {cause}"
     if not is_mirrored:
         return NOT_MIRRORED
     return f"{', '.join(lost)}: degraded" if lost else ""

@@ -209,7 +209,7 @@ class LenientReader:
             place.add("null-item", fact, "remove it, or write the item", Severity.WARNING)
             yield self._one(_default(field), field, place)
         elif isinstance(value, list):
-            fact = "what is in this list counts as items of the list around it"
+            fact = "the items of this list count as items of the list around it"
             place.add("nested-list", fact, "remove its brackets", Severity.WARNING)
             for index, element in enumerate(value):
                 yield from self._items(element, field, place.at(index).within())

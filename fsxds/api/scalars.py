@@ -264,7 +264,7 @@ def read_timestamp(value: PlainValue) -> dict[str, int]:
 
 def _seconds_and_nanos(value: dict[str, PlainValue]) -> tuple[int, int]:
     if not value.keys() <= {"seconds", "nanos"}:
-        raise WrongValueError('an object of "seconds" and "nanos"', "remove what else it holds")
+        raise WrongValueError('an object of "seconds" and "nanos"', "remove its other keys")
     seconds, nanos = value.get("seconds"), value.get("nanos")
     return (
         0 if seconds is None else read_integer(seconds, -(2**63), 2**63 - 1),

@@ -36,7 +36,7 @@ class OtherServer:
         """Return each held change once, with its views unless in all."""
         views = {layers: tree for layers, tree in loaded.served.items() if layers in self.outlines}
         if self.outlines and not views:
-            print(f"{escape(self.address)}: serves none of these views; nothing would be held", file=sys.stderr)
+            print(f"{escape(self.address)}: serves none of these views, so no resource would be held", file=sys.stderr)
         approved = self.rules.approved | frozenset(settings.approved or ())
         knows_static = (settings.static_clusters, settings.bootstrap) != (None, None)
         rules = replace(self.rules, approved=approved, is_static=is_static, knows_static=knows_static)
@@ -58,14 +58,14 @@ def problem_of(change: HeldChange) -> Problem:
 def read_server(address: str, settings: Settings) -> OtherServer:
     """Ask a running fsxds. Raises UsageError if none answers."""
     if address.startswith("https://") and settings.admin_ca is None:
-        raise UsageError(f"{address}: nobody is known to be trusted there; give --admin-ca FILE")
+        raise UsageError(f"{address}: https needs a CA to trust; give --admin-ca FILE")
     settings = replace(settings, admin=re.sub("^https?://", "", address).removesuffix("/"))
     answer = asyncio.run(ask_admin(AdminServer.of(settings), "GET", OUTLINE, {}))
     try:
         return _read(address, answer)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
-            f"{address}: what it serves is written otherwise than this fsxds reads it; use its version"
+            f"{address}: its response is in another format than this fsxds reads; use the same version of fsxds"
         ) from error
 
 

@@ -83,7 +83,7 @@ def read_address(written: str) -> str:
     """Return an address to connect to. Raises UsageError."""
     address = parse_address(written)
     if isinstance(address, TcpAddress) and address.port == 0:
-        raise UsageError(f"{escape(written)}: port 0 is none to connect to; give the one that fsxds listens at")
+        raise UsageError(f"{escape(written)}: Envoy cannot connect to port 0; give the port that fsxds listens on")
     return str(address)
 
 
@@ -93,9 +93,7 @@ def _tls(flags: BootstrapFlags) -> EnvoyTls | None:
     if (cert is None) != (key is None):
         raise UsageError("--cert and --key belong together; give both, or neither")
     if ca is None and cert is not None:
-        raise UsageError(
-            "--cert needs --ca: without the CA of fsxds, Envoy would trust whoever answers; give --ca FILE"
-        )
+        raise UsageError("--cert needs --ca: without the CA of fsxds, Envoy would trust any server; give --ca FILE")
     return None if ca is None else EnvoyTls(ca, cert, key)
 
 
@@ -114,7 +112,7 @@ def _request_of(directory: Path, settings: Settings, choice: Choice) -> Bootstra
         return ALL_TYPES
     if loaded.held:
         fact = f"{count_of(len(loaded.held), 'file')} cannot be read, and may hold more types and runtime layers"
-        print(f"{escape(str(directory))}: {fact}: fsxds check lists what is wrong", file=sys.stderr)
+        print(f"{escape(str(directory))}: {fact}: fsxds check lists the mistakes", file=sys.stderr)
     request = BootstrapRequest.by(loaded.snapshot)
     unread = frozenset[TypeUrl]().union(*(may_define(file.path) for file in loaded.held))
     clusters, listeners = (BY_SHORT_NAME[name].type_url in unread for name in ("cds", "lds"))
@@ -153,7 +151,7 @@ def _with_collections(section: Section, flags: BootstrapFlags, settings: Setting
 
 def _listening(address: str, transport: str) -> str:
     if address == OFF:
-        raise UsageError(f"the settings switch {transport} off; add --address HOST:PORT, where fsxds listens")
+        raise UsageError(f"the settings switch {transport} off; add --address HOST:PORT, the address of fsxds")
     return address
 
 

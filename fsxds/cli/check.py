@@ -105,7 +105,10 @@ def check_subject(
         found = (*with_undefined_names(loaded.problems, settings), *filter(None, map(linter.adjusted, held)))
         loaded = replace(loaded, problems=found)
     if subject.refers_to_others(loaded.problems):
-        print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
+        print(
+            f"{subject.label}: not validated with a real Envoy: these files refer to resources of other files",
+            file=sys.stderr,
+        )
     else:
         loaded = _with_envoy_result(loaded, subject, settings, catalogue)
     # Untrusted files are checked too: their mistakes should be found before they are signed.
@@ -132,7 +135,7 @@ def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
         "",
         "no-configuration",
         "no file in this directory is configuration",
-        "name the directory that holds the resource files; where it may be empty, give --allow-empty",
+        "name the directory that holds the resource files; if it may be empty, give --allow-empty",
     )
     adjusted = levels_of(settings).adjusted(problem)
     return () if adjusted is None else (adjusted,)
@@ -192,7 +195,7 @@ def _with_envoy_result(loaded: LoadedViews, subject: Subject, settings: Settings
     except UsageError as error:
         if wanted:
             raise
-        print(f"no real Envoy was asked: {error}; --no-envoy asks none", file=sys.stderr)
+        print(f"not validated with a real Envoy: {error}; --no-envoy skips this", file=sys.stderr)
         return loaded
     return replace(loaded, problems=(*problems, *filter(None, map(levels.adjusted, rejected))))
 
@@ -241,7 +244,7 @@ def _place(problem: Problem) -> tuple[PurePosixPath, int, int, str, str]:
 
 def _as_note(problem: Problem) -> Problem:
     message = f"{problem.message}; but the real Envoy that was asked accepts the resource"
-    remedy = f"a server, which asks none, holds the file: give it --rules {problem.rule}=note if all is right"
+    remedy = f"a server does not ask Envoy and would hold the file back: if it is right, give the server --rules {problem.rule}=note"
     return replace(problem, message=message, remedy=remedy, severity=Severity.NOTE)
 
 

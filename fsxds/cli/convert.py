@@ -82,9 +82,7 @@ def _read(file: str) -> bytes:
 
 def _message_of(error: NotOneResponseError | ConversionLossError, target: Format) -> str:
     if isinstance(error, NotOneResponseError):
-        fact = (
-            "its documents have different versions, or one has nothing of a type, so they are not one DiscoveryResponse"
-        )
+        fact = "its documents have different versions, or one has no resource of a type, so they are not one DiscoveryResponse"
         return f"{fact}; convert them one by one, or --to yaml"
     name = next(name for name, row in BY_NAME.items() if row is target)
     where = f"{pointer_of(error.field_path)}: " if error.field_path else ""
@@ -103,7 +101,7 @@ def _why(name: str) -> str:
 def _print(content: bytes, output: Path | None, target: Format) -> None:
     if output is None:
         if target is BY_NAME["pb"] and sys.stdout.isatty():
-            raise UsageError("binary is nothing for a terminal; give -o FILE")
+            raise UsageError("a terminal cannot show binary; give -o FILE")
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return

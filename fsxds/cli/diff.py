@@ -265,7 +265,7 @@ def _print_problems(read: _Read, problems: Iterable[Problem], *, is_empty: bool)
         print(f"{escape(read.side.label)}: no file there is configuration", file=sys.stderr)
     for problem in problems:
         if read.is_running and problem.severity is Severity.ERROR:
-            fact = f"{read.side.label}: what it serves cannot be read: {problem.pointer}: {problem.message}"
+            fact = f"{read.side.label}: its resources cannot be read: {problem.pointer}: {problem.message}"
             raise UsageError(f"{fact}; give its Envoy by --envoy, or its types by --descriptors")
         if problem.severity is not Severity.NOTE:
             print(line_of(_placed(problem, read.side)), file=sys.stderr)
@@ -288,7 +288,7 @@ def _gaps(
         unread.append(Unread(place, held.problem.message if held.problem else "it is held back with others"))
     for row in read.unavailable:
         gaps.append(Gap(frozenset((row.type_url,))))
-        unread.append(Unread(read.side.label, f"nothing good of {row.noun} was loaded there yet"))
+        unread.append(Unread(read.side.label, f"it has loaded no good {row.noun} yet"))
     return tuple(gaps), tuple(unread)
 
 

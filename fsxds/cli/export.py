@@ -49,7 +49,7 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
             print(line_of(problem), file=sys.stderr)
         warn_if_empty(directory, loaded)
         if has_errors(problems) or not loaded.records:
-            print(f"nothing is exported; {escape(str(out))} stays as it is", file=sys.stderr)
+            print(f"not exported; {escape(str(out))} is unchanged", file=sys.stderr)
             raise click.exceptions.Exit(INCOMPLETE_EXPORT)
         pages = pages_of(loaded.snapshot, rules, catalogue)
         try:

@@ -101,7 +101,7 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
         try:
             plan = planner.plan(connection)
         except ImportLossError as error:
-            raise UsageError(f"{escape(file)}: {escape(str(error))}; nothing is written") from error
+            raise UsageError(f"{escape(file)}: {escape(str(error))}; no file was written") from error
     target = Destination(directory, flags["output"] or directory.absolute().parent / f"bootstrap{plan.suffix}")
     if not flags["force"]:
         target.require_free()
@@ -158,10 +158,10 @@ def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
     if has_errors(read.problems) or read.message is None:
         for problem in read.problems:
             print(line_of(problem), file=sys.stderr)
-        print(f"{escape(file)}: nothing is imported", file=sys.stderr)
+        print(f"{escape(file)}: not imported", file=sys.stderr)
         raise click.exceptions.Exit(FOUND_PROBLEMS)
     if not read.message.HasField("static_resources"):
-        raise UsageError(f"{escape(file)}: has no static_resources, so there is nothing to import; {_instead(read)}")
+        raise UsageError(f"{escape(file)}: has no static_resources to import; {_instead(read)}")
     return Planner(read, field_rules(catalogue, NoCheck()), catalogue)
 
 
@@ -233,15 +233,15 @@ def _print(imported: Imported, report: Report) -> None:
         print(escape(f"{target.directory / empty.path}"))
     print(escape(f"{_shown(target.bootstrap)}{_OWNED if plan.is_secret else ''}"))
     counts = ", ".join(_counts(plan))
-    print(f"\n{would_be}imported: {counts or 'no resource'}; nothing is lost")
+    print(f"\n{would_be}imported: {counts or 'no resource'}; the bootstrap and the tree together are complete")
     for kept in plan.kept:
         noun = kept.resource.row.noun.removesuffix("s")
         print(escape(f"stays in the bootstrap: {noun} {kept.resource.name}: {kept.reason}"))
     for note in plan.notes:
         print(escape(note))
     for path in imported.replaced:
-        print(escape(f"{path}: what was there before"))
-    print("paths of files in resources stay as they are: Envoy takes them from the directory where it is started\n")
+        print(escape(f"{path}: the previous content"))
+    print("file paths in resources are unchanged: Envoy resolves them from the directory in which it starts\n")
     print_report(report, "text")
     print("\nGo on with:\n  " + "\n  ".join(imported.commands))
 

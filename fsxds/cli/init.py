@@ -24,7 +24,7 @@ def run_init(directory: Path, *, is_empty: bool) -> None:
     for path in contents:
         if (directory / path).exists() or (directory / path).is_symlink():
             raise UsageError(
-                f"{escape(str(directory / path))}: exists already, so nothing is written; give a new directory"
+                f"{escape(str(directory / path))}: exists already, no file was written; give a new directory"
             )
     for path, content in contents.items():
         _write(directory / path, content)

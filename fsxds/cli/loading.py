@@ -35,7 +35,11 @@ def chosen_view(choice: Choice, views: Views, existing: Collection[str]) -> View
         return EVERYTHING
     if view_name is not None and view_name not in names:
         near = get_close_matches(view_name, names, 1)
-        there = f"there are {', '.join(names)}" if names else "the settings have none; name their file by --settings"
+        there = (
+            f"there are {', '.join(names)}"
+            if names
+            else "the settings define no views; name the settings file by --settings"
+        )
         raise UsageError(f"there is no view {view_name}; {f'did you mean {near[0]}?' if near else there}")
     if not choice:
         remedy = "give one by --view, or a node by --node-id, --node-cluster and --node-metadata"

@@ -61,7 +61,7 @@ class AdminFlags(TypedDict):
 def run_rollout(action: str, subject: str | None, settings: Settings, flags: AdminFlags) -> None:
     """Show or decide rollouts; exit with 1 if one is unfinished, or nothing done."""
     if (action == "approve" and subject is None) or (subject is not None and action not in _SUBJECTS):
-        demand = "takes the ID that `fsxds rollout status` shows" if subject is None else "takes nothing else"
+        demand = "takes the ID that `fsxds rollout status` shows" if subject is None else "takes no argument"
         raise click.UsageError(f"{action} {demand}")
     if action == "status":
         _show_status(asked(settings, "GET", "/api/rollout", scope_parameters(flags)), flags)
@@ -88,7 +88,7 @@ def run_rollback(number: str | None, settings: Settings, flags: AdminFlags, *, t
     elif scope_parameters(flags):
         raise click.UsageError("--all-views is for all nodes; leave --view and --node-id out")
     else:
-        words, served = {"time": str(time)}, f"what was served at {time}"
+        words, served = {"time": str(time)}, f"the content of {time}"
     content = asked(settings, "POST", "/api/rollback", words)
     remedy = "each resource until it changes in the tree; fsxds rollout resume ends that for all"
     print_answer(content, flags, [f"serving {served} in {_channels(content)}, {remedy}"])

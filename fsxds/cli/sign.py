@@ -58,7 +58,7 @@ def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
         for problem in loaded.problems:
             print(line_of(placed(problem, directory)), file=sys.stderr)
         fact = "has mistakes" if tree.files else "has no configuration"
-        print(f"{escape(str(directory))} {fact}; nothing is signed", file=sys.stderr)
+        print(f"{escape(str(directory))} {fact}; not signed", file=sys.stderr)
         raise click.exceptions.Exit(FOUND_PROBLEMS)
     serial = _serial(flags["serial"], tree.signed.manifest, now_s)
     made = f"{datetime.fromtimestamp(now_s, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -91,7 +91,7 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
 
 def _address_in(target: str, settings: Settings) -> str:
     if target.startswith("https://") and settings.admin_ca is None:
-        raise UsageError(f"{target}: nobody is known to be trusted there; give --admin-ca FILE")
+        raise UsageError(f"{target}: https needs a CA to trust; give --admin-ca FILE")
     return re.sub("^https?://", "", target).removesuffix("/")
 
 

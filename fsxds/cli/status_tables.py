@@ -38,7 +38,7 @@ STYLES = {
 }  # fmt: skip
 _DIFFERENCES = (
     ("lacks", "does not have"),
-    ("outdated", "may have something older of"),
+    ("outdated", "may have an older version of"),
     ("surplus", "may still have"),
     ("missing", "asked for, and no file has"),
 )
@@ -152,11 +152,11 @@ def _upstream_remarks(upstreams: Iterable[UpstreamReport]) -> Iterator[str]:
     for each in upstreams:
         name = _cut(each.name)
         if each.trouble:
-            kept = "what is held of it is served" if each.resources else "nothing of it is known yet"
+            kept = "its last resources are served" if each.resources else "it has sent no resource yet"
             yield f"{name}: {_cut(each.trouble, LONGEST_REASON)}; {kept}"
         if each.state == "connected" and each.pending:
-            yield f"{name} did not answer yet for {' '.join(each.pending)}"
-        yield from (f"{name} sent what is not taken in: {_cut(text, LONGEST_REASON)}" for text in each.rejected)
+            yield f"{name} has not responded yet for {' '.join(each.pending)}"
+        yield from (f"{name} sent resources that fsxds rejects: {_cut(text, LONGEST_REASON)}" for text in each.rejected)
 
 
 _CLIENT_HEADINGS = ("NODE", "VIA", "VIEW", "STATE", "TYPES", "SINCE")

@@ -110,7 +110,7 @@ def read_subjects(paths: Sequence[str], stdin_path: str | None, base: Path, sett
     others = [path for path in paths if path not in directories]
     for path in others:
         if path != STDIN and not Path(path).exists():
-            remedy = "give what holds the resources, or write a tree by `fsxds init DIR`"
+            remedy = "give a directory or files with resources, or write a tree by `fsxds init DIR`"
             raise UsageError(f"{escape(path)}: there is no such file or directory; {remedy}")
     for path in dict.fromkeys(directories):
         yield Subject(path, Path(path), loading_rules.scan_once(Path(path), settings))
@@ -157,7 +157,7 @@ def _read(path: str, given: str, settings: Settings) -> bytes | Problem:
     if given == STDIN:
         content = sys.stdin.buffer.read(settings.max_file_size_bytes + 1)
         if len(content) > settings.max_file_size_bytes:
-            raise UsageError("-: what comes by stdin is larger than the setting max_file_size")
+            raise UsageError("-: stdin is larger than the setting max_file_size")
         return content
     outcome = read_file(path, settings.max_file_size_bytes)
     if isinstance(outcome, FileContent):

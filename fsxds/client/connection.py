@@ -181,7 +181,7 @@ class ClientOptions:
         if not isinstance(where, TcpAddress):
             return str(where)
         if where.port == 0:
-            raise UsageError(f"{self.address}: port 0 is none to connect to; give the one that the server listens at")
+            raise UsageError(f"{self.address}: port 0 cannot be connected to; give the port that the server listens on")
         where = TcpAddress(where.host or "127.0.0.1", where.port)
         scheme = "http" if self.tls is None else "https"
         return f"{scheme}://{where}" if self.wire is Wire.REST else str(where)

@@ -256,7 +256,7 @@ def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMe
     try:
         response = message_class.FromString(data)
     except DecodeError as error:
-        fact = f"what came is no {message_class.DESCRIPTOR.name}; is this an xDS server?"
+        fact = f"the response is no {message_class.DESCRIPTOR.name}; is this an xDS server?"
         raise ConnectionLostError(fact, "INTERNAL") from error
     return response, UpdateContents(TypeUrl(response.type_url))
 

@@ -327,7 +327,7 @@ def _parsed(body: bytes) -> tuple[Sequence[PlainValue], str, str]:
         members, version = None, ""
     if not isinstance(members, list):
         # Without its cause, which has the content.
-        raise ConnectionLostError("what came is no DiscoveryResponse in JSON; is this an xDS server?", "INTERNAL")
+        raise ConnectionLostError("the response is no DiscoveryResponse in JSON; is this an xDS server?", "INTERNAL")
     return members, version, str(response.get("nonce") or "")
 
 
@@ -349,5 +349,5 @@ def error_message(error: aiohttp.ClientError) -> str:
         number = error.errno or 0
         return os.strerror(number) if number > 0 else error.strerror or "no connection"
     if isinstance(error, aiohttp.ClientResponseError):
-        return "what listens there does not speak HTTP"
+        return "the server there does not speak HTTP"
     return " ".join(str(error).split())[:200] or type(error).__name__

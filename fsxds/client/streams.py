@@ -99,7 +99,7 @@ class StreamClient:
         self.ack()
         if self._outbox.qsize() > MOST_UNSENT:
             self.disconnect()
-            raise ConnectionLostError("the server does not read what is sent to it", "RESOURCE_EXHAUSTED")
+            raise ConnectionLostError("the server does not read its requests", "RESOURCE_EXHAUSTED")
         if self._call is None:
             self._open()
         received = await self._receive()

@@ -296,7 +296,7 @@ def lost_by(code: grpc.StatusCode, details: str, method: str) -> ConnectionLostE
     if details == _CORE_ERROR:
         return ConnectionLostError("the stream ended while it was opened", ENDED_EARLY)
     if connecting is not None and _OTHER_PROTOCOL in details:
-        return ConnectionLostError("what listens there does not speak gRPC", WRONG_PROTOCOL)
+        return ConnectionLostError("the server there does not speak gRPC", WRONG_PROTOCOL)
     if connecting is not None:
         return ConnectionLostError(f"cannot connect: {_cut(connecting['connect'] or connecting['resolve'])}", code.name)
     return ConnectionLostError(f"the server ended the stream: {code.name}{quoted}", code.name, is_final=code in _FINAL)

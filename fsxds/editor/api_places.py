@@ -34,17 +34,17 @@ class Role(Enum):
 
     DOCUMENT = "the top of a document"
     RESOURCES = "a list of resources"
-    ELEMENT = "a resource whose type is not known"
+    ELEMENT = "a resource of unknown type"
     MESSAGE = "a message"
     LIST = "a list"
     MAP = "a map"
     SCALAR = "a value"
     ANY = "a message of any type, without its @type"
     TYPE_URL = "the URL of a type"
-    LAYER = "what a layer does to those below it"
+    LAYER = "the patches and deletions of a layer"
     PATCHES = "patches by types"
     PATCHES_OF_TYPE = "patches by names"
-    FREE = "anything"
+    FREE = "any value"
 
 
 @dataclass(frozen=True, slots=True)

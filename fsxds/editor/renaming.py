@@ -53,7 +53,9 @@ def renameable(navigator: Navigator, path: PurePosixPath, index: int) -> NameAt:
         raise UncertainRenameError("there is no name of a resource here")
     for type_url, _ in found.keys:
         if type_url not in _RENAMED:
-            raise UncertainRenameError(f"{BY_TYPE_URL[type_url].noun} cannot be renamed: what is outside may name them")
+            raise UncertainRenameError(
+                f"{BY_TYPE_URL[type_url].noun} cannot be renamed: files outside of the tree may name them"
+            )
     return found
 
 
@@ -186,7 +188,7 @@ def _require_certain(navigator: Navigator, key: Key, new_name: str) -> None:
     if type_url == CLUSTER and name in navigator.view.static_clusters:
         raise UncertainRenameError("the bootstrap defines a cluster of this name, which is not renamed here")
     if not definitions and type_url != ENDPOINTS:
-        raise UncertainRenameError(f"{noun}: nothing in this tree defines the name")
+        raise UncertainRenameError(f"{noun}: no file of this tree defines the name")
     if (type_url, new_name) in names.definitions or new_name in navigator.view.static_clusters:
         raise UncertainRenameError(f"{noun}: the name is taken already")
     if type_url == ROUTES and (VIRTUAL_HOST, f"{name}/{ANY}") in names.mentions:

@@ -166,7 +166,7 @@ class Completion:
     def _type_key(self, place: _WordPlace, rank: int) -> Suggestion:
         text = '"@type": ' if place.quote == "" else "@type"
         snippet = "" if place.has_colon else f'{text}"$0"' if place.is_json and not place.quote else ""
-        return Suggestion("@type", SuggestionSort.FIELD, text, snippet, "the type of what is here", rank)
+        return Suggestion("@type", SuggestionSort.FIELD, text, snippet, "the type of this message", rank)
 
     def _fields(self, place: _WordPlace, holder: Expectation, present: set[str]) -> Iterator[Suggestion]:
         message = holder.descriptor

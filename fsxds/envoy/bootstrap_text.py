@@ -131,17 +131,17 @@ def quoted_text(text: str) -> str:
 
 
 _TITLES: Mapping[str, str] = MappingProxyType({
-    "rest": "An Envoy that gets everything from fsxds by REST long polling.",
-    "ads": "An Envoy that gets everything by one gRPC stream: state-of-the-world ADS.",
-    "delta": "An Envoy that gets everything by one gRPC stream: delta ADS.",
+    "rest": "An Envoy that gets all resources from fsxds by REST long polling.",
+    "ads": "An Envoy that gets all resources by one gRPC stream: state-of-the-world ADS.",
+    "delta": "An Envoy that gets all resources by one gRPC stream: delta ADS.",
     "files": "An Envoy that reads files which fsxds rewrites.",
 })  # fmt: skip
 
 # By key; each stands above the first such key.
 _COMMENTS: Mapping[str, str] = MappingProxyType({
     "node": "fsxds identifies clients by the id: give each Envoy its own.",
-    "admin": "For this machine only: whoever reaches this page can change settings and stop Envoy.",
-    "clusters": "fsxds. It has to be static: a cluster that comes by CDS cannot be where configuration comes from.",
+    "admin": "For this machine only: any client of this page can change settings and stop Envoy.",
+    "clusters": "fsxds. It has to be static: Envoy cannot get its configuration from a cluster of CDS.",
     "dns_lookup_family": "Without it, Envoy looks for an IPv6 address first.",
     "trusted_ca":
         "Envoy reads the files of this section when it starts, and not again.",
@@ -151,11 +151,11 @@ _COMMENTS: Mapping[str, str] = MappingProxyType({
     "connection_keepalive":
         "Not more often: gRPC servers close connections that ping more than once in five minutes.",
     "upstream_connection_options": "Detects within a minute that the server's machine is gone.",
-    "set_node_on_first_message_only": "Else each message carries 61 kB of what this Envoy is able to.",
-    "initial_fetch_timeout": "How long the start waits for the first answer; 0 would wait for ever.",
+    "set_node_on_first_message_only": "Otherwise each request carries 61 kB of this Envoy's capabilities.",
+    "initial_fetch_timeout": "The longest wait for the first response at the start; 0 would wait for ever.",
     "refresh_delay": "The pause between two polls. Below one millisecond it makes Envoy 1.40 crash.",
     "request_timeout":
-        "fsxds holds a poll that long, less a margin, when there is nothing new. Envoy's own default is 1s.",
+        "fsxds holds a poll this long, less a margin, while nothing changes. Envoy's own default is 1s.",
     "layers":
         "A later layer goes before an earlier one. Values that are set by hand on the admin page go first; without\n"
         "the layer `admin` they cannot be set.",

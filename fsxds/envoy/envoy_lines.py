@@ -77,7 +77,7 @@ class LocalEnvoyLog:
     def envoy_acked(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
         """Report a snapshot in effect."""
         names = [row.noun for row in types]
-        text = f"Envoy ACKed {', '.join(names) or 'it: nothing new'} after {_ms(elapsed_s)} ms"
+        text = f"Envoy ACKed {', '.join(names) or 'the unchanged snapshot'} after {_ms(elapsed_s)} ms"
         details: dict[str, PlainValue] = {"types": [row.short_name for row in types], "took_ms": _ms(elapsed_s)}
         self._write(LogLine(Level.INFO, "envoy_acked", text, details))
 

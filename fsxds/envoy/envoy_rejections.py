@@ -103,7 +103,7 @@ _REMEDIES = tuple(
         ("[Uu]nable to open|No such file|[Ii]nvalid path|not found", "create it on the machine of the Envoy"),
     )
 )
-_DEFAULT_REMEDY = "change what Envoy names; its API reference says what it may be"
+_DEFAULT_REMEDY = "change the field that Envoy names, as its API reference says"
 
 
 def remedy_for(reason: str) -> str:
@@ -320,7 +320,7 @@ class ProblemWriter:
         path, pointer, remedy = resource.origin.path, pointer_of(authored), remedy_for(rejection.reason)
         if rejection.is_certain and not depends_on_machine(rejection.reason):
             return Problem(path, line, column, pointer, REJECTS, message, remedy)
-        message = f"not decided, as it hangs on what is not on this machine: {message}"
+        message = f"not decided, as it depends on files or addresses of another machine: {message}"
         return Problem(path, line, column, pointer, UNDECIDED, message, remedy, Severity.NOTE)
 
     def _plain(self, resource: Resource) -> dict[str, PlainValue]:

@@ -253,7 +253,7 @@ def _snapshot_of(root: Digest, objects: Mapping[Digest, Content], near: Snapshot
 
     found = snapshot_near(root, read, near)
     if _root_of(found) != root:
-        raise DamagedBytesError("a snapshot is not what was written")
+        raise DamagedBytesError("a snapshot differs from the written one")
     return found
 
 

@@ -68,7 +68,7 @@ class FleetCommands:
                         if (found := changed.values.get(answer_key)) is not None:
                             return _result_of(self._content.sealing.opened(answer_key, found.value))
         except TimeoutError as error:
-            fact = f"nobody answered within {within_s:g} s; it may be carried out still"
+            fact = f"no server answered within {within_s:g} s; the command may still be carried out"
             raise ProtocolError(f"{fact}: fsxds rollout status shows it", "UNAVAILABLE") from error
         except (UnreachableError, RejectedRequestError, LeaseLostError, CompactedError, DamagedBytesError) as error:
             raise ProtocolError(f"the fleet cannot be asked: {error}", "UNAVAILABLE") from error

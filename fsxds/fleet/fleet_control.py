@@ -208,7 +208,7 @@ class FleetControl:
             if row.entry.time_s <= time_s
         }
         if not rows:
-            fact = "the history has nothing that was served then; fsxds history lists what it has"
+            fact = "the history has no snapshot of that time; fsxds history lists its snapshots"
             raise ProtocolError(fact, "NOT_FOUND")
         return {layers: await self._snapshot(row) for layers, row in rows.items()}
 

@@ -171,4 +171,4 @@ class Head:
             row = json.loads(encoded)
             return cls(Order.of(row["order"]), str(row["publisher"]), frozenset(map(str, row["existing"])))
         except _DAMAGE as error:
-            raise DamagedBytesError(f"what was published last is damaged: {type(error).__name__}") from error
+            raise DamagedBytesError(f"the last publication is damaged: {type(error).__name__}") from error

@@ -212,7 +212,7 @@ class Publication:
         if modified == self._revision:
             return None
         if last is None or last.value != head.value:
-            raise NoPublisherError("somebody else wrote what is published")
+            raise NoPublisherError("another server wrote the publication")
         return modified
 
     async def collect(self, reached: Order) -> None:

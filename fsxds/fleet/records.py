@@ -121,5 +121,5 @@ class Records:
         guards = self._publication.fence, Guard(change.key, modified=modified)
         revision = await engine.write([change], guards)
         if revision is None:
-            raise UnreachableError("what was kept before came about late, or another server publishes")
+            raise UnreachableError("an earlier write arrived late, or another server publishes")
         self._modified[name] = revision

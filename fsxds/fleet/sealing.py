@@ -47,7 +47,7 @@ class Sealing:
             keys = ()
         if not keys or any(len(key) != KEY_BYTES for key in keys):
             remedy = "write 64 hex digits on each line, as `openssl rand -hex 32` prints them"
-            raise UsageError(f"--fleet-encryption-key: {path} has no key, or something else; {remedy}")
+            raise UsageError(f"--fleet-encryption-key: {path} does not hold one key alone; {remedy}")
         try:
             return cls(keys)
         except ImportError as error:

@@ -13,7 +13,7 @@ from fsxds.formats.decoded import Decoded, MessageDocument, unreadable
 from fsxds.model.values import Fault
 
 _RESPONSE: Final = "envoy.service.discovery.v3.DiscoveryResponse"
-_REMEDY: Final = "write it again, whole; Envoy itself would delete what it has"
+_REMEDY: Final = "write it again, whole; Envoy itself would delete its resources"
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all

@@ -38,7 +38,7 @@ from fsxds.model.values import Fault, FieldPath, PlainValue
 
 # The beginning of json's own message, and the remedy.
 _REMEDIES: Final = (
-    ("Expecting ',' delimiter", "add the comma, or close what is open above"),
+    ("Expecting ',' delimiter", "add the comma, or close the bracket above"),
     ("Expecting property name", "write a key in double quotes, or remove the comma before it"),
     ("Expecting ':' delimiter", "add the colon after the key"),
     ("Expecting value", "write a value: a text in double quotes, a number, true, false, null, an object or a list"),
@@ -91,7 +91,7 @@ def _syntax_fault(error: json.JSONDecodeError, text: str, comment: int | None) -
     if comment is not None:
         remedy = "remove it, or name the file .yaml and begin it with #"
         return Fault(
-            "bad-syntax", "JSON has no comments, and Envoy takes none", remedy, (), *place_after(text[:comment])
+            "bad-syntax", "JSON has no comments, and Envoy rejects them", remedy, (), *place_after(text[:comment])
         )
     remedy = next((remedy for words, remedy in _REMEDIES if error.msg.startswith(words)), "correct the JSON here")
     # json's messages are constants: they quote nothing of the file.

@@ -23,9 +23,9 @@ NextEvent = Callable[[], Any]
 _REMEDIES = (
     ("mapping values are not allowed", "indent the line like its neighbours, or quote a value that holds ': '"),
     ("could not find expected ':'", "add the colon, or indent the line as part of the value above"),
-    ("did not find expected key", "indent the line like its neighbours, and close what is open above"),
+    ("did not find expected key", "indent the line like its neighbours, and close the brackets above"),
     ("did not find expected '-' indicator", "indent the line like the other items of the list"),
-    ("did not find expected ',' or", "close the bracket, or separate what is in it with commas"),
+    ("did not find expected ',' or", "close the bracket, or separate its items with commas"),
     ("unexpected end of stream", "close the quote that is open here"),
     ("found unexpected document indicator", "close the quote that is open here"),
     ("block sequence entries are not allowed", "begin the list on a line of its own"),

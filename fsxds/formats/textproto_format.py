@@ -234,9 +234,9 @@ class TextprotoReader:
                     cursor.next += 1
                     self._field(fields, reader)
             elif word == END:
-                raise cursor.stop(f"expected {shown(closer)}", "add it, or close what is open above")
+                raise cursor.stop(f"expected {shown(closer)}", "add it, or close the bracket above")
             else:
-                raise cursor.stop("expected the name of a field", "write a field name, or close what is open above")
+                raise cursor.stop("expected the name of a field", "write a field name, or close the bracket above")
             if cursor.word in (",", ";"):
                 cursor.next += 1
         return fields
@@ -265,7 +265,7 @@ class TextprotoReader:
         elif has_colon or reader.field.message_type is not None:
             values = [reader.read(cursor)]
         else:
-            raise cursor.stop('expected ":"', "add it, or close what is open above")
+            raise cursor.stop('expected ":"', "add it, or close the bracket above")
         if reader.is_map:
             entries = cast("Fields", fields.setdefault(name, {}))
             for pair in cast("list[Fields]", values):

@@ -81,7 +81,7 @@ def restore_rejections(rejections: Rejections, text: bytes, clock_s: float, now_
             for *version, age_s, accepting in facts["held"]
         }
     except _DAMAGE as error:
-        raise DamagedBytesError(f"what nodes reject is damaged: {type(error).__name__}") from error
+        raise DamagedBytesError(f"the rejections of nodes are damaged: {type(error).__name__}") from error
 
 
 def write_rejections(connection: sqlite3.Connection, text: str) -> None:

@@ -187,9 +187,9 @@ def reject_shared(path: Path) -> None:
     if not stat.S_ISDIR(found.st_mode):
         raise UsageError(f"{path}: is no directory; give another one as --state")
     if found.st_uid != os.geteuid():
-        fact = f"{path}: belongs to user {found.st_uid}, who could change what is served"
+        fact = f"{path}: belongs to user {found.st_uid}, who could change the served content"
     elif found.st_mode & _WRITABLE:
-        fact = f"{path}: others can write to it (mode {stat.S_IMODE(found.st_mode):o}), and change what is served"
+        fact = f"{path}: others can write to it (mode {stat.S_IMODE(found.st_mode):o}), and change the served content"
     else:
         return
     raise UsageError(f"{fact}; give a directory that is not there yet, such as {path / 'fsxds'}, as --state")

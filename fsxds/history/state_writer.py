@@ -128,7 +128,7 @@ class StateWriter:
             return RestoredUpstreams({})
         for name in found.dropped:
             self._observer(
-                StateIgnored(f"upstream {name}", "it is no upstream any more; what was kept of it is removed")
+                StateIgnored(f"upstream {name}", "it is no upstream any more; its stored resources were removed")
             )
         for name, count in found.damaged.items():
             self._observer(StateIgnored(f"upstream {name}", f"{count} of its resources are damaged, and removed"))

@@ -91,7 +91,7 @@ CLAIMS: Mapping[TypeUrl, Claim] = {
     HOST: Claim(
         "duplicate-domain",
         '"{claimed}" is already a domain or name of {other}; letter case does not count',
-        "let one virtual host have the domain, and none of the others its name",
+        "give the domain to one virtual host, and rename a host that has it as its name",
     ),
     HOST_NAME: Claim(
         "duplicate-name",

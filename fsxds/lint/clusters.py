@@ -92,14 +92,14 @@ def _check_type(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
 def _check_discovery(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if cluster.type == _EDS:
         if not cluster.HasField("eds_cluster_config"):
-            remedy = "add eds_cluster_config, with eds_config saying where the endpoints come from"
+            remedy = "add eds_cluster_config with the source of the endpoints in eds_config"
             walk.error((path, "type"), "cluster-type", "a cluster of type EDS needs an eds_cluster_config", remedy)
         if cluster.HasField("load_assignment"):
             message = "Envoy ignores the load_assignment of a cluster of type EDS"
             remedy = "serve the endpoints as a ClusterLoadAssignment, or choose type STATIC"
             walk.warning((path, "load_assignment"), "cluster-type", message, remedy)
     elif cluster.HasField("eds_cluster_config"):
-        message = "eds_cluster_config is set in a cluster whose type is not EDS"
+        message = "eds_cluster_config is set, and the type of the cluster is not EDS"
         walk.error((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
 
 
@@ -158,7 +158,7 @@ def _check_ring(config: DynamicMessage, path: Path, walk: Walk) -> None:
     if smallest > largest:
         field = "maximum_ring_size" if config.HasField("maximum_ring_size") else "minimum_ring_size"
         message = f"minimum_ring_size ({smallest}) is above maximum_ring_size ({largest})"
-        remedy = f"the minimum is {_DEFAULT_MINIMUM_RING} where none is written"
+        remedy = f"raise the maximum; the minimum defaults to {_DEFAULT_MINIMUM_RING}"
         walk.error((path, field), "wrong-cluster", message, remedy)
 
 
@@ -383,7 +383,7 @@ class _HttpOptions:
         if options is not None:
             _check_options(options, cluster, place, walk)
         elif name != HTTP_OPTIONS and not name.endswith(".TypedStruct"):
-            message = f"holds {name or 'nothing'}, and its key is {HTTP_OPTIONS}"
+            message = f"holds {name or 'no message'}, and its key is {HTTP_OPTIONS}"
             walk.error(place, "wrong-extension", message, f"write {HTTP_OPTIONS}")
 
 
@@ -400,7 +400,7 @@ def _check_options(options: DynamicMessage, cluster: DynamicMessage, path: Path,
             remedy = "add a transport_socket with UpstreamTlsContext, or write explicit_http_config"
             walk.error((path, chosen), "wrong-cluster", message, remedy)
         elif has_http3 and not config.HasField("alternate_protocols_cache_options"):
-            message = "HTTP/3 is found out by a cache of alternate protocols, and there is none"
+            message = "Envoy detects HTTP/3 by a cache of alternate protocols, and there is none"
             walk.error((path, chosen), "wrong-cluster", message, "add alternate_protocols_cache_options")
     elif has_http3 and socket in _NOT_QUIC:
         message = "HTTP/3 needs a transport socket of QUIC"
@@ -415,7 +415,7 @@ def _check_extended(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if not name or name.endswith(".TypedStruct"):
         return
     if cluster.HasField("eds_cluster_config"):
-        message = "eds_cluster_config is set in a cluster whose type is not EDS"
+        message = "eds_cluster_config is set, and the type of the cluster is not EDS"
         walk.error((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
     if name == REDIS and cluster.cluster_type.name != "envoy.clusters.redis":
         place = ((path, "cluster_type"), "name")

@@ -37,7 +37,7 @@ def _check_presence(field: str) -> Hook:
         if not message.HasField(field):
             # With a source for the authority of the name an Envoy does without; by default it rejects that
             # (ENVOY.md E81, E82). `ads: {}` is right for both.
-            remedy = "set where the resources come from, such as ads: {}"
+            remedy = "set the source of the resources, such as ads: {}"
             walk.error((path, field), "wrong-config-source", "is missing", remedy)
 
     return check_presence

@@ -148,7 +148,7 @@ class ExtensionTypes:
         for candidate in types:
             if candidate.rpartition(".")[2] in {last, near}:
                 return f"perhaps {candidate} is meant"
-        return f"write one of its types, such as {types[0]}" if types else "remove it: this Envoy has none"
+        return f"write one of its types, such as {types[0]}" if types else "remove it: this Envoy has no such extension"
 
     def name_fault(self, name: str, message_type: str, category: str) -> str | None:
         """Return the fault of a name that Envoy looks up, or None."""

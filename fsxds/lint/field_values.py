@@ -312,7 +312,9 @@ def _check_duration(duration: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error(path, "wrong-duration", "must not be negative", 'write a duration from "0s" on')
     else:
         message = f"must be at most {LONGEST_S}s (292 years), is {seconds}s"
-        walk.error(path, "wrong-duration", message, "write a shorter duration, or leave it out where that means none")
+        walk.error(
+            path, "wrong-duration", message, "write a shorter duration, or remove the field if its default is no limit"
+        )
 
 
 # The percentages that Envoy checks when they are set; in others it accepts NaN.
@@ -384,10 +386,12 @@ class RegexChecks:
             if reference == "\\":
                 continue
             if not (reference.isascii() and reference.isdigit()):
-                message = "a backslash means nothing here; nothing will be rewritten"
+                message = "a backslash has no meaning here; Envoy will not rewrite the text"
                 remedy = r'write "\1" for the first group, "\\" for a backslash'
             elif int(reference) > compiled.groups:
-                message = f'"\\{reference}" names a group that the pattern does not have; nothing will be rewritten'
+                message = (
+                    f'"\\{reference}" names a group that the pattern does not have; Envoy will not rewrite the text'
+                )
                 remedy = f"the pattern has {compiled.groups} groups"
             else:
                 continue

@@ -201,7 +201,7 @@ def _check_requirement(requirement: DynamicMessage, path: Path, walk: Walk, prov
 
 
 def _listing(names: FieldValue) -> str:
-    return f"write one of {', '.join(sorted(names))}" if names else "there is none: add it"
+    return f"write one of {', '.join(sorted(names))}" if names else "no provider is defined: add it"
 
 
 def _check_keys(provider: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -306,7 +306,7 @@ def _check_metadata_rule(rule: DynamicMessage, path: Path, walk: Walk) -> None:
     if rule.header and rule.cookie:
         fact = "a rule reads a header or a cookie, not both"
     elif not (rule.header or rule.cookie):
-        fact = "a rule reads a header or a cookie, and names none"
+        fact = "a rule needs a header or a cookie to read, and names neither"
     elif not (rule.HasField("on_header_present") or rule.HasField("on_header_missing")):
         fact = "a rule needs on_header_present or on_header_missing"
     elif rule.cookie and rule.remove:
@@ -316,7 +316,7 @@ def _check_metadata_rule(rule: DynamicMessage, path: Path, walk: Walk) -> None:
     elif rule.on_header_present.value and rule.on_header_present.HasField("regex_value_rewrite"):
         fact = "on_header_present has both value and regex_value_rewrite"
     if fact is not None:
-        walk.error(path, "wrong-filter", fact, "write one source, and what to do with it")
+        walk.error(path, "wrong-filter", fact, "write one source, and one action for it")
 
 
 def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -249,7 +249,7 @@ def _filter_state_fault(parameters: str) -> tuple[str, str] | None:
     if form and form[0] not in {"PLAIN", "TYPED", "FIELD"}:
         return "the parameter of a command has no form of a filter state", "write PLAIN, TYPED or FIELD"
     if form and (form[0] == "FIELD") != (len(form) == 2):
-        return "FIELD, and nothing else, is followed by the name of a field", "write %FILTER_STATE(KEY:FIELD:NAME)%"
+        return "FIELD, and no other form, is followed by the name of a field", "write %FILTER_STATE(KEY:FIELD:NAME)%"
     return None
 
 
@@ -301,7 +301,7 @@ def _server_name_fault(parameters: str) -> tuple[str, str] | None:
     source, *host = parameters.split(":")
     if source not in {"", "SNI_ONLY", "SNI_FIRST", "HOST_FIRST"}:
         return (
-            "the parameter of a command does not say where the name comes from",
+            "the parameter of a command does not name the source of the name",
             "write SNI_ONLY, SNI_FIRST or HOST_FIRST",
         )
     if host and host[0] not in {"", "ORIG", "HOST", "ORIG_OR_HOST"}:

@@ -172,7 +172,7 @@ def _check_names(chains: DynamicMessage, path: Path, walk: Walk) -> None:
     for index, chain in enumerate(chains):
         fact = None
         if not chain.name:
-            fact = "a filter chain needs a name where filter_chain_matcher chooses by it"
+            fact = "a filter chain needs a name if filter_chain_matcher chooses by name"
         elif index in again:
             fact = f'"{chain.name}" is the name of two filter chains, and filter_chain_matcher chooses by it'
         if fact is not None:
@@ -195,7 +195,7 @@ def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
             fact = f"matches connections that filter_chains[{owners[combination]}] matches just so"
             if owners[combination] == index:
                 fact = "matches the same connections twice"
-            remedy = "let each chain match something of its own; letter case, and bits beyond prefix_len, do not count"
+            remedy = "give each chain a match of its own; letter case, and bits beyond prefix_len, do not count"
             walk.error(((path, index), "filter_chain_match"), "filter-chain", fact, remedy)
             return
 

@@ -142,7 +142,7 @@ class _MatcherChecks:
 
     def _check_action(self, name: str, path: Path, walk: Walk) -> None:
         if name and self._actions and name not in self._actions and (name in ACTIONS or not self._types.fits(name, ())):
-            message = f"{name} is nothing that can be done here"
+            message = f"{name} is not an action of this matcher"
             walk.error(
                 (path, "typed_config"), "wrong-extension", message, f"write {' or '.join(sorted(self._actions))}"
             )
@@ -157,7 +157,7 @@ class _MatcherChecks:
         if context.only_inputs and name in self._types.of(context.inputs):
             fits = name in context.only_inputs
         if not fits:
-            message = f"{name} is nothing that can be asked for here"
+            message = f"{name} is not an input of this matcher"
             remedy = f"write {' or '.join(context.only_inputs) or f'a type of {context.inputs}'}"
             walk.error((path, "typed_config"), "wrong-extension", message, remedy)
 

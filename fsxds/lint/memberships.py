@@ -73,11 +73,11 @@ class Memberships:
                 continue
             if key[0] == VIRTUAL_HOST:
                 fact = f'there are no virtual hosts of route configuration "{resource.name}" in this tree'
-                remedy = f'name them "{resource.name}/<name>", unless they come from elsewhere'
+                remedy = f'name them "{resource.name}/<name>", unless another server has them'
                 rule = "no-virtual-hosts"
             else:
-                fact = f'there is nothing in the collection "{key[1]}" in this tree'
-                remedy = "name endpoints so that they are in it, unless they come from elsewhere"
+                fact = f'this tree has no member of the collection "{key[1]}"'
+                remedy = "name endpoints as members of it, unless another server has them"
                 rule = "no-lb-endpoints"
             yield ReferenceFinding(resource, Fault(rule, fact, remedy, field_path, severity=Severity.NOTE))
 
@@ -95,10 +95,10 @@ class Memberships:
     def _message(self, table: str, hint: str) -> tuple[str, str]:
         found = self._route_configuration(table)
         if found is not None:
-            fact = f'route configuration "{table}" at {found.origin} has no vhds; Envoy asks for none of its hosts'
+            fact = f'route configuration "{table}" at {found.origin} has no vhds; Envoy does not ask for its hosts'
             return fact, "add `vhds: {config_source: {ads: {}, resource_api_version: V3}}` to it"
         remedy = f'did you mean "{hint}"?' if hint else "name the host after the route configuration that it belongs to"
-        return f'there is no route configuration "{table}"; Envoy asks for none of its virtual hosts', remedy
+        return f'there is no route configuration "{table}"; Envoy does not ask for its virtual hosts', remedy
 
     def _route_configuration(self, name: str) -> Resource | None:
         """Of several, prefer a served one, then the last file's."""

@@ -19,7 +19,7 @@ from fsxds.model.values import Fault, Severity, TypeUrl
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, EXTENSION_CONFIG, IN_FILE, ROUTES, SCOPED_ROUTE, SECRET
 
 _WAITS = "Envoy waits for it until initial_fetch_timeout"
-_REJECTS = "Envoy rejects what names it"
+_REJECTS = "Envoy rejects the resource that names it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class ReferenceFindings:
         for resource in parsed.resources:
             if resource.type_url in self._scope.unused_of and key_of(resource) in unmentioned and resource.name != ANY:
                 referent = REFERENTS[resource.type_url]
-                fact = f'nothing in this tree uses {referent.words} "{resource.name}"'
+                fact = f'no resource in this tree uses {referent.words} "{resource.name}"'
                 fault = Fault(referent.unused, fact, "remove it, or use it", severity=Severity.NOTE)
                 yield ReferenceFinding(resource, fault)
 

@@ -274,7 +274,7 @@ def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
 def _name_fault(name: str) -> str | None:
     if _NAME.fullmatch(name) is None:
         return "has a name that a variable cannot have"
-    return f"has a variable whose name is longer than {_LONGEST_NAME} characters" if len(name) > _LONGEST_NAME else None
+    return f"has a variable with a name of more than {_LONGEST_NAME} characters" if len(name) > _LONGEST_NAME else None
 
 
 def _check_rewrite(rewrite: str, pattern: DynamicMessage, path: Path, walk: Walk) -> None:

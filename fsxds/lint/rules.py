@@ -175,7 +175,7 @@ def _require_changeable(name: str) -> None:
         hint = f"did you mean {near[0]}?" if near else "`fsxds explain` lists the rules"
         raise UsageError(f"rules: there is no rule {name}; {hint}")
     if rule.is_fixed:
-        raise UsageError(f"rules: {name}: nothing is left to serve where it is broken, so it is always an error")
+        raise UsageError(f"rules: {name}: is always an error: fsxds cannot serve a file that breaks it")
 
 
 WIDEST_PAGE = 100

@@ -99,7 +99,7 @@ def _check_alpn(protocols: FieldValue, path: Path, walk: Walk) -> None:
             walk.error((path, index), "wrong-tls", f"must be at most 255 bytes, is {size}", "shorten it")
             return
     if length > _LONGEST_ALPN:
-        walk.error(path, "wrong-tls", "are too many", "keep those that are in use")
+        walk.error(path, "wrong-tls", "are too many", "keep only protocols in use")
 
 
 def _suites(ciphers: frozenset[str]) -> Hook:
@@ -223,8 +223,10 @@ class CertificateChecks:
         """Check that certificate and key exist and match."""
         if certificate.HasField("pkcs12"):
             if certificate.HasField("certificate_chain") or certificate.HasField("private_key"):
-                message = "a PKCS #12 bundle holds the chain and the key: nothing may be with it"
-                walk.error((path, "pkcs12"), "wrong-certificate", message, "keep pkcs12, or the other two")
+                message = "a PKCS #12 bundle holds the chain and the key already"
+                walk.error(
+                    (path, "pkcs12"), "wrong-certificate", message, "keep pkcs12, or certificate_chain and private_key"
+                )
             return
         if not certificate.ListFields() and (path is None or path[1] != "tls_certificate"):
             return  # valid for a client; for a server it is reported there

@@ -76,7 +76,7 @@ class RelayIds:
                 raise LoopError(f"relay {self.own} {OWN_UPSTREAM}: it asks itself through {_path(relays)}")
             above = {relay for each in self._above.values() for relay in each}
             if both := sorted(above & set(relays)):
-                raise LoopError(f"relay {both[0]} {OWN_UPSTREAM}: relay {self.own} gets from it what it asks for")
+                raise LoopError(f"relay {both[0]} {OWN_UPSTREAM}: relay {self.own} gets its resources from it")
         self._below.update(relays)
         try:
             yield

@@ -90,7 +90,7 @@ class ResourceName:
         """`authority` completes a name without one. Raises MalformedName."""
         name, fragment = _split(text, authority)
         if fragment is not None:
-            raise MalformedName("has directives, and a name has none", "write it without what follows `#`")
+            raise MalformedName("has directives, which a name cannot have", "remove `#` and the rest")
         return name
 
     def __str__(self) -> str:
@@ -248,7 +248,7 @@ def _locator(text: str, authority: str, depth: int) -> Locator:
         elif key == "entry" and not entry and _ENTRY.fullmatch(_decoded(value)):
             entry = _decoded(value)
         else:
-            fact = "has two entries" if key == "entry" and entry else "has a directive that is none"
+            fact = "has two entries" if key == "entry" and entry else "has an unknown directive"
             raise MalformedName(fact, "write #entry=NAME, of letters, digits and _-./, or #alt=LOCATOR")
     return Locator(target, entry, tuple(alternatives))
 

@@ -101,6 +101,6 @@ def nothing_of(tree: SourceTree, faults: tuple[Problem, ...], *, has_layers: boo
     """Return an empty tree with problems."""
     folders = {folder for file in tree.files for folder in file.path.parents} if has_layers else set[PurePosixPath]()
     paths = ({MANIFEST_PATH} | folders) - {PurePosixPath(), *(problem.path for problem in faults)}
-    fact, remedy = "nothing here is read: the tree is not trusted", "see what is wrong with its manifest and its files"
+    fact, remedy = "no file here is read: the tree is not trusted", "see the problems of its manifest and its files"
     others = (Problem.of_file(path, "tree-untrusted", fact, remedy) for path in paths)
     return replace(tree, files=(), problems=tuple(sorted((*faults, *others))))

@@ -203,7 +203,7 @@ def _unknown_path(message_type: str) -> str:
     # Comparing long texts takes long.
     near = get_close_matches(message_type, BY_MESSAGE_TYPE, 1) if len(message_type) < LONGEST_TYPE else []
     hint = f", such as /{near[0]}/" if near else ""
-    return f"{fact}; GET / lists what there is{hint}, and POST to /v3/discovery:… is for polls"
+    return f"{fact}; GET / lists the types{hint}, and POST to /v3/discovery:… is for polls"
 
 
 def _parameters(query: str) -> dict[str, str]:
@@ -353,7 +353,7 @@ def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, else
         # Clients must not learn where the files of the server are.
         return Absent("this is a redirect to a file of the server that has no such resource; `fsxds check` says why")
     return Absent(
-        f"this is a redirect to {str(redirect_target)[:200]}, which is not served here; ask where that is served"
+        f"this is a redirect to {str(redirect_target)[:200]}, which is not served here; ask the server of that resource"
     )
 
 
@@ -374,9 +374,9 @@ def _absence(row: ResourceType, path: str, rows: Rows) -> str:
     """Omit existing names, which may be for other clients."""
     parent = path.rpartition("/")[0]
     lists = (
-        f"GET /{row.message_type}/{parent}{'/' if parent else ''}* lists what is beside it"
+        f"GET /{row.message_type}/{parent}{'/' if parent else ''}* lists its siblings"
         if parent
-        else f"GET /{row.message_type}/ lists those that exist"
+        else f"GET /{row.message_type}/ lists the existing ones"
     )
     return f"there is no resource of this name and these parameters among {len(rows)} {row.noun}; {lists}"
 

@@ -89,7 +89,7 @@ class Unavailable:
 
 Decision = Send | Wait | Unavailable
 
-NOTHING_LOADED = Unavailable("nothing good was loaded yet; see the server's log, or run `fsxds check`")
+NOTHING_LOADED = Unavailable("no good content is loaded yet; see the server's log, or run `fsxds check`")
 MAY_BE_DEFINED = Unavailable("a file that may define this resource was never good")
 NOT_ANSWERED = Unavailable("another server may have this resource, and has not answered yet; ask again")
 

@@ -225,7 +225,13 @@ class CanaryGate:
             if one.reason is HoldReason.CANARY and bake is not None:
                 missing = [node for node, has_taken in bake.nodes.items() if not has_taken]
                 names = sorted(str(node[0]) if isinstance(node, tuple) else "one without a node id" for node in missing)
-                whom = some_of(names) if names else "those that have it live with it" if bake.nodes else "none is there"
+                whom = (
+                    some_of(names)
+                    if names
+                    else "connected canaries use it until the time is over"
+                    if bake.nodes
+                    else "none is connected"
+                )
                 problem = replace(problem, message=f"{problem.message}: {whom}")
             yield replace(one, problem=problem)
 

@@ -93,7 +93,9 @@ def _rejection(resource: Resource, nodes: list[RejectingNode], *, is_held: bool,
     if is_held:
         remedy = f"correct it; until then no node is served it, or run `fsxds rollout retry {resource.name}`"
         return _problem_at(resource, REJECTED, fact, remedy, Severity.ERROR)
-    remedy = "correct it, or that node; until then it keeps what it has, and all others are served it"
+    remedy = (
+        "correct the resource, or that node; until then the node keeps its version, and all other nodes get the new one"
+    )
     return _problem_at(resource, REJECTED, fact, remedy, Severity.WARNING)
 
 
@@ -108,21 +110,21 @@ def _in_use(noun: str, hold: Hold) -> tuple[str, str, str]:
 
 def _undefined(noun: str, hold: Hold) -> tuple[str, str, str]:
     missing = noun_of(hold.other) if hold.other else "another resource"
-    kept = "what was good last stays" if hold.kept else "it is not served"
+    kept = "the last good version stays" if hold.kept else "it is not served"
     is_cluster = hold.other is not None and hold.other[0] == CLUSTERS
     static = ", or list it in `static_clusters` if the bootstrap defines it" if is_cluster else ""
-    return UNDEFINED, f"{noun} would name {missing}, which nothing defines; {kept}", f"define {missing}{static}"
+    return UNDEFINED, f"{noun} would name {missing}, which is not defined; {kept}", f"define {missing}{static}"
 
 
 def _depends(noun: str, hold: Hold) -> tuple[str, str, str]:
     other = noun_of(hold.other) if hold.other else "another resource"
-    kept = "what was good last stays" if hold.kept else "it is not served"
+    kept = "the last good version stays" if hold.kept else "it is not served"
     return DEPENDS, f"{noun} would name {other}, which is held back; {kept}", f"correct {other}"
 
 
 def _claims(noun: str, hold: Hold) -> tuple[str, str, str]:
     other, claimed = noun_of(hold.other) if hold.other else "another resource", claimed_as(hold.other)
-    kept = "what was good last stays" if hold.kept else "it is not served"
+    kept = "the last good version stays" if hold.kept else "it is not served"
     fact = f"{noun} would have the {claimed} of {other}, which is served with it; {kept}"
     return CLAIMS, fact, f"wait until {other} is served without it, or give one of them another {claimed}"
 

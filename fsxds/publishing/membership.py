@@ -54,7 +54,7 @@ class SingleServer:
     def control(self, make: Callable[[Publisher], OperatorControl]) -> AdminControl:
         """Return the control for operators."""
         if self._publisher is None:
-            raise RuntimeError("what publishes is not known yet")
+            raise RuntimeError("the publisher is not known yet")
         return make(self._publisher)
 
     def waits_for(self) -> str:

@@ -309,7 +309,7 @@ class NodeChannels:
     def _key_of(self, node: Node, existing: frozenset[str] | None = None) -> ChannelKey:
         view = self._views.layers_of(node, self._loading.existing if existing is None else existing)
         if view is None:
-            fact = "no view is for this node: no rule of `views` in the settings matches what it says of itself"
+            fact = "no view is for this node: no rule of `views` in the settings matches its attributes"
             raise ProtocolError(f"{fact}; add a rule that does", "NOT_FOUND")
         canary = self._rules.canary
         is_canary = canary is not None and (

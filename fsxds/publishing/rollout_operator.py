@@ -168,7 +168,7 @@ class RolloutOperator:
         snapshots = await self._read(partial(_kept_at, time_s, views))
         if not snapshots:
             raise ProtocolError(
-                "the history has nothing that was served then; fsxds history lists what it has", "NOT_FOUND"
+                "the history has no snapshot of that time; fsxds history lists its snapshots", "NOT_FOUND"
             )
         return self.roll_back(snapshots)
 

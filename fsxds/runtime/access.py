@@ -175,10 +175,10 @@ class Access:
         if peer.token and (self.tokens is None or self.tokens.name_of(peer.token) is None):
             return ProtocolError("the bearer token is not known; send one of the server's --tokens", "UNAUTHENTICATED")
         if not peer.token and any(map(is_ambiguous, filter(is_uri, peer.names))):
-            fact = f"{self._title(peer)} has a dot segment or an encoded slash, and counts for nothing; issue a certificate without"
+            fact = f"{self._title(peer)} has a dot segment or an encoded slash, and is ignored; issue a certificate without"
             raise ProtocolError(fact, "PERMISSION_DENIED")
         if peer.token or peer.names:
-            fact = f"{self._title(peer)} may ask for nothing; add a rule to `access` in the server's settings"
+            fact = f"{self._title(peer)} has no access; add a rule for it to `access` in the server's settings"
             return ProtocolError(fact, "PERMISSION_DENIED")
         fact = (
             "no credentials came; send `authorization: Bearer TOKEN`" if self.tokens else "no client certificate came"

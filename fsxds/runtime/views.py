@@ -304,10 +304,10 @@ def _lost(layer: _Template, views: str, stood: list[str], folders: Collection[st
         fact = f"no folder is left for {layer.text}, a layer of {views}: {stood[0]}{others} gone"
     elif len(folders) <= MOST_LIKE:
         near = get_close_matches(layer.text, folders, 1)
-    kept, act = "", "create it with a file in it (`resources: []` serves nothing)"
+    kept, act = "", "create it with a file in it (`resources: []` is an empty one)"
     if stood:
         kept, act = (
-            "; what it held is still served",
+            "; its resources are still served",
             "put it back; to remove that, write `resources: []` into a file there",
         )
     hint = f"did you mean {near[0]}? Else " if near else ""

@@ -170,7 +170,7 @@ class Application:
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self.upstreams = self._upstreams_of(self._loading.current)
         self.member = self._member_of(settings)
-        with reported_wait("what was served before to be read", self.report_wait):
+        with reported_wait("the content of the previous process to be read", self.report_wait):
             keeper = self.keeper or self._members
             self.publisher = Publisher(self._publish_rules(settings), self._receive, keeper, self._rewriting)
         self.reload = Reload(self.member.targets(self.publisher), self._receive, self.upstreams.receive_loaded)
@@ -189,7 +189,7 @@ class Application:
         self.listeners: Mapping[str, Listener] = {}
         self.readiness = Readiness(self.unready, self.supervisor.degraded, self.observer)
         if self.keeper is not None:
-            with reported_wait("what upstreams held to be read", self.report_wait):
+            with reported_wait("the stored resources of upstreams to be read", self.report_wait):
                 self.upstreams.keep_in(self.keeper, self.store.current)
 
     def _opened_state(self, settings: Settings) -> StateWriter | None:

@@ -247,7 +247,7 @@ def ignored_note(paths: tuple[PurePosixPath, ...], check: Check) -> Problem | No
     named = ", ".join(str(path) for path in others[:MOST_IGNORED])
     more = f", … {len(others) - MOST_IGNORED} more" if len(others) > MOST_IGNORED else ""
     fact = "ignored: no format has this suffix" + (f"; nor {named}{more}" if others else "")
-    remedy = "rename what holds resources to .yaml, .json, .textproto or .pb"
+    remedy = "rename files with resources to .yaml, .json, .textproto or .pb"
     return check.adjusted(Problem(first, 1, 1, "", "ignored-file", fact, remedy, Severity.NOTE))
 
 

@@ -430,7 +430,7 @@ def _provisional(file: SourceFile, rule: str, message: str, remedy: str) -> Pars
 
 
 def _unfinished(file: SourceFile) -> ParsedFile:
-    fact = "parsing this file takes long; until it is done, what the file held last stays"
+    fact = "parsing this file takes long; until then its last good content stays"
     return _provisional(file, "still-parsing", fact, "wait, or split the file")
 
 

@@ -140,8 +140,10 @@ def unready_reason(
         # Upstreams' resources are not loaded yet.
         return NOT_LOADED
     if without_resources:
-        cause = f"nothing is known of {silent} upstreams" if answers.silent else "no file there is without a mistake"
-        return f"nothing can be served in {without_resources} of {len(views)} views; {cause}"
+        cause = (
+            f"{silent} upstreams have sent no resource yet" if answers.silent else "no file there is without a mistake"
+        )
+        return f"{without_resources} of {len(views)} views have no content; {cause}"
     if not is_mirrored:
         return NOT_MIRRORED
     return f"{', '.join(lost)}: degraded" if lost else ""

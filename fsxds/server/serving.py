@@ -52,9 +52,9 @@ async def serve(
             reject_loop(directory, rule.directory)
     require_views(settings)
     if directory is None and not rules_of(settings) and settings.fleet is None:
-        raise UsageError("there is nothing to serve; give DIR, --upstream ADDRESS or both, or --fleet ETCD")
+        raise UsageError("no source to serve; give DIR, --upstream ADDRESS or both, or --fleet ETCD")
     if not mirrors and settings.http == settings.grpc == OFF:
-        raise UsageError("there is nobody to serve: REST and gRPC are off; give --http, --grpc or --mirror")
+        raise UsageError("no transport to serve on: REST and gRPC are off; give --http, --grpc or --mirror")
     ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
 
     async def work() -> None:

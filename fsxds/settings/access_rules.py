@@ -77,9 +77,11 @@ def _read_rule(part: SettingPart) -> AccessRule:
     for key, value in part.written.items() if isinstance(part.written, dict) else ():
         if value is None:
             # If it were ignored, it would mean any.
-            SettingPart(value, (*part.path, str(key)), part.mistakes).reject("is empty; add something, or leave it out")
+            SettingPart(value, (*part.path, str(key)), part.mistakes).reject(
+                "is empty; give a value, or remove the key"
+            )
     if not members.keys() & set(_IDENTITIES) and isinstance(part.written, dict):
-        part.reject("says nobody; add a token, a name or dns")
+        part.reject("names no client; add a token, a name or dns")
     lists = {key: read_patterns(members[key]) for key in ("name", "dns", "nodes", "clusters") if key in members}
     for pattern in lists.get("name", ()):
         if pattern and not pattern.startswith(REGEX) and not _URI.fullmatch(pattern):

@@ -83,11 +83,11 @@ def unknown_views(mirrors: Iterable[MirrorRule], names: Collection[str]) -> Iter
 
 _MIRROR = object_schema(
     {
-        "directory": {**PATH.schema, "description": "Where the files are written; relative to this file."},
-        "view": {"type": "string", "minLength": 1, "description": "The view that they hold."},
-        "node": {**attributes_schema(SCALAR), "description": "In place of view: the node that reads them."},
-        "format": {**MIRROR_FORMAT.schema, "description": "In place of mirror_format."},
-        "layout": {**MIRROR_LAYOUT.schema, "description": "In place of mirror_layout."},
+        "directory": {**PATH.schema, "description": "Directory of the mirrored files; relative to this file."},
+        "view": {"type": "string", "minLength": 1, "description": "The view to mirror."},
+        "node": {**attributes_schema(SCALAR), "description": "Instead of view: the node that reads the files."},
+        "format": {**MIRROR_FORMAT.schema, "description": "Overrides mirror_format."},
+        "layout": {**MIRROR_LAYOUT.schema, "description": "Overrides mirror_layout."},
         "config_sources": {**SWITCH.schema, "description": "In place of mirror_config_sources."},
         "pause": {**DURATION.schema, "description": "In place of mirror_pause."},
         "durable": {**SWITCH.schema, "description": "In place of mirror_durable."},

@@ -95,7 +95,7 @@ def _read_params(part: SettingPart) -> list[tuple[str, str]]:
             member.reject(f"a value that begins with {_RESERVED} is reserved; write another one")
         params.append((name, value))
     if isinstance(part.written, dict) and not params:
-        part.reject("is empty; add something, or leave the folder out")
+        part.reject("is empty; give a parameter, or remove the folder")
     return params
 
 
@@ -184,10 +184,13 @@ _COLLECTION = object_schema(
         "name": {
             "type": "string",
             "minLength": 1,
-            "description": "Its path, such as edge, or its whole name, xdstp://…; one without authority gets yours.",
+            "description": "Path of the collection, such as edge, or its whole name, xdstp://…; the authority defaults to yours.",
         },
-        "folder": {"type": "string", "minLength": 1, "description": "The folder of the tree with its listeners."},
-        "inline": {**SWITCH.schema, "description": "Its entries hold the listeners (default), or say where they are."},
+        "folder": {"type": "string", "minLength": 1, "description": "Folder of the tree that holds the listeners."},
+        "inline": {
+            **SWITCH.schema,
+            "description": "Whether entries hold the listeners inline (default), or locate them by URL.",
+        },
     },
     ("name", "folder"),
 )

@@ -80,7 +80,7 @@ class SettingPart:
             self._reject_type("a list")
             return ()
         if not self.written:
-            self.reject("is empty; add something, or leave it out")
+            self.reject("is empty; give a value, or remove the key")
         return tuple(self._at(index, value) for index, value in enumerate(self.written))
 
     def text(self) -> str:
@@ -110,7 +110,7 @@ class SettingPart:
         return SettingPart(value, (*self.path, step), self.mistakes)
 
     def _reject_type(self, demand: str) -> None:
-        self.reject(f"is {_TYPE_NAMES.get(type(self.written), 'something else')}; write {demand}")
+        self.reject(f"is {_TYPE_NAMES.get(type(self.written), 'of another type')}; write {demand}")
 
 
 def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionForm[Value]:

@@ -217,10 +217,10 @@ UPSTREAM_NODE = structured(
     _read_node,
     object_schema(
         {
-            "id": {**_TEXT, "description": "By default the name of this machine."},
-            "cluster": {**_TEXT, "description": "The fleet that it belongs to."},
-            "metadata": {"type": "object", "description": "What else upstreams look at; any JSON."},
-            "locality": {**object_schema(dict.fromkeys(_LOCALITY, _TEXT)), "description": "Where it runs."},
+            "id": {**_TEXT, "description": "Node id; default: the name of this machine."},
+            "cluster": {**_TEXT, "description": "Node cluster."},
+            "metadata": {"type": "object", "description": "Node metadata; any JSON."},
+            "locality": {**object_schema(dict.fromkeys(_LOCALITY, _TEXT)), "description": "Locality of the node."},
         }
     ),
 )

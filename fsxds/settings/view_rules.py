@@ -251,15 +251,15 @@ _RULE = object_schema(
         "name": {"type": "string", "pattern": f"^{_NAME.pattern}$", "description": "The name of the view."},
         "match": {
             **attributes_schema(PATTERNS),
-            "description": "The nodes that have this view: all of these have to match.",
+            "description": "The nodes that have this view: all attributes have to match.",
         },
         "layers": {
             "type": "array",
             "items": {"type": "string", "minLength": 1},
             "minItems": 1,
-            "description": "Folders of the tree; later ones win. {node.id} and the like stand for what the node says.",
+            "description": "Folders of the tree; later ones win. {node.id} and the like stand for attributes of the node.",
         },
-        "variables": {**_VARIABLES, "description": "What stands for ${NAME} in this view."},
+        "variables": {**_VARIABLES, "description": "Values of ${NAME} in this view."},
     },
     ("name", "layers"),
 )

@@ -81,7 +81,7 @@ def name_of(certificate: x509.Certificate) -> str:
     try:
         return certificate.subject.rfc4514_string() or f"with the serial number {certificate.serial_number:x}"
     except UNREADABLE:
-        return "whose name cannot be read"
+        return "with an unreadable name"
 
 
 def _ways(
@@ -160,7 +160,9 @@ def _check_signer(certificate: x509.Certificate) -> None:
     usage = _extension(certificate, x509.KeyUsage)
     if (usage is not None and not usage.digital_signature) or not _may_sign_code(certificate):
         fact = f"the certificate {name_of(certificate)} is not made for signing: its key usage has no codeSigning"
-        remedy = "sign with one whose extended key usage is codeSigning, or that has none, and whose key usage allows "
+        remedy = (
+            "sign with a certificate whose extended key usage is codeSigning or absent, and whose key usage allows "
+        )
         raise UntrustedError("signer-purpose", fact, f"{remedy}digitalSignature")
 
 

@@ -82,7 +82,7 @@ class TrustAnchors:
         try:
             _verify(key, signed, manifest)
         except InvalidSignature as error:
-            fact = "the manifest is not what was signed: the signature does not fit"
+            fact = "the signature does not match the manifest"
             remedy = "restore it with its signature, or sign the tree again by `fsxds sign`"
             raise UntrustedError("signature-wrong", fact, remedy) from error
         return name_of(chain[0])
@@ -110,7 +110,7 @@ class Signer:
         )
         if len(certificates) > MOST_CERTIFICATES:
             fact = f"--cert: has {len(certificates)} certificates, and verifiers read {MOST_CERTIFICATES}"
-            raise UsageError(f"{fact}; leave out the CA, and those that are not between it and the signer")
+            raise UsageError(f"{fact}; leave out the CA, and certificates that are not between it and the signer")
         private = _load_key(key, password)
         if _public_bytes(private.public_key()) != _public_bytes(certificates[0].public_key()):
             raise UsageError(

@@ -122,7 +122,7 @@ def _problem_of(error: UntrustedError) -> Problem:
 
 
 def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
-    signed = f"what was signed (serial {manifest.serial})"
+    signed = f"the signed tree (serial {manifest.serial})"
     unreadable = {str(one.path): one.message for one in tree.problems if one.severity is Severity.ERROR}
     excluded = frozenset(tree.excluded)
     for file in tree.files:
@@ -132,7 +132,7 @@ def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
             yield Problem.of_file(file.path, "file-unsigned", f"the file is not part of {signed}", remedy)
         elif digest != file.digest:
             remedy = f"restore it, or {_SIGN_AGAIN}"
-            yield Problem.of_file(file.path, "file-changed", f"the content is not {signed}", remedy)
+            yield Problem.of_file(file.path, "file-changed", f"the content is not as in {signed}", remedy)
     found = {str(file.path) for file in tree.files}
     for name in manifest.files.keys() - found:
         path = PurePosixPath(name)
@@ -148,7 +148,7 @@ def _named(faults: Iterator[Problem]) -> tuple[Problem, ...]:
     found = sorted(faults)
     if len(found) <= MOST_NAMED:
         return tuple(found)
-    fact = f"{len(found) - MOST_NAMED} more files of the tree are not what was signed"
+    fact = f"{len(found) - MOST_NAMED} more files of the tree are not as signed"
     return (Problem.of_file(MANIFEST_PATH, "tree-untrusted", fact, _SIGN_AGAIN), *found[:MOST_NAMED])
 
 

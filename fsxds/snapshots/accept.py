@@ -230,7 +230,7 @@ def _may_hold(record: FileRecord, gone: ParsedFile) -> bool:
 
 def _vanished(path: PurePosixPath, suspects: frozenset[PurePosixPath]) -> Problem:
     names = ", ".join(str(suspect) for suspect in sorted(suspects)[:3])
-    fact = f"the file was removed, and what appeared with it does not load ({names}); what it held is kept"
+    fact = f"the file was removed, and the files that appeared with it do not load ({names}); its resources stay"
     return Problem.of_file(path, "vanished", fact, "fix the new file, or remove it as well")
 
 

@@ -66,7 +66,7 @@ class _LayerReader:
             elif key != "kind":
                 self._reject("unknown-field", "a Layer has no such field", f"it has {DELETE} and {PATCH}", (key,))
         if value.keys() <= {"kind"}:
-            fact = "a Layer that neither deletes nor patches does nothing"
+            fact = "a Layer without a deletion or a patch has no effect"
             remedy = f"write {DELETE} or {PATCH}, or remove it"
             self.faults.append(Fault("wrong-value", fact, remedy, (), severity=Severity.WARNING))
 
@@ -146,7 +146,7 @@ def nothing_below(
         if is_uncertain and edit.patch is None:
             continue
         if is_uncertain:
-            fact = f'nothing is served of "{edit.name}" of the {noun} in the layers below, where a file is broken'
+            fact = f'no layer below serves "{edit.name}" of the {noun}, because a file there is broken'
             found = edit_problem(edit, "nothing-to-patch", fact, "fix that file", Severity.ERROR)
         elif edit.patch is None:
             found = edit_problem(edit, "nothing-to-delete", fact, "correct the name, or remove it", Severity.WARNING)

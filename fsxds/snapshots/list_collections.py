@@ -63,8 +63,8 @@ def _with_plain_locator(entry: PlainValue, authority: str) -> tuple[PlainValue, 
 
 def _no_entries() -> Fault:
     """Source: ENVOY.md E80."""
-    fact = "`entries` has no value, for which Envoy would remove every listener"
-    return Fault("no-resources", fact, "write the entries, or `entries: []` to have none on purpose", ())
+    fact = "`entries` has no value: Envoy would remove every listener"
+    return Fault("no-resources", fact, "write the entries, or `entries: []` for an empty collection", ())
 
 
 def complete(collection: DynamicMessage, written: PlainValue, catalogue: Catalogue, authority: str = "") -> list[Fault]:

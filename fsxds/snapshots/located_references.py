@@ -67,6 +67,6 @@ def _choices(text: str) -> tuple[Locator, ...]:
 def _note(resource: Resource, first: Locator, name: str) -> Problem:
     noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
     fact = f'{noun} "{resource.name}" uses the alternative {name}, because {first.target} is not there'
-    remedy = "add what comes first, or name the alternative in its place"
+    remedy = "add the first choice, or name the alternative in its place"
     origin = resource.origin
     return Problem(origin.path, origin.line, 1, "", "redirect-alternative", fact, remedy, Severity.NOTE)

@@ -110,7 +110,7 @@ class Resolver:
 
     def _absent(self, name: ResourceName) -> NotThere:
         if name.authority in {"", self._authority}:
-            return NotThere("which nothing has as its name" if not name.is_glob else "in which there is nothing")
+            return NotThere("which is the name of no resource" if not name.is_glob else "which has no resource")
         return NotThere(f"of the authority {name.authority}", name.authority)
 
     # Inline entries
@@ -133,7 +133,7 @@ class Resolver:
         by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())
         names = sorted(name for path, several in by_path if folder in path.parents for name in several)
         found = next((name for name in names if entry_name_of(name) == entry), None)
-        return NotThere(f"but no listener in the folder {rule.folder} is called so") if found is None else rows[found]
+        return NotThere(f"but no listener in the folder {rule.folder} has this name") if found is None else rows[found]
 
     # Files
 
@@ -143,7 +143,7 @@ class Resolver:
             return NotThere("which is outside of the tree")
         if file.is_glob:
             self.looked_at.add(path.parent)
-            return self._in_directory(path.parent, type_url) or NotThere("in which nothing of this type was loaded")
+            return self._in_directory(path.parent, type_url) or NotThere("which has no loaded resource of this type")
         self.looked_at.add(path)
         here = tuple(self._of_file(path, type_url))
         if entry:
@@ -152,10 +152,10 @@ class Resolver:
                 return self._entry(lists[0], entry, type_url)
             here = tuple(one for one in here if one.name == entry)
             if not here:
-                return NotThere(f"in which nothing is called {entry}")
+                return NotThere(f"which has no entry {entry}")
         if len(here) == 1:
             return here[0]
-        return NotThere("of which nothing of this type was loaded" if not here else _several(here))
+        return NotThere("which has no loaded resource of this type" if not here else _several(here))
 
     def _within(self, file: FileName) -> PurePosixPath | None:
         path = PurePosixPath(file.path)
@@ -181,7 +181,7 @@ class Resolver:
 
 
 def _several(resources: tuple[Resource, ...]) -> str:
-    return f"which holds {len(resources)} of this type, where #entry=<name> would name one"
+    return f"which holds {len(resources)} of this type; add #entry=<name> to name one"
 
 
 def entry_name_of(name: str) -> str:

@@ -49,7 +49,7 @@ def naming_fault(
     if wrapper_name and own_name and wrapper_name != own_name:
         return Fault(
             "name-mismatch",
-            f'the Resource is named "{wrapper_name}", what it holds "{own_name}"; Envoy would add it and delete it again',
+            f'the Resource is named "{wrapper_name}", and its content "{own_name}"; Envoy would add it and delete it again',
             "make the two names equal, or leave the Resource's name out",
             find_name(),
         )
@@ -62,8 +62,8 @@ def _nameless(row: ResourceType, field_path: FieldPath) -> Fault:
 
 def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
     message = row.message_type.rpartition(".")[2]
-    fact = f"{message} has no name of its own, and there is none around it"
-    remedy = "write `name: …` and `resource: {…}`, with what stands here as the resource"
+    fact = f"{message} has no name of its own, and no Resource with a name around it"
+    remedy = "write `name: …` and `resource: {…}`, and move this message into resource"
     return Fault("missing-name", fact, remedy, field_path)
 
 
@@ -138,8 +138,8 @@ def _unmatchable_of_node(parameter: str, value: str, row: ResourceType) -> tuple
             f"write {near[0]}" if near else f"there are {known}, metadata.KEY",
         )
     if row.short_name not in _IN_GLOBS:
-        fact = f"Envoy asks for {row.noun} by the names that are written, and adds nothing of its node to them"
-        return fact, f"leave {_NODE}… out, and write a parameter of your own into what refers to it"
+        fact = f"Envoy asks for {row.noun} by the names as written, and adds no attributes of its node"
+        return fact, f"leave {_NODE}… out, and write a parameter of your own into the reference"
     if is_metadata and not _is_json(value):
         return "the value of metadata is JSON, as Envoy writes it", 'write a text in quotes, "prod", and %22 for each'
     return None

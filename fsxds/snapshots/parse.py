@@ -188,7 +188,10 @@ def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
     kept = sorted(faults, key=lambda numbered: severities.index(numbered[1].severity))[:MAX_FAULTS]
     number, last = kept[-1]
     fact = f"this file has more problems than the {MAX_FAULTS} that are reported"
-    return [*kept, (number, replace(last, rule="too-many-problems", message=fact, remedy="fix those first"))]
+    return [
+        *kept,
+        (number, replace(last, rule="too-many-problems", message=fact, remedy="fix the reported problems first")),
+    ]
 
 
 def problems_of(
@@ -209,7 +212,7 @@ def problems_of(
 
 
 def _void_file(path: PurePosixPath) -> Problem:
-    remedy = "write `resources: []` to serve none on purpose, or delete the file"
+    remedy = "write `resources: []` to serve an empty list, or delete the file"
     return Problem.of_file(path, "empty-file", "the file is empty", remedy)
 
 

@@ -84,8 +84,8 @@ class Patching:
 
     def _patched(self, base: Resource, edit: LayerEdit) -> PatchedResource:
         if base.redirect:
-            fact = f"what is patched is a redirect, at {base.origin}: it has no content of its own"
-            of_redirect = Fault("malformed-redirect", fact, f"patch what it leads to, {base.redirect}")
+            fact = f"the patched resource is a redirect, at {base.origin}: it has no content of its own"
+            of_redirect = Fault("malformed-redirect", fact, f"patch its target, {base.redirect}")
             return PatchedResource(None, edit.origin, (of_redirect,))
         row = BY_TYPE_URL[base.type_url]
         message = self._catalogue.message_class(row.message_type).FromString(base.body)

@@ -81,11 +81,7 @@ def read_redirect(
     message_type = types[0] if types else expected.message_type if expected is not None else ""
     row = BY_MESSAGE_TYPE.get(message_type)
     if row is None:
-        fact = (
-            f"{message_type} is not a type that xDS serves"
-            if message_type
-            else "nothing names the type of this redirect"
-        )
+        fact = f"{message_type} is not a type that xDS serves" if message_type else "this redirect has no type"
         return Fault("malformed-redirect", fact, "write the structured name of a resource", field_path)
     others = [other for other in types if other != message_type]
     if others:

@@ -123,7 +123,7 @@ class RedirectFollower:
 
     def _elsewhere(self, redirect: Resource, failure: _Failure) -> Problem:
         if self._passes_redirects:
-            remedy = "clients follow it; add the resource to the tree for those that do not"
+            remedy = "clients follow it; add the resource to the tree for clients that cannot"
             return _at(redirect, "redirect-elsewhere", failure.fact, remedy, Severity.NOTE)
         remedy = "over HTTP its clients are sent there; for all others add the resource, or an alternative by #alt="
         return _at(redirect, "redirect-elsewhere", failure.fact, remedy, Severity.WARNING)
@@ -264,19 +264,19 @@ def _problem(redirect: Resource, failure: _Failure) -> Problem:
 def conflict(redirect: Resource, target: Resource, other: Resource, *, is_apart: bool) -> Problem:
     """Report equal claims; `is_apart`: the other is in another collection."""
     fact = (
-        f'leads to "{target.name}" at {target.origin}, and under this name it would have '
-        f'what "{other.name}" at {other.origin} has: its address, or a domain'
+        f'leads to "{target.name}" at {target.origin}, and would share with '
+        f'"{other.name}" at {other.origin} an address or a domain'
     )
     if is_apart:
-        remedy = "clients must not ask for both: one collection each is fine, all of the type is not"
+        remedy = "clients must not subscribe to both: one collection each is fine, all of the type is not"
         return _at(redirect, "redirect-conflict", fact, remedy, Severity.WARNING)
-    remedy = "remove the redirect, or keep what it leads to in no file of its own: as an inline entry of a collection"
+    remedy = "remove the redirect, or define its target as an inline entry of a collection instead of in a file"
     return _at(redirect, "redirect-conflict", fact, remedy, Severity.ERROR)
 
 
 def _note(redirect: Resource, at: Resource, fact: str) -> Problem:
     place = "" if at is redirect else f' (at "{at.name}" at {at.origin})'
-    remedy = "add what comes first, or name the alternative in its place"
+    remedy = "add the first choice, or name the alternative in its place"
     return _at(redirect, "redirect-alternative", f"{fact}{place}", remedy, Severity.NOTE)
 
 

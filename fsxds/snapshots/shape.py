@@ -127,8 +127,8 @@ def _take_envelope(shape: Shape, value: dict[str, PlainValue], field_path: Field
         shape.faults.append(
             Fault(
                 "no-resources",
-                "`resources` has no value, which Envoy reads as: delete everything",
-                "write the resources, or `resources: []` to serve none on purpose",
+                "`resources` has no value, and Envoy would delete every resource",
+                "write the resources, or `resources: []` to serve an empty list",
                 (*field_path, "resources") if "resources" in value else field_path,
             )
         )
@@ -189,13 +189,13 @@ def no_type(field_path: FieldPath, fields: Collection[str] = ()) -> Fault:
     if not _BOOTSTRAP_FIELDS.isdisjoint(fields):
         return Fault(
             "missing-type",
-            "this is a bootstrap of Envoy, and no resource",
-            "`fsxds import` makes a tree of what it has, and `fsxds doctor` examines it; keep it outside of the tree",
+            "this is an Envoy bootstrap, not a resource",
+            "make a tree of its resources by `fsxds import`, examine it by `fsxds doctor`, and keep it outside of the tree",
             field_path,
         )
     return Fault(
         "missing-type",
-        "nothing names the type of this resource",
+        "this resource has no type",
         f'add "@type": "{PREFIX}…", or name the file after its type (cds.yaml, edge.clusters.yaml, clusters/edge.yaml)',
         field_path,
     )
@@ -232,7 +232,7 @@ def not_served(message_type: str, field_path: FieldPath) -> Fault:
     if singular is not None:
         return singular
     known = ", ".join(row.message_type.rpartition(".")[2] for row in RESOURCE_TYPES)
-    return Fault("not-a-resource", f"{message_type} is not a type that xDS serves", f"those are {known}", field_path)
+    return Fault("not-a-resource", f"{message_type} is not a type that xDS serves", f"write one of {known}", field_path)
 
 
 def unknown_type(message_type: str, similar: str | None, field_path: FieldPath) -> Fault:
@@ -261,14 +261,14 @@ def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
     if 0 < ttl_s <= LONGEST_S:
         return None
     bound = "more than 0s, or the resource is removed at once" if ttl_s <= 0 else f"at most {LONGEST_S}s (292 years)"
-    return Fault("wrong-duration", f"must be {bound}", "write another ttl, or leave it out for none", place)
+    return Fault("wrong-duration", f"must be {bound}", "write another ttl, or remove it", place)
 
 
 def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
     """Note an unsent TTL: Envoy does not survive its end, or ignores it. Source: ENVOY.md E40."""
     if row.survives_expiry:
         return None
-    fact = f"the ttl of {row.noun} is not sent to clients: Envoy does well with those of clusters, listeners and runtime alone"
+    fact = f"the ttl of {row.noun} is not sent to clients: Envoy handles expiry well only for clusters, listeners and runtime"
     remedy = "remove it; or set `ttl: spec` to serve other clients than Envoy"
     return Fault("ttl-dropped", fact, remedy, (*wrapper_path(field_path), "ttl"), severity=Severity.NOTE)
 

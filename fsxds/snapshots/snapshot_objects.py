@@ -257,7 +257,7 @@ def _new_rows(
     else:
         rows = [row for child in kept.children for row in _resources(type_url, read(child), read)]
         if not rows or _digest_of_rows(b"chunk", rows) != digest:
-            raise DamagedBytesError("a chunk is not what was kept")
+            raise DamagedBytesError("a chunk differs from the stored object")
         yield from rows
 
 
@@ -277,7 +277,7 @@ def _resources(type_url: TypeUrl, kept: Content, read: Read) -> Iterator[Resourc
     for row in decode_resources(kept.content):
         resource = replace(row, body=_inflated(read(bodies[row.version]))) if row.version in bodies else row
         if row.type_url != type_url or version_of_body(type_url, resource.body) != row.version:
-            raise DamagedBytesError(f"{row.name} is not what was kept")
+            raise DamagedBytesError(f"{row.name} differs from the stored object")
         yield resource
 
 

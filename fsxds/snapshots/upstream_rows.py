@@ -221,6 +221,6 @@ def _notes(contents: tuple[UpstreamContent, ...], shadowed: Shadowed) -> Iterato
         if not hidden:
             continue
         more = f", … {len(hidden) - MOST_NAMED} more" if len(hidden) > MOST_NAMED else ""
-        fact = f"is not served of this upstream: {', '.join(hidden[:MOST_NAMED])}{more}; what goes before it has the same names"
-        remedy = "rename what you need from both, or leave it as it is"
+        fact = f"resources of this upstream are not served: {', '.join(hidden[:MOST_NAMED])}{more}; earlier sources have the same names"
+        remedy = "rename the resources that you need from both sources, or leave them"
         yield Problem(origin_of(content.name).path, 1, 1, "", "shadowed-upstream", fact, remedy, Severity.NOTE)

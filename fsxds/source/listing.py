@@ -305,7 +305,7 @@ class TreeListing:
         if is_link and error.errno in {*_GONE, errno.ELOOP}:
             problem = problem_of(relative, "broken-link", "the link leads nowhere", "fix or remove the link")
         else:
-            what = "what the link leads to" if is_link else "the directory"
+            what = "the target of the link" if is_link else "the directory"
             message = f"{what} cannot be read: {error.strerror}"
             problem = problem_of(relative, "unreadable-file", message, remedy_of(error))
         self.lost.append(LostDirectory(relative, problem))

@@ -225,9 +225,7 @@ class Scanner:
         return name in MANIFEST_NAMES or self.is_read(name)
 
     def _too_large(self, surplus: str) -> Problem:
-        message = (
-            f"the tree has more than {self.bounds.max_files} files and directories; what was read of it before stays"
-        )
+        message = f"the tree has more than {self.bounds.max_files} files and directories; the content read before stays"
         remedy = "serve a smaller directory, leave some out by the setting exclude, or raise the setting max_files"
         return problem_of(surplus or ".", "too-many-files", message, remedy)
 

@@ -265,7 +265,7 @@ class Server:
         while not holds():
             rest_s = deadline_s - time.monotonic()
             if rest_s <= 0:
-                raise TimeoutError(f"what is served did not become so within {patience_s:g} s")
+                raise TimeoutError(f"the served content did not meet the condition within {patience_s:g} s")
             self._wait_for_change(min(_ASK_AGAIN_S, rest_s))
 
     def _wait_for_change(self, patience_s: float) -> None:

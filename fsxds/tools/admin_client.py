@@ -71,8 +71,8 @@ async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[
         message = error_message(error) if isinstance(error, aiohttp.ClientError) else str(error)
         is_cut_off = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
         if tls is None and is_cut_off and not isinstance(error, aiohttp.ClientConnectorError):
-            message += " (where it takes TLS, give --admin-ca FILE)"
-        raise UsageError(f"{where}: cannot be asked: {message}; {_REMEDY}") from error
+            message += " (if it uses TLS, give --admin-ca FILE)"
+        raise UsageError(f"{where}: request failed: {message}; {_REMEDY}") from error
     return _content_of(where, status, body)
 
 
@@ -96,7 +96,7 @@ def _content_of(where: Address, status: int, body: bytes) -> Any:
         content = json.loads(body)
         message = "" if status == _OK else str(content["message"])[:2000]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise UsageError(f"{where}: status {status} came, and no JSON of fsxds; {_REMEDY}") from error
+        raise UsageError(f"{where}: answered with status {status}, and no JSON of fsxds; {_REMEDY}") from error
     if message.startswith("there is nothing at this path"):
         raise UsageError(f"{where}: this is no admin address; {_REMEDY}")
     if status in _NOT_DONE:

@@ -76,7 +76,7 @@ class ConversionReader:
                 parts.append(Part((document.message,)))
         if not parts and not faults:
             fact = "the file is empty"
-            faults.append((0, Fault("empty-file", fact, "write `resources: []` for none on purpose", (), 1, 1)))
+            faults.append((0, Fault("empty-file", fact, "write `resources: []` for an empty list", (), 1, 1)))
         return Input(tuple(parts), tuple(sorted(problems_of(file, file_format.locate, faults, self._catalogue))))
 
     def _unreadable(self, message: Message) -> Iterator[Fault]:
@@ -119,8 +119,10 @@ class _Reading:
         claim = _text_of(value, "type_url", "typeUrl")
         resources = value.get("resources")
         if resources is None:
-            fact = "`resources` has no value, which Envoy reads as: delete everything"
-            self.faults.append(Fault("no-resources", fact, "write the resources, or `resources: []` for none", path))
+            fact = "`resources` has no value, and Envoy would delete every resource"
+            self.faults.append(
+                Fault("no-resources", fact, "write the resources, or `resources: []` for an empty list", path)
+            )
             return None
         typed: PlainValue
         if isinstance(resources, list):

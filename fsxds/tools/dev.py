@@ -199,7 +199,7 @@ class _EnvoySetup:
 
     def _announce(self, wanted: BootstrapRequest, need: Problem | None) -> None:
         transport = self._transport(wanted)
-        reason = "because nothing in the tree asks for a stream"
+        reason = "because no resource of the tree needs a stream"
         if self._settings.dev_transport != AUTO:
             reason = "as --transport says"
         elif need is not None:

@@ -106,7 +106,7 @@ def _undefined(noun: str, hold: Hold) -> _Words:
         if hold.other and hold.other[0] == CLUSTERS
         else ""
     )
-    return UNDEFINED, f"{noun} names {missing}, which nothing defines: {_outcome(hold)}", f"define {missing}{listed}"
+    return UNDEFINED, f"{noun} names {missing}, which is not defined: {_outcome(hold)}", f"define {missing}{listed}"
 
 
 def _depends(noun: str, hold: Hold) -> _Words:
@@ -125,7 +125,7 @@ def _rejected(noun: str, hold: Hold) -> _Words:
 
 
 def _outcome(hold: Hold) -> str:
-    return "what is served would stay" if hold.kept else "it would not be served"
+    return "the served version would stay" if hold.kept else "it would not be served"
 
 
 def _named(key: Key | None) -> str:

@@ -200,7 +200,7 @@ QUIET_S = 5.0
 
 HOW_TO_KNOW_THE_TYPES = "give the server's Envoy by --envoy, or its types by --descriptors"
 NOTHING_YET = (
-    "no response so far: the server has loaded nothing good yet, "
+    "no response so far: the server has loaded no good content yet, "
     "or a name does not exist, which SotW does not say of all types"
 )
 _REMEDIES = {

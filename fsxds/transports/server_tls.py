@@ -187,7 +187,7 @@ def read_pem(path: Path, label: bytes) -> bytes:
         what = "certificate" if label == CERTIFICATE else "private key"
         raise UsageError(f"{path}: has no {what} in PEM; give a file with -----BEGIN … {label.decode()}")
     if label == PRIVATE_KEY and b"ENCRYPTED" in content:
-        raise UsageError(f"{path}: is encrypted, and nobody is asked for its password; decrypt it by openssl pkey")
+        raise UsageError(f"{path}: is encrypted, and fsxds does not ask for a password; decrypt it by openssl pkey")
     return content
 
 

@@ -97,7 +97,7 @@ class ResponseReader:
         """Parse a response. Resources as in `held` keep their objects."""
         row = BY_TYPE_URL.get(update.type_url)
         if row is None:
-            fault = "the type of the response is none that was asked for"
+            fault = "the type of the response was not requested"
             return ReadResponse(update.type_url, {}, {}, faults=(*update.faults, fault))
         resources, versions, bad = dict[str, Resource](), dict[str, str](), dict[str, str]()
         for written, came in update.resources.items():

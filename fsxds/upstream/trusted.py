@@ -101,7 +101,7 @@ class TrustedContent:
         try:
             return self._examined(read_offers(content), now_s)
         except ManifestError as error:
-            return ExaminedOffers(self._offers, fault=f"what the server offers cannot be read: {error}")
+            return ExaminedOffers(self._offers, fault=f"the server's manifest cannot be read: {error}")
 
     def _examined(self, offers: tuple[OfferedManifest, ...], now_s: float) -> ExaminedOffers:
         if self.anchors is None:

@@ -45,7 +45,7 @@ def test_files_and_authorities() -> None:
         ({"id": "a/../b", "resource_type": LISTENER}, "a part that is . or .."),
         ({"id": "web", "resource_type": "type.googleapis.com/x"}, "has no type"),
         ({"id": "web", "resource_type": LISTENER, "directives": [{"entry": "a"}, {"entry": "b"}]}, "two entries"),
-        ({"id": "web", "resource_type": LISTENER, "directives": [{"entry": "ä"}]}, "a directive that is none"),
+        ({"id": "web", "resource_type": LISTENER, "directives": [{"entry": "ä"}]}, "an unknown directive"),
     ],
 )
 def test_malformed_messages(fields: dict[str, Any], fact: str) -> None:

@@ -109,7 +109,7 @@ def test_files_beside_rest(capfd: pytest.CaptureFixture[str]) -> None:
 def test_wrong_words(capfd: pytest.CaptureFixture[str]) -> None:
     """What cannot be is refused in a line with the remedy."""
     assert "add --mirror DIR" in refusal(capfd, "--transport", "files")
-    assert "port 0 is none to connect to" in refusal(capfd, "--address", "127.0.0.1:0")
+    assert "Envoy cannot connect to port 0" in refusal(capfd, "--address", "127.0.0.1:0")
     assert "is no address" in refusal(capfd, "--address", "localhost")
     assert "is not one of" in refusal(capfd, "--transport", "grpc")
 

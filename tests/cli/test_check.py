@@ -345,7 +345,7 @@ def test_an_envoy_that_cannot_be_run_is_not_asked(tmp_path: Path, capfd: pytest.
     shutil.copyfile(find_envoy(), envoy)
 
     assert 0 == main(["check", str(tree), "--envoy", str(envoy)])
-    assert "no real Envoy was asked: " in capfd.readouterr().err
+    assert "not validated with a real Envoy: " in capfd.readouterr().err
     assert 2 == main(["check", str(tree), "--envoy", str(envoy), "--with-envoy"])
 
 

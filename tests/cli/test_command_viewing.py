@@ -117,7 +117,10 @@ def test_a_view_needs_settings(tree: Path, capfd: pytest.CaptureFixture[str], mo
     monkeypatch.delenv("FSXDS_SETTINGS")
 
     assert main(["show", str(tree / "common"), "--view", "edge"]) == 2
-    assert "there is no view edge; the settings have none; name their file by --settings" in capfd.readouterr().err
+    assert (
+        "there is no view edge; the settings define no views; name the settings file by --settings"
+        in capfd.readouterr().err
+    )
     assert main(["show", str(tree / "common"), *GOLD]) == 0
 
 

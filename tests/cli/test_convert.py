@@ -126,4 +126,4 @@ def test_no_binary_on_a_terminal() -> None:
     os.close(ours)
     os.close(theirs)
 
-    assert (2, "fsxds: binary is nothing for a terminal; give -o FILE\n") == (done.returncode, done.stderr)
+    assert (2, "fsxds: a terminal cannot show binary; give -o FILE\n") == (done.returncode, done.stderr)

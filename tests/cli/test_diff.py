@@ -88,7 +88,7 @@ def test_problems_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     out, err = capfd.readouterr()
     assert out.startswith(f"could not be read: {after}/clusters.yaml:3: ")
     assert err.startswith(f"{after}/clusters.yaml:3:3: error: resources[0].conect_timeout: ")
-    assert "no difference in what could be read; not compared: 1 that could not be read\n" in err
+    assert "no difference in the readable resources; not compared: 1 that could not be read\n" in err
 
 
 @pytest.mark.parametrize("is_first_broken", [True, False])
@@ -122,7 +122,7 @@ def test_equal_broken_trees_are_not_said_to_be_the_same(tmp_path: Path, capfd: p
     assert main(["diff", tree, tree, "--format", "json"]) == 3
     assert json.loads(capfd.readouterr().out)["same"] is None
     assert main(["diff", tree, tree, "--format", "markdown"]) == 3
-    assert "No difference in what could be read." in capfd.readouterr().out
+    assert "No difference in the readable resources." in capfd.readouterr().out
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_server_that_has_nothing_good(tmp_path: Path, capfd: pytest.CaptureFix
 
         assert main(["diff", address, str(good)]) == 3
     lines = capfd.readouterr().out.splitlines()
-    assert f"could not be read: {address}: nothing good of clusters was loaded there yet" in lines
+    assert f"could not be read: {address}: it has loaded no good clusters yet" in lines
     assert f"  ? web  {good}/cds.yaml:3" in lines
 
 
@@ -206,7 +206,7 @@ def test_a_running_server(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
         (["."], "fsxds diff: give two of them: directories, addresses of a running fsxds, or @N"),
         ([".", ".", "."], "fsxds diff: give two of them"),
         ([".", "nosuch"], "fsxds: nosuch: there is no such directory"),
-        (["http://127.0.0.1:1", "."], "fsxds: http://127.0.0.1:1: cannot be asked: Connection refused"),
+        (["http://127.0.0.1:1", "."], "fsxds: http://127.0.0.1:1: request failed: Connection refused"),
         (["--git", "main..nosuch", "xds"], "fsxds: xds: git knows no revision nosuch"),
         (["--git", "main", "xds", "xds"], "fsxds diff: with --git there is one directory at most"),
         (["--git", "main", "/"], "fsxds: /: is not in a git repository"),

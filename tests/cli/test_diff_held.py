@@ -46,7 +46,7 @@ def test_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = out.splitlines()
     assert f"  ! cluster c0 is removed, and would stay: route edge names it  {a}/cds.yaml:1" in lines
     assert f"  ! 6 of 9 clusters removed: they would stay until that is approved  {a}/cds.yaml:2" in lines
-    undefined = "route edge names cluster new, which nothing defines: what is served would stay"
+    undefined = "route edge names cluster new, which is not defined: the served version would stay"
     assert f"  ! {undefined}  {b}/rds.yaml:1" in lines
     assert "      define cluster new, or list it in `static_clusters` if the bootstrap defines it" in lines
     assert err.endswith(f"{a} → {b}: 1 changed, 7 removed; 3 would be held\n")
@@ -70,7 +70,7 @@ def test_markdown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = capfd.readouterr().out
 
     assert "> **A server would hold these, and serve the rest:**" in out
-    assert f"> - `{b}/rds.yaml:1`: `route edge names cluster new, which nothing defines" in out
+    assert f"> - `{b}/rds.yaml:1`: `route edge names cluster new, which is not defined" in out
     assert out.index("[!CAUTION]") < out.index("| type |")
 
 
@@ -125,7 +125,7 @@ def test_views(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sides = (str(tmp_path / "a"), str(tmp_path / "b"), "--settings", str(settings))
 
     assert main(["diff", *sides]) == 1
-    assert "what is served would stay (in edge (common + edge))" in capfd.readouterr().out
+    assert "the served version would stay (in edge (common + edge))" in capfd.readouterr().out
     assert main(["diff", *sides, "--format", "json"]) == 1
     (one,) = json.loads(capfd.readouterr().out)["held"]
     assert one["views"] == [{"names": ["edge"], "layers": ["common", "edge"]}]

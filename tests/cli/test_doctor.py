@@ -132,9 +132,9 @@ def test_a_drain_that_outlasts_what_lingers(tmp_path: Path, capfd: pytest.Captur
         _, of_mirror = diagnosis(capfd, tree, "--settings", str(settings))
 
     assert "go on for" not in long
-    assert "go on for 30 s, and fsxds keeps what they use for 29 s" in short
+    assert "for 30 s, and fsxds keeps their resources for 29 s" in short
     assert "give fsxds --linger 30s, or start Envoy with --drain-time-s 29" in short
-    assert "keeps what they use for 10 s" in of_mirror
+    assert "keeps their resources for 10 s" in of_mirror
 
 
 def test_an_admin_page_that_does_not_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ def test_a_mistake_leaves_what_is_there(tmp_path: Path, capfd: pytest.CaptureFix
     status, _, errors = export(capfd, tree, out)
     assert (status, texts(out)) == (1, before)
     assert f"{tree}/cds.yaml:3:3: error: " in errors
-    assert f"nothing is exported; {out} stays as it is" in errors
+    assert f"not exported; {out} is unchanged" in errors
     (tree / "cds.yaml").unlink()
     status, _, errors = export(capfd, tree, out)
     assert (status, texts(out)) == (1, before)

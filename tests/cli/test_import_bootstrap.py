@@ -47,7 +47,7 @@ def test_a_newcomers_first_import(bootstrap: Path, tmp_path: Path, capfd: pytest
     said = capfd.readouterr()
 
     assert f"{tmp_path}/xds/clusters/web.yaml\n" in said.out
-    assert "imported: 1 listener, 1 cluster; nothing is lost\n" in said.out
+    assert "imported: 1 listener, 1 cluster; the bootstrap and the tree together are complete\n" in said.out
     assert f"fsxds serve {tmp_path}/xds --bootstrap {tmp_path}/bootstrap.yaml\n" in said.out
     assert f"envoy -c {tmp_path}/bootstrap.yaml\n" in said.out
     assert "# The upstream.\nname: web\n" in (tmp_path / "xds" / "clusters" / "web.yaml").read_text()
@@ -91,9 +91,9 @@ def test_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["nowhere.yaml", "xds"], "cannot be read: No such file or directory; give a bootstrap of Envoy"),
         (["envoy.yaml", "xds", "--transport", "files"], "add --mirror DIR"),
-        (["envoy.yaml", "."], "is not empty, so nothing is written"),
-        (["envoy.yaml", "xds", "-o", "envoy.yaml"], "exists already, so nothing is written; give another file"),
-        (["empty.yaml", "xds"], "has no static_resources, so there is nothing to import; `fsxds bootstrap` prints"),
+        (["envoy.yaml", "."], "is not empty, no file was written"),
+        (["envoy.yaml", "xds", "-o", "envoy.yaml"], "exists already, no file was written; give another file"),
+        (["empty.yaml", "xds"], "has no static_resources to import; `fsxds bootstrap` prints"),
         (["files.yaml", "xds"], "so their directory is a tree already: `fsxds check /etc/envoy/xds`"),
     ],
 )

@@ -53,7 +53,7 @@ def test_nothing_is_overwritten(path: str, tmp_path: Path, capfd: pytest.Capture
     assert main(["init", str(tmp_path)]) == 2
     assert (
         capfd.readouterr().err
-        == f"fsxds: {tmp_path / path}: exists already, so nothing is written; give a new directory\n"
+        == f"fsxds: {tmp_path / path}: exists already, no file was written; give a new directory\n"
     )
     assert sorted(["README.md", path]) == files_in(tmp_path)
 

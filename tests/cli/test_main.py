@@ -25,7 +25,7 @@ from fsxds.settings.reading import GONE
         (["serve", "no/such"], "fsxds: no/such: there is no such directory; give the directory that holds"),
         (["serve", __file__], f"fsxds: {__file__}: is not a directory; give the directory that holds"),
         (["check"], "fsxds check: give a directory, files, or - for stdin (see fsxds check --help)"),
-        (["serve"], "fsxds: there is nothing to serve; give DIR, --upstream ADDRESS or both"),
+        (["serve"], "fsxds: no source to serve; give DIR, --upstream ADDRESS or both"),
         (["serve", ".", "--setle", "1s"], "fsxds serve: No such option"),
         (["serve", ".", "--on-nack", "hold"], f"fsxds serve: --on-nack is gone: {GONE['on_nack']}\n"),
         (

@@ -176,9 +176,9 @@ def test_decisions(rollouts: KeptRollouts, capsys: Run) -> None:
     assert [each.step or each.approval for each in rollouts.reports] == [None, None]
 
     assert main(["rollout", "approve", "9b8c7d6e5f4a"]) == 1
-    assert "9b8c7d6e5f4a: no such removal waits for approval; nothing waits" in capsys.readouterr().err
+    assert "9b8c7d6e5f4a: no such removal waits for approval; no removal is waiting" in capsys.readouterr().err
     assert main(["rollout", "promote"]) == 1
-    assert "nothing waits for a canary" in capsys.readouterr().err
+    assert "no change waits for a canary" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("admin")
@@ -189,11 +189,11 @@ def test_retry(rollouts: KeptRollouts, capsys: Run) -> None:
     assert main(["rollout", "retry", "web"]) == 0
     assert capsys.readouterr().out == "2 versions that nodes reject: offered to all nodes again\n"
     assert main(["rollout", "retry", "web"]) == 1
-    assert "no node rejects a resource 'web'; fsxds rollout status shows what" in capsys.readouterr().err
+    assert "no node rejects a resource 'web'; fsxds rollout status shows rejected" in capsys.readouterr().err
     assert main(["rollout", "retry", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"versions": 1}
     assert main(["rollout", "retry"]) == 1
-    assert "no node rejects anything" in capsys.readouterr().err
+    assert "no node rejects a resource" in capsys.readouterr().err
     assert rollouts.reports[0].held == ()
 
 
@@ -206,7 +206,7 @@ def test_rollback_and_resume(rollouts: KeptRollouts, capsys: Run) -> None:
     )
     assert [each.pinned for each in rollouts.reports] == [1, 0]
     assert main(["rollout", "resume", "--view", "everyone"]) == 1
-    assert "nothing is rolled back: the tree is followed already" in capsys.readouterr().err
+    assert "no resource is rolled back: all follow the tree already" in capsys.readouterr().err
     assert main(["rollout", "resume", "--view", "edge"]) == 0
     assert capsys.readouterr().out == "the tree is followed again, in 1 channel\n"
     assert main(["rollout", "resume"]) == 1
@@ -220,9 +220,7 @@ def test_rollback_and_resume(rollouts: KeptRollouts, capsys: Run) -> None:
 def test_rollback_of_all_views(rollouts: KeptRollouts, time: str, channels: int, capsys: Run) -> None:
     """Each view has what was served there at a time, which is UTC if it does not say."""
     assert main(["rollback", "--all-views", time]) == 0
-    served = (
-        f"serving what was served at {time} in {channels} channel{'s' if channels > 1 else ''}, each resource until"
-    )
+    served = f"serving the content of {time} in {channels} channel{'s' if channels > 1 else ''}, each resource until"
     assert capsys.readouterr().out.startswith(served)
     assert sum(each.pinned for each in rollouts.reports) == channels
 
@@ -238,8 +236,8 @@ def test_rollback_of_all_views(rollouts: KeptRollouts, time: str, channels: int,
         (["rollout", "approve"], 2, "takes the ID that `fsxds rollout status` shows"),
         (["rollout", "promote", "--view", "edge"], 2, "promote is for all nodes; leave --view and --node-id out"),
         (["rollout", "retry", "--view", "edge"], 2, "retry is for all nodes; leave --view and --node-id out"),
-        (["rollout", "abort", "abc"], 2, "abort takes nothing else"),
-        (["rollout", "resume", "abc"], 2, "resume takes nothing else"),
+        (["rollout", "abort", "abc"], 2, "abort takes no argument"),
+        (["rollout", "resume", "abc"], 2, "resume takes no argument"),
         (["rollback"], 2, "give the number of a snapshot, such as @3, or --all-views TIME"),
         (
             ["rollback", "@1", "--all-views", "1000"],
@@ -249,7 +247,7 @@ def test_rollback_of_all_views(rollouts: KeptRollouts, time: str, channels: int,
         (["rollback", "--all-views", "1000", "--view", "edge"], 2, "leave --view and --node-id out"),
         (["rollback", "--all-views", "yesterday"], 2, "'yesterday' is no time; write 2026-01-31T14:05:00Z"),
         (["rollback", "--all-views", "nan"], 2, "'nan' is no time"),
-        (["rollback", "--all-views", "0"], 1, "nothing differs from what was served then"),
+        (["rollback", "--all-views", "0"], 1, "the content of that time is served already"),
         (["rollout", "status", "--admin", "off"], 2, "the admin address is off"),
         (["rollout", "status", "--admin", "127.0.0.1:0"], 2, "the port is chosen when fsxds starts"),
         (["rollout", "status", "--admin", "nonsense"], 2, "is no address"),
@@ -291,13 +289,13 @@ def test_nobody_listens(tmp_path: Path, capsys: Run) -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "status 200 came, and no JSON of fsxds"),
-        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n[]", "status 404 came, and no JSON of fsxds"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "answered with status 200, and no JSON of fsxds"),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n[]", "answered with status 404, and no JSON of fsxds"),
         (b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"channels": 1}', "otherwise than this fsxds reads them"),
         (b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"channels":[{}]}', "otherwise than this fsxds reads them"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "otherwise than this fsxds reads them"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{", "cannot be asked"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "cannot be asked"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{", "request failed"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "request failed"),
     ],
 )
 def test_somebody_else_listens(answer: bytes, words: str, capsys: Run) -> None:

@@ -207,7 +207,7 @@ def test_a_rollback_of_all_views(server: Server, tree: Path, capsys: Run) -> Non
         server.wait(lambda: nodes[0].held["e"] == "2s", "the edit of one view")
 
         status, words = said(capsys, "rollback", "--all-views", str(good_s))
-        assert (status, words.startswith(f"serving what was served at {good_s} in 2 channels, each")) == (0, True)
+        assert (status, words.startswith(f"serving the content of {good_s} in 2 channels, each")) == (0, True)
         server.wait(lambda: [node.held["a"] for node in nodes] == ["1s", "1s"], "the rollback")
         server.wait(lambda: nodes[0].held["e"] == "1s", "the rollback of one view")
         status, words = said(capsys, "rollout", "status")

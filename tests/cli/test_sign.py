@@ -64,7 +64,7 @@ def test_a_tree_is_signed_and_verified(
     served = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
 
     (tree / "cds.yaml").write_text(CLUSTERS.replace("1s", "2s"))
-    fact = "the content is not what was signed (serial "
+    fact = "the content is not as in the signed tree (serial "
     status, printed, _ = run(capfd, "check", tree, "--no-envoy", "--verify-with", ca)
     assert (status, f"cds.yaml:1:1: error[file-changed]: {fact}" in printed) == (1, True)
     assert "1 cluster" in run(capfd, "check", tree, "--no-envoy", "--verify-with", ca)[2]
@@ -111,7 +111,7 @@ def test_views_are_signed(tmp_path: Path, flags: tuple[str, ...], capfd: pytest.
     (tree / "edge" / "lds.yaml").write_text("[]")
     assert "web" not in run(capfd, "show", tree, "--view", "edge", *trusted)[1]
     status, _, errors = run(capfd, "mirror", tree, tmp_path / "out", "--view", "edge", *trusted)
-    assert (status, "lds.yaml:1:1: error: the file is not part of what was signed" in errors) == (1, True)
+    assert (status, "lds.yaml:1:1: error: the file is not part of the signed tree" in errors) == (1, True)
 
 
 def test_serials_grow(tmp_path: Path, flags: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
@@ -141,8 +141,8 @@ def test_mistakes_are_not_signed(tmp_path: Path, flags: tuple[str, ...], capfd: 
     status, printed, errors = run(capfd, "sign", tree, *flags)
 
     assert (status, printed, "lds.yaml:" in errors) == (1, "", True)
-    assert "has mistakes; nothing is signed" in errors
-    assert run(capfd, "sign", empty, *flags)[::2] == (1, f"{empty} has no configuration; nothing is signed\n")
+    assert "has mistakes; not signed" in errors
+    assert run(capfd, "sign", empty, *flags)[::2] == (1, f"{empty} has no configuration; not signed\n")
     assert (names_in(tree), names_in(empty)) == ({"cds.yaml", "lds.yaml"}, set())
 
 

@@ -227,8 +227,8 @@ def test_upstreams(kept: KeptStatus, capsys: Run) -> None:
         "eu 10.0.0.1:18000, 10.0.0.2:18000 away 5 min cds 3 eds 40 2 h",
         "us 10.0.0.1:18000 (Delta ADS) connected 1 min none",
         "asia 10.0.0.1:18000, 10.0.0.2:18000 refused 5 min none",
-        "eu: cannot connect: Connection refused; what is held of it is served",
-        "us did not answer yet for rds",
+        "eu: cannot connect: Connection refused; its last resources are served",
+        "us has not responded yet for rds",
     ]
 
 
@@ -297,7 +297,7 @@ def test_node(kept: KeptStatus, node: str, capsys: Run) -> None:
     out = [" ".join(line.split()) for line in captured.splitlines()]
     assert "\x1b" not in captured
     assert "lds NACK 12 s 2 fedcba98 00112233 fedcba98" in out
-    assert "lds: may have something older of web" in out
+    assert "lds: may have an older version of web" in out
     assert out[-2].endswith("r19 and 280 more")
     assert out[-1] == "lds: asked for, and no file has nope"
     assert max(map(len, out)) < 700

@@ -41,7 +41,7 @@ def test_targets(address: str, wire: Wire, target: str) -> None:
 @pytest.mark.parametrize(
     ("wanted", "remedy"),
     [
-        (ClientOptions("127.0.0.1:0", (CLUSTERS,)), "give the one that the server listens at"),
+        (ClientOptions("127.0.0.1:0", (CLUSTERS,)), "give the port that the server listens on"),
         (ClientOptions("127.0.0.1", (CLUSTERS,)), "write 127.0.0.1:18001"),
         (ClientOptions("http://x", (CLUSTERS,), wire=Wire.DELTA), "write HOST:PORT, or leave --delta and --ads out"),
         (ClientOptions("x:1", (CLUSTERS,), wire=Wire.REST, is_aggregated=True), "leave --rest out"),

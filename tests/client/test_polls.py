@@ -118,7 +118,7 @@ async def test_the_last_word_is_heard() -> None:
 async def test_a_server_without_content() -> None:
     """It says that there is nothing yet; to ask again is worth it."""
     async with running() as server, client_of(url_of(server)) as client:
-        with pytest.raises(ConnectionLostError, match=r"^nothing to send yet: nothing good was loaded yet") as caught:
+        with pytest.raises(ConnectionLostError, match=r"^nothing to send yet: no good content is loaded yet") as caught:
             await client.next()
 
         assert ("503", False) == (caught.value.code, caught.value.is_final)
@@ -200,8 +200,8 @@ async def answering(handler: Handler) -> AsyncIterator[str]:
         (web.json_response({"message": "not so"}, status=400), "responds with status 400: not so", True),
         (web.Response(status=404), "responds with status 404: without a message such as fsxds gives", True),
         (web.Response(status=502, text="x"), "responds with status 502", False),
-        (web.Response(text="<html>"), "what came is no DiscoveryResponse in JSON", False),
-        (web.json_response([]), "what came is no DiscoveryResponse in JSON", False),
+        (web.Response(text="<html>"), "the response is no DiscoveryResponse in JSON", False),
+        (web.json_response([]), "the response is no DiscoveryResponse in JSON", False),
     ],
 )
 async def test_answers_that_are_none(answer: web.Response, words: str, is_final: bool) -> None:

@@ -64,7 +64,7 @@ def test_check_names_every_mistake_by_line(tmp_path: Path) -> None:
         (("serve", str(SAMPLE), "--envoy", "/bin/sh"), "/bin/sh"),
         (("check", str(SAMPLE), "--watch", "never"), "--watch"),
         (("serve", str(SAMPLE), "--settle", "soon"), "--settle"),
-        (("serve", str(SAMPLE), "--http", "off", "--grpc", "off"), "there is nobody to serve"),
+        (("serve", str(SAMPLE), "--http", "off", "--grpc", "off"), "no transport to serve on"),
         (("dev", str(SAMPLE), "--http", "off"), "dev needs REST"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -168,12 +168,12 @@ def test_before_anything_is_good_nothing_is_served(tmp_path: Path) -> None:
         # Whoever balances load sends nobody there.
         assert not server.ready_file.exists()
         assert [line["reason"] for line in server.log_events("not_ready")] == [
-            "nothing can be served in 1 of 1 views; no file there is without a mistake"
+            "1 of 1 views have no content; no file there is without a mistake"
         ]
         with pytest.raises(urllib.error.HTTPError) as unready:
             urllib.request.urlopen(f"http://{server.admin}/readyz", timeout=30)
         with unready.value as answer:
-            assert (503, b"not ready: nothing can be served in 1 of 1 views") == (answer.code, answer.read()[:48])
+            assert (503, b"not ready: 1 of 1 views have no content") == (answer.code, answer.read()[:39])
         write_file(tree / "cds.yaml", "[]")
 
         server.wait(server.ready_file.exists, "something good")

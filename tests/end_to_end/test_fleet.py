@@ -180,7 +180,7 @@ def test_operators_decide_at_any_server(etcd, tmp_path) -> None:
 
         wrong = run_fsxds(["rollout", "approve", "c0ffee", "--admin", follower.admin])
         assert wrong.returncode == 1
-        assert f"what waits is {approval['id']}" in wrong.stderr
+        assert f"the waiting ones are {approval['id']}" in wrong.stderr
         done = run_fsxds(["rollout", "approve", approval["id"], "--admin", follower.admin])
         assert done.returncode == 0, done.stderr
         await_names(follower, "c0")

@@ -206,7 +206,7 @@ def test_what_was_kept_of_an_upstream_goes_when_there_is_none_any_more(relayed: 
         alone.wait(lambda: not relayed.kept(), "the end of what was kept")
         (ignored,) = [one for one in alone.log_events("state_ignored") if "upstream" in one["subject"]]
 
-    assert ignored["reason"] == "it is no upstream any more; what was kept of it is removed"
+    assert ignored["reason"] == "it is no upstream any more; its stored resources were removed"
 
 
 def test_relay_without_a_state_directory(relayed: Relayed) -> None:

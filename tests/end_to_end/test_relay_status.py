@@ -144,7 +144,7 @@ def test_the_page_says_which_upstream_is_away(browser: Any, relay: Server, top: 
     with watched(browser, relay.admin) as seen:
         page = seen.open()
         top.kill()
-        page.wait_for_selector(f"#summary h2:has-text('Upstream {address} is away: what is held of it is served')")
+        page.wait_for_selector(f"#summary h2:has-text('Upstream {address} is away: its last resources are served')")
         relay.wait(lambda: relay.ready["degraded"] == [f"upstream {address}"], "the ready file")
 
         page.wait_for_selector("table:has(caption:text('Upstreams')):has-text('Connection refused')")

@@ -321,7 +321,7 @@ def test_what_is_held_back_is_named(browser: Browser, server: Server) -> None:
         held = whole_tree(page).locator("li", has_text="cds held")
         held.wait_for()
         assert "names an undefined resource for" in held.inner_text()
-        assert "held.cds.yaml:1 cluster held would name endpoints held, which nothing defines" in held.inner_text()
+        assert "held.cds.yaml:1 cluster held would name endpoints held, which is not defined" in held.inner_text()
         assert held.locator(".remedy").inner_text().endswith("define endpoints held")
         change(server, "held.cds.yaml", None)
         held.wait_for(state="detached")

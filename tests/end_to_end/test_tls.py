@@ -194,7 +194,7 @@ def test_operators_ask_by_tls(files: Files) -> None:
         exposed = [each["name"] for each in server.log_events("plain_text_exposed")]
 
     assert (trusted.returncode, "whole tree" in trusted.stdout) == (0, True), trusted.stderr
-    assert "where it takes TLS, give --admin-ca FILE" in plain.stderr
+    assert "if it uses TLS, give --admin-ca FILE" in plain.stderr
     assert "its certificate is not trusted: " in stranger.stderr
     assert "its certificate is not trusted: IP address mismatch" in misnamed.stderr
     assert [2, 2, 2] == [each.returncode for each in (plain, stranger, misnamed)]

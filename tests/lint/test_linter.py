@@ -130,7 +130,7 @@ def test_settings_change_severities(rule: str, level: str, severity: Severity | 
     [
         ({"no-clustr": "off"}, "there is no rule no-clustr; did you mean no-cluster?"),
         ({"zzz": "off"}, "there is no rule zzz; `fsxds explain` lists the rules"),
-        ({"bad-syntax": "off"}, "bad-syntax: nothing is left to serve"),
+        ({"bad-syntax": "off"}, "bad-syntax: is always an error: fsxds cannot serve"),
     ],
 )
 def test_severities_that_cannot_be_changed(rules: dict[str, str], words: str) -> None:

@@ -55,7 +55,7 @@ def test_a_call_that_comes_round() -> None:
     assert own.code == "FAILED_PRECONDITION"
     assert str(own).startswith(f"relay {A} is its own upstream: it asks itself through {B}, {A}; take one")
     assert above is not None
-    assert str(above).startswith(f"relay {D} is its own upstream: relay {A} gets from it what it asks for; ")
+    assert str(above).startswith(f"relay {D} is its own upstream: relay {A} gets its resources from it; ")
     assert reject_of(ids, B) is None
 
 

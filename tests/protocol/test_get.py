@@ -152,7 +152,7 @@ def test_what_may_be_there_is_not_absent() -> None:
     assert find(target, replace(snapshot, incomplete=frozenset({TYPE_URL}))) is MAY_BE_DEFINED
     assert find(target, snapshot) == Absent(
         "there is no resource of this name and these parameters among 1 clusters; "
-        f"GET /{CLUSTER}/ lists those that exist"
+        f"GET /{CLUSTER}/ lists the existing ones"
     )
 
 

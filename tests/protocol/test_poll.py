@@ -82,7 +82,7 @@ def test_unavailable_says_why() -> None:
     missing, _ = memory.receive_request(named, broken, 0.0)
 
     assert isinstance(nothing, Unavailable)
-    assert "nothing good was loaded yet" in nothing.reason
+    assert "no good content is loaded yet" in nothing.reason
     assert isinstance(missing, Unavailable)
     assert "never good" in missing.reason
 

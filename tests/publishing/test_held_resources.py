@@ -44,14 +44,14 @@ def said(problem: Problem) -> str:
         pytest.param(
             (RDS, "web"),
             Hold(HoldReason.UNDEFINED, WEB, replace(WEB, body=b"2"), (CDS, "none")),
-            "error undefined-name routes.yaml:3: route web would name cluster none, which nothing defines; "
-            "what was good last stays; define cluster none, or list it in `static_clusters` if the bootstrap defines it",
+            "error undefined-name routes.yaml:3: route web would name cluster none, which is not defined; "
+            "the last good version stays; define cluster none, or list it in `static_clusters` if the bootstrap defines it",
             id="undefined",
         ),
         pytest.param(
             (RDS, "web"),
             Hold(HoldReason.UNDEFINED, None, WEB, (EDS, "e")),
-            "error undefined-name routes.yaml:3: route web would name endpoints e, which nothing defines; "
+            "error undefined-name routes.yaml:3: route web would name endpoints e, which is not defined; "
             "it is not served; define endpoints e",
             id="new and undefined",
         ),
@@ -59,7 +59,7 @@ def said(problem: Problem) -> str:
             (RDS, "web"),
             Hold(HoldReason.DEPENDS, WEB, WEB, (CDS, "a")),
             "error needs-held routes.yaml:3: route web would name cluster a, which is held back; "
-            "what was good last stays; correct cluster a",
+            "the last good version stays; correct cluster a",
             id="depends",
         ),
         pytest.param(
@@ -73,7 +73,7 @@ def said(problem: Problem) -> str:
             (VHDS, "r/b"),
             Hold(HoldReason.CLAIMS, HOST, HOST, (VHDS, "r/a")),
             "error claims-held hosts.yaml:2: virtual-host r/b would have the domain or name of virtual-host r/a, which is "
-            "served with it; what was good last stays; wait until virtual-host r/a is served without it, or give one of "
+            "served with it; the last good version stays; wait until virtual-host r/a is served without it, or give one of "
             "them another domain or name",
             id="claims a domain",
         ),
@@ -112,7 +112,7 @@ def test_what_nodes_reject() -> None:
     [warning] = rejection_problems(rejections, lambda: [Target(), target])
     assert said(warning) == (
         "warning rejected-by-client a.yaml:1: edge-1 rejects cluster a: no port; "
-        "correct it, or that node; until then it keeps what it has, and all others are served it"
+        "correct the resource, or that node; until then the node keeps its version, and all other nodes get the new one"
     )
     rejections.receive_nack("n2", OneVoter("edge-2", "n2"), Nack(frozenset({version})), 0.0)
     rejections.held = {version: HeldVersion(0.0, {})}

@@ -299,7 +299,7 @@ async def test_the_status_says_what_waits_and_for_whom() -> None:
         reason, removed = "waits for canaries", "cluster b was removed, and stays until canaries took that"
         assert waiting == [
             [(reason, f"cluster a waits for canaries: {whom}"), (reason, f"{removed}: {whom}")]
-            for whom in (FIRST, "those that have it live with it")
+            for whom in (FIRST, "connected canaries use it until the time is over")
         ]
         assert not held(run, others)
 

@@ -121,7 +121,7 @@ async def test_what_is_held_is_shown_with_its_place() -> None:
             (
                 "names a held resource",
                 "rds r",
-                "route r would name cluster new, which is held back; what was good last stays",
+                "route r would name cluster new, which is held back; the last good version stays",
             ),
             ("rejected", "cds new", "edge-1 rejects cluster new: Error adding/updating cluster(s) new: no such thing"),
         ]
@@ -309,7 +309,7 @@ async def test_rollback_of_all_views(state: State) -> None:
             run.publisher.receive(trees, time_s)
             await run.settled()
         operator = RolloutOperator(run.publisher, lambda: run.channels.views, state)
-        with pytest.raises(ProtocolError, match="nothing that was served then") as raised:
+        with pytest.raises(ProtocolError, match="no snapshot of that time") as raised:
             await operator.rollback_all(99.0)
         assert raised.value.code == "NOT_FOUND"
         assert await operator.rollback_all(250.0) == 2

@@ -374,14 +374,14 @@ def test_a_layer_without_a_folder_is_lost() -> None:
     settings = "or take the layer out of `views` in the settings"
     fact = "edge:1:1: error: this folder is a layer of the views east, west, and has no configuration"
     create, restore = (
-        "create it with a file in it (`resources: []` serves nothing)",
+        "create it with a file in it (`resources: []` is an empty one)",
         "put it back; to remove that, write `resources: []` into a file there",
     )
     assert lost(some, "common edges") == [f"{fact}; did you mean edges? Else {create}, {settings}"]
     literal, template = lost(some, "common", "common edge nodes/a")
-    assert literal == f"{fact}; what it held is still served; {restore}, {settings}"
+    assert literal == f"{fact}; its resources are still served; {restore}, {settings}"
     fact = "nodes/a:1:1: error: no folder is left for nodes/{node.id}, a layer of the view west: nodes/a is gone"
-    assert template == f"{fact}; what it held is still served; {restore}, {settings}"
+    assert template == f"{fact}; its resources are still served; {restore}, {settings}"
     assert "nodes/a and 1 more are gone" in lost(some, "common edge", "nodes/a nodes/b")[0]
     assert lost(some, "common edge nodes/b", "nodes/a nodes/b") == []
 

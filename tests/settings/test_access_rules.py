@@ -54,7 +54,7 @@ views: [{name: everyone, layers: [common]}]
 
     places = "2:3 3:3 3:3 4:3 6:3 7:35 8:4 8:30 9:4 10:3 11:4"
     assert [complaint.split(": ")[0] for complaint in complaints] == [f"fsxds.yaml:{each}" for each in places.split()]
-    assert "access[0]: says nobody; add a token, a name or dns" in complaints[0]
+    assert "access[0]: names no client; add a token, a name or dns" in complaints[0]
     assert "c2Vj" not in str(complaints)
     assert "access[3].nodes: is empty" in complaints[4]
     assert "access[8].name: 'spiffe://acme/edge/../batch' has a dot segment" in complaints[-1]

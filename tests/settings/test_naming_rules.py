@@ -49,7 +49,7 @@ context_params:
         "fsxds.yaml:3:29: context_params[1].params.a: a value that begins with constraint: is reserved; write another one",
         "fsxds.yaml:3:48: context_params[1].params.: a parameter has a name, and no control characters; write such as {env: prod}",
         "fsxds.yaml:3:55: context_params[1].params.d: a parameter has a name, and no control characters; write such as {env: prod}",
-        "fsxds.yaml:4:18: context_params[2].params: is empty; add something, or leave the folder out",
+        "fsxds.yaml:4:18: context_params[2].params: is empty; give a parameter, or remove the folder",
         "fsxds.yaml:5:3: context_params[3]: edge is there already; write all of its params in one place",
         "fsxds.yaml:6:3: context_params[4]: has no folder; add it",
         "fsxds.yaml:6:4: context_params[4].params: is a number; write a mapping",

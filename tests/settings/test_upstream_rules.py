@@ -123,7 +123,7 @@ upstream:
         "fsxds.yaml:3:3: upstream[1]: has no servers; add it",
         "fsxds.yaml:3:4: upstream[1].server: there is no such key; did you mean servers?",
         "fsxds.yaml:4:3: upstream[2]: has one of cert and key, which belong together; give both, or neither",
-        "fsxds.yaml:4:4: upstream[2].servers: is empty; add something, or leave it out",
+        "fsxds.yaml:4:4: upstream[2].servers: is empty; give a value, or remove the key",
         "fsxds.yaml:5:19: upstream[3].servers[1]: has no host or no port to connect to; write HOST:PORT",
         "fsxds.yaml:6:3: upstream[4]: is neither an address nor a mapping; write HOST:PORT, or servers: [HOST:PORT]",
         "fsxds.yaml:7:3: upstream[5]: is empty, or has a NUL character; write a text",

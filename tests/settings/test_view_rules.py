@@ -96,11 +96,11 @@ locality.region, locality.zone, locality.sub_zone and metadata.NAME
 4:86: views[0].layers[8]: is empty, or has a NUL character; write a text
 5:3: views[1].name: 'a b' has other characters than letters, digits, `-`, `_` and `.`; write a name such as edge
 6:11: views[1].match.cluster: missing ): (; write a regular expression of RE2, or a pattern such as edge-*
-6:28: views[1].match.id: is empty; add something, or leave it out
+6:28: views[1].match.id: is empty; give a value, or remove the key
 6:36: views[1].match.user_agent_name: is a mapping; write a text
-6:72: views[1].match.metadata.since: is something else; write a text, in quotes
+6:72: views[1].match.metadata.since: is of another type; write a text, in quotes
 6:98: views[1].match.metadata.list[0]: is a list; write a text
-7:3: views[1].layers: is empty; add something, or leave it out
+7:3: views[1].layers: is empty; give a value, or remove the key
 9:20: views[2].layers[1]: common is there already; the last one would win, keep that
 10:15: views[2].variables.1x: '1x' is no name of a variable; write letters, digits and `_`, and no digit first
 10:22: views[2].variables.B: is a list; write a text
@@ -124,7 +124,7 @@ def test_mistakes_everywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("views: []", "1:1: views: is empty; add something, or leave it out"),
+        ("views: []", "1:1: views: is empty; give a value, or remove the key"),
         ("views: edge", "1:1: views: is a text; write a list"),
         ("views: [{name: a, layers: }]", "1:9: views[0]: has no layers; add it"),
         ("views: &a [*a]", "1:8: views[0]: is a list; write a mapping"),

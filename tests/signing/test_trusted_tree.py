@@ -98,7 +98,7 @@ UNTRUSTED = {
     "another manifest": (
         with_signed(SIGNED, MANIFEST_BYTES + b" ", SIGNED.signed.signature.content if SIGNED.signed.signature else b""),
         (
-            ".fsxds-manifest:1:1: error: the manifest is not what was signed: the signature does not fit; restore it with its "
+            ".fsxds-manifest:1:1: error: the signature does not match the manifest; restore it with its "
             f"signature, or {AGAIN}"
         ),
     ),
@@ -124,25 +124,25 @@ UNTRUSTED = {
         other_signer(Spec(purposes=(SERVER_AUTH,))),
         (
             ".fsxds-manifest.sig:1:1: error: the certificate CN=release is not made for signing: its key usage has no "
-            "codeSigning; sign with one whose extended key usage is codeSigning, or that has none, and whose key usage allows "
+            "codeSigning; sign with a certificate whose extended key usage is codeSigning or absent, and whose key usage allows "
             "digitalSignature"
         ),
     ),
     "a file more": (
         changed("eds.yaml", b"[]"),
-        f"eds.yaml:1:1: error: the file is not part of what was signed (serial 1); remove it, or {AGAIN}",
+        f"eds.yaml:1:1: error: the file is not part of the signed tree (serial 1); remove it, or {AGAIN}",
     ),
     "a file less": (
         changed("edge/lds.yaml", None),
-        f"edge/lds.yaml:1:1: error: the file is part of what was signed (serial 1), and is not here; restore it, or {AGAIN}",
+        f"edge/lds.yaml:1:1: error: the file is part of the signed tree (serial 1), and is not here; restore it, or {AGAIN}",
     ),
     "another byte": (
         changed("cds.yaml", b"[{name: b}]"),
-        f"cds.yaml:1:1: error: the content is not what was signed (serial 1); restore it, or {AGAIN}",
+        f"cds.yaml:1:1: error: the content is not as in the signed tree (serial 1); restore it, or {AGAIN}",
     ),
     "another name": (
         with_manifest(SIGNED, TreeManifest.of(1, "", tree_of({"Cds.yaml": FILES["cds.yaml"]}).files, ())),
-        "Cds.yaml:1:1: error: the file is part of what was signed (serial 1), and is not here; restore it, or " + AGAIN,
+        "Cds.yaml:1:1: error: the file is part of the signed tree (serial 1), and is not here; restore it, or " + AGAIN,
     ),
 }
 
@@ -178,7 +178,7 @@ def test_many_files_are_counted() -> None:
     faults = faults_of(tree)
 
     assert len(faults) == MOST_NAMED + 1
-    assert "80 more files of the tree are not what was signed" in faults[0]
+    assert "80 more files of the tree are not as signed" in faults[0]
 
 
 def test_the_last_good_tree_stays() -> None:

@@ -287,7 +287,9 @@ def test_broken_layer_below_is_not_held_against_the_layer(story: ViewStory) -> N
         views = story.step({"common/cds.yaml": broken, "nodes/a/x.yaml": text})
         found = [one for one in views.problems if one.path.name == "x.yaml"]
         assert sorted(one.rule for one in found) == sorted([*rules, *(["nothing-to-patch"] if "zzz" in broken else [])])
-        assert ["where a file is broken" in one.message for one in found if one.rule == "nothing-to-patch"] == [True]
+        assert ["because a file there is broken" in one.message for one in found if one.rule == "nothing-to-patch"] == [
+            True
+        ]
         story.loaded = None
 
 
@@ -298,5 +300,5 @@ def test_a_redirect_is_not_patched(story: ViewStory) -> None:
 
     assert "CDS one" in served(views.by_layers[A])
     (problem,) = (one for one in views.problems if one.rule == "malformed-redirect")
-    assert "what is patched is a redirect, at common/cds.yaml:7" in problem.message
-    assert "patch what it leads to, xdstp:///envoy.config.cluster.v3.Cluster/web" in problem.remedy
+    assert "the patched resource is a redirect, at common/cds.yaml:7" in problem.message
+    assert "patch its target, xdstp:///envoy.config.cluster.v3.Cluster/web" in problem.remedy

@@ -110,7 +110,7 @@ def test_a_file_without_a_type_needs_one_in_the_locator(parser: FileParser) -> N
 
     assert parse(parser, "cds.yaml", content).is_good
     (problem,) = parse(parser, "mixed.yaml", content).problems
-    assert "nothing names the type of this redirect" in problem.message
+    assert "this redirect has no type" in problem.message
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])

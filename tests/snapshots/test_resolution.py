@@ -166,10 +166,13 @@ def test_the_version_of_the_same_content_is_the_same_however_it_came_about(tree:
     [
         (
             {"b/cds.yaml": redirect("one", "gone")},
-            "leads to xdstp:///envoy.config.cluster.v3.Cluster/gone, which nothing",
+            "leads to xdstp:///envoy.config.cluster.v3.Cluster/gone, which is the name of no",
         ),
         ({"b/cds.yaml": redirect("one", "one")}, 'back to "one" at b/cds.yaml:1'),
-        ({"a/cds.yaml": None}, "leads to xdstp:///envoy.config.cluster.v3.Cluster/web, which nothing has as its name"),
+        (
+            {"a/cds.yaml": None},
+            "leads to xdstp:///envoy.config.cluster.v3.Cluster/web, which is the name of no resource",
+        ),
         ({"a/cds.yaml": redirect("web", "one")}, 'by way of "web" at a/cds.yaml:1 back to "one" at b/cds.yaml:1'),
         ({"a/cds.yaml": redirect("web", "no")}, 'by way of "web" at a/cds.yaml:1 to xdstp:///envoy.config.cluster'),
         ({"b/cds.yaml": redirect("one", f"xdstp://far.example/{CDS}/a")}, "of the authority far.example"),
@@ -178,7 +181,7 @@ def test_the_version_of_the_same_content_is_the_same_however_it_came_about(tree:
             "give its URL in the setting `authorities`",
         ),
         ({"b/cds.yaml": redirect("one", "file:///etc/passwd")}, "outside of the tree; write the path of a file"),
-        ({"b/cds.yaml": redirect("one", "file:///tree/b/cds.yaml#entry=web")}, "in which nothing is called web"),
+        ({"b/cds.yaml": redirect("one", "file:///tree/b/cds.yaml#entry=web")}, "which has no entry web"),
     ],
 )
 def test_what_leads_nowhere_takes_nothing_away(tree: Served, edit: Mapping[str, str | None], fact: str) -> None:
@@ -252,7 +255,7 @@ def test_alternatives_are_used_in_order_and_said_so(tree: Served) -> None:
     (note,) = [str(one) for one in tree.resolved.problems if one.severity is Severity.NOTE]
     assert note.startswith(
         f'b/cds.yaml:1:1: note: the redirect of Cluster "one" uses the alternative xdstp:///{CDS}/web: '
-        f"otherwise it leads to xdstp:///{CDS}/new, which nothing has as its name"
+        f"otherwise it leads to xdstp:///{CDS}/new, which is the name of no resource"
     )
     assert tree.step({"c/cds.yaml": cluster("new", 9)})["one"] == "9"
     assert not [one for one in tree.resolved.problems if one.severity is Severity.NOTE]
@@ -302,7 +305,7 @@ def test_no_two_listeners_get_one_address(tree: Served) -> None:
     tree.step({"a/lds.yaml": listener("web", 80), "b/lds.yaml": listener("one", 81)})
     tree.step({"b/lds.yaml": redirect("one", "web")})
     assert tree.message("lds", "one").address.socket_address.port_value == 81
-    assert [line for line in tree.told() if "redirect-conflict" in line or '"web" at a/lds.yaml:1 has' in line]
+    assert [line for line in tree.told() if "redirect-conflict" in line or 'share with "web" at a/lds.yaml:1' in line]
 
     tree.step({"c/lds.yaml": listener("other", 81)})
     assert set(tree.rows("lds")) == {"web", "other"}
@@ -326,7 +329,7 @@ def test_clients_that_follow_by_themselves_may_go_elsewhere(parser: FileParser, 
     tree.step({"cds.yaml": WEB + redirect("far", f"xdstp://far/{CDS}/a") + redirect("gone", "nothing")})
 
     (fact,) = tree.told()
-    assert "which nothing has as its name" in fact
+    assert "which is the name of no resource" in fact
     assert tree.resolved is not None
     assert {name for _, name in tree.resolved.snapshot.unresolved} == {"far", "gone"}
 
@@ -360,7 +363,7 @@ def test_files_of_the_tree_are_found(tree: Served, locator: str) -> None:
     ("locator", "fact"),
     [
         ("file:///tree/cds.yaml", "which holds 2 of this type"),
-        ("file:///tree/nothing.yaml", "of which nothing of this type was loaded"),
+        ("file:///tree/nothing.yaml", "which has no loaded resource of this type"),
         ("file:///tree2/cds.yaml", "which is outside of the tree"),
         ("file:///etc/shadow", "which is outside of the tree"),
         ("file:///", "which is outside of the tree"),
@@ -430,7 +433,9 @@ def test_what_an_upstream_may_have_is_not_missing(
     assert tree.step({"cds.yaml": redirect("one", f"{far}#alt={near}") + WEB})["one"] == tree.waits()["web"]
     assert tree.resolved.problems == ()
     tree.step({"cds.yaml": redirect("one", "file:///tree/gone.yaml")})
-    assert ["outside of the tree" in told or "nothing of this type" in told for told in tree.told()] == [True]
+    assert ["outside of the tree" in told or "no loaded resource of this type" in told for told in tree.told()] == [
+        True
+    ]
 
 
 def test_an_upstream_has_the_names_of_its_authority_alone(parser: FileParser, catalogue: Catalogue) -> None:
@@ -482,7 +487,7 @@ EDGE = f"xdstp://example.com/{LDS}Collection/edge"
 
 
 @pytest.mark.parametrize(
-    ("is_inline", "fact"), [(True, "is called so"), (False, "has locators, and no inline entries")]
+    ("is_inline", "fact"), [(True, "has this name"), (False, "has locators, and no inline entries")]
 )
 def test_entries_of_collections_made_of_folders(
     parser: FileParser, catalogue: Catalogue, *, is_inline: bool, fact: str
@@ -501,7 +506,7 @@ def test_entries_of_collections_made_of_folders(
         tree.step({"x/lds.yaml": None, "edge/deep/er/lds.yaml": written.replace("PORT", str(port))})
         if is_inline:
             assert tree.message("lds", name).address.socket_address.port_value == port
-            assert ["its address" in told for told in tree.told()] == [True]
+            assert ["an address or a domain" in told for told in tree.told()] == [True]
         else:
             assert name not in tree.rows("lds")
     tree.step({"edge/deep/er/lds.yaml": None})

@@ -41,7 +41,7 @@ REJECTED = HeldReport(
     reason="rejected",
     place="edge/lds.yaml:3",
     message="envoy-1 rejects listener web: cannot bind",
-    remedy="correct it, or that node; until then it keeps what it has, and all others are served it",
+    remedy="correct the resource, or that node; until then the node keeps its version, and all other nodes get the new one",
     nodes=("envoy-1",),
     since_s=42.0,
 )

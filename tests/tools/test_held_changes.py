@@ -70,7 +70,7 @@ def test_places() -> None:
 
     assert (removed.is_removed, undefined.is_removed) == (True, False)
     assert "route r names it" in removed.fact
-    assert undefined.fact == "route s names cluster new, which nothing defines: it would not be served"
+    assert undefined.fact == "route s names cluster new, which is not defined: it would not be served"
     assert undefined.remedy == "define cluster new, or list it in `static_clusters` if the bootstrap defines it"
 
 

@@ -77,7 +77,7 @@ def test_half_of_the_files_is_a_mistake(settings: Settings, said: str) -> None:
         (
             "tls.key",
             ENCRYPTED,
-            "tls.key: is encrypted, and nobody is asked for its password; decrypt it by openssl pkey",
+            "tls.key: is encrypted, and fsxds does not ask for a password; decrypt it by openssl pkey",
         ),
         ("tls.key", "another", "tls.crt with .*tls.key: the key is not that of the certificate"),
         ("ca.crt", "-----BEGIN CERTIFICATE-----\nMIIF\n-----END CERTIFICATE-----\n", "ca.crt: OpenSSL cannot use it"),

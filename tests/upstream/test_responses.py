@@ -83,7 +83,7 @@ def test_what_is_held_is_not_made_again(catalogue: Catalogue) -> None:
     ("of_type", "body", "words"),
     [
         (CDS, b"\xff\xff\xff", "its bytes are no envoy.config.cluster.v3.Cluster"),
-        (CDS, cluster("other"), 'the Resource is named "web", what it holds "other"'),
+        (CDS, cluster("other"), 'the Resource is named "web", and its content "other"'),
         (CDS, cluster(""), "`name` is missing or empty"),
         (CDS, cluster("web", timeout_s=-1), "connect_timeout: "),
         (SDS, secret_pb2.Secret(name="web"), ""),
@@ -194,7 +194,7 @@ def test_a_type_that_is_not_served_is_a_fault(catalogue: Catalogue) -> None:
     other = TypeUrl("type.googleapis.com/acme.v1.Thing")
     response = reader_of(catalogue).read(update(other, {"a": b""}), Rows(other))
     assert not response.resources
-    assert response.words == ("the type of the response is none that was asked for",)
+    assert response.words == ("the type of the response was not requested",)
 
 
 def test_the_words_are_bounded(catalogue: Catalogue) -> None:

@@ -129,7 +129,9 @@ def test_bad_manifests_change_nothing() -> None:
         "has no certificate of a CA that is trusted": write_offers((offered(9, by=stranger),)),
         "the serial 4 is older than 5": write_offers((offered(4, resource("b")),)),
         "the serial 5 is that of another manifest": write_offers((offered(5, resource("b")),)),
-        "the signature does not fit": write_offers((OfferedManifest(good.manifest + b" ", good.signature),)),
+        "the signature does not match the manifest": write_offers(
+            (OfferedManifest(good.manifest + b" ", good.signature),)
+        ),
         "the signature cannot be read": write_offers((OfferedManifest(good.manifest, b"x"),)),
         "cannot be read: it is no JSON": b"\xff",
         "with up to 20 manifests": b"{}",

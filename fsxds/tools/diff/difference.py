@@ -166,7 +166,7 @@ def summary(compared: Compared) -> str:
     same, unread = "no difference", ""
     if compared.unread:
         same, unread = (
-            "no difference in what could be read",
+            "no difference in the readable resources",
             f"; not compared: {len(compared.unread)} that could not be read",
         )
     held = f"; {len(compared.held)} would be held" if compared.held else ""
@@ -354,7 +354,7 @@ def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
     lines = [f"### xDS resources: {code(compared.before.label)} → {code(compared.after.label)}", ""]
     lines += (*_banner(compared), *_alert(compared))
     if compared.are_same:
-        fact = "No difference in what could be read." if compared.unread else "No difference."
+        fact = "No difference in the readable resources." if compared.unread else "No difference."
         return _text((*lines, fact))
     text, parts = _text(lines), [_Part(heading, part, compared) for heading, part in compared.parts]
     needed = accumulate(part.least for part in parts)

@@ -66,7 +66,7 @@ async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | 
     except aiohttp.InvalidURL as error:
         raise UsageError(f"{address}: is no URL; write http://HOST:PORT or unix:PATH") from error
     except aiohttp.ClientError as error:
-        raise UsageError(f"{address}: cannot be asked: {error_message(error)}; is fsxds running there?") from error
+        raise UsageError(f"{address}: request failed: {error_message(error)}; is fsxds running there?") from error
     except _WrongResponseError as error:
         raise UsageError(f"{address}: {error}; is this fsxds?") from error
     files = (SourceFile.of(PurePosixPath(f"{row.noun}.json"), body) for row, (_, body) in answers if body)

@@ -59,7 +59,7 @@ class ViewGroup:
             return f"in all {number} views"
         named = ", ".join(map(str, self.views[:MOST_NAMED]))
         if number > MOST_NAMED:
-            named = f"those with the layer {self.layer}" if self.layer else f"{named} and {number - MOST_NAMED} more"
+            named = f"all with the layer {self.layer}" if self.layer else f"{named} and {number - MOST_NAMED} more"
         return f"in {number} of {self.count} views: {named}"
 
 

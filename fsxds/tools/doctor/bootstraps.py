@@ -66,8 +66,8 @@ def _check_admin(bootstrap: DynamicMessage) -> Iterator[Fault]:
     if address in _EVERYWHERE:
         yield Fault(
             "open-admin",
-            f"the admin page listens on {address}: whoever reaches it can read the configuration and stop Envoy",
-            "listen on 127.0.0.1, unless something else keeps others away",
+            f"the admin page listens on {address}: any client that reaches it can read the configuration and stop Envoy",
+            "listen on 127.0.0.1, unless a firewall protects the address",
             ("admin", "address", "socket_address", "address"),
             severity=Severity.WARNING,
         )
@@ -131,7 +131,7 @@ def _check_layers(runtime: DynamicMessage, tree: TreeFacts) -> Iterator[Fault]:
         if name not in asked:
             yield Fault(
                 "unused-runtime-layer",
-                f'nothing asks for the runtime layer "{name}" of the tree',
+                f'the bootstrap does not use the runtime layer "{name}" of the tree',
                 f"add {{name: {name}, rtds_layer: {{name: {name}, rtds_config: …}}}} to the layers",
                 ("layered_runtime",),
                 severity=Severity.WARNING,
@@ -211,7 +211,7 @@ def _check_limits(cluster: StaticCluster, subscriptions: Collection[ConfigSource
     yield Fault(
         "few-connections",
         f"{len(subscriptions)} subscriptions ({listed}) hold a poll each, but {low[0]} is {limits[low[0]]}; "
-        "those beyond it fail or wait",
+        "polls beyond the limit fail or wait",
         "set max_connections, max_pending_requests and max_requests in its circuit_breakers to 1000000",
         (*cluster.field_path, *steps),
         severity=Severity.WARNING,
@@ -279,7 +279,7 @@ def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: Envo
         yield Fault(
             "missing-data-file",
             # The name is not repeated: it may be the secret itself, in the wrong field.
-            "the file that this names does not exist here; Envoy rejects what names a missing file",
+            "the file that this names does not exist here; Envoy rejects a reference to a missing file",
             "write it before Envoy reads this, or correct the path",
             (*field_path, "filename"),
             severity=Severity.WARNING,
@@ -314,7 +314,7 @@ def check_route_table(table: DynamicMessage, field_path: FieldPath, _: EnvoyFact
         where = "is within a listener" if is_inline else "has validate_clusters: true"
         yield Fault(
             "eager-cluster-check",
-            f"this route table {where}: Envoy rejects it as long as one of its clusters is missing, also for the moment in "
+            f"this route table {where}: Envoy rejects it while one of its clusters is missing, even for the moment in "
             "which both arrive",
             "let it come by RDS, or write validate_clusters: false",
             (*field_path, "validate_clusters"),

@@ -172,8 +172,8 @@ async def drain_remark(address: Address, linger_s: float) -> str | None:
     if drain_s <= linger_s:
         return None
     return (
-        f"warning: {address}: this Envoy lets the connections of a changed listener go on for {drain_s:g} s, and fsxds keeps "
-        f"what they use for {linger_s:g} s: then they get 503; give fsxds --linger {drain_s:g}s, or start Envoy with "
+        f"warning: {address}: this Envoy drains the connections of a changed listener for {drain_s:g} s, and fsxds keeps "
+        f"their resources for {linger_s:g} s: afterwards they get 503; give fsxds --linger {drain_s:g}s, or start Envoy with "
         f"--drain-time-s {linger_s:.0f}"
     )
 
@@ -225,7 +225,9 @@ def _locator_fault(text: str, row: ResourceType, place: FieldPath, dynamic: Dyna
     try:
         name = ResourceName.parse(text)
     except MalformedName as error:
-        return Fault("impossible-locator", f"{error.fact}; Envoy does not start, or finds nothing", error.remedy, place)
+        return Fault(
+            "impossible-locator", f"{error.fact}; Envoy does not start, or finds no resource", error.remedy, place
+        )
     if text.startswith("udpa:"):
         return Fault("impossible-locator", "Envoy does not start with the scheme udpa", example, place)
     if name.message_type != row.message_type:
@@ -275,9 +277,11 @@ def _check_members(asked: AskedCollection, row: ResourceType, place: FieldPath, 
     fact = f"the tree has no {row.noun} in this collection; Envoy starts without any"
     if others:
         wanted = ", ".join(sorted(asked.params)) or "none"
-        fact = f"{fact}: it asks with the parameters {wanted}, and those in the directory have {' or '.join(others)}"
+        fact = (
+            f"{fact}: it asks with the parameters {wanted}, and resources in the directory have {' or '.join(others)}"
+        )
         yield _empty(
-            fact, "give them the same parameters and values; node_context_params adds those of the node", place
+            fact, "give them the same parameters and values; node_context_params adds parameters of the node", place
         )
     else:
         yield _empty(fact, f'name {row.noun} "{replace(asked.glob, path=asked.glob.path[:-1] + "NAME")}"', place)

@@ -38,7 +38,7 @@ def path_faults(path: str, watched: str | None, field_path: FieldPath, envoy: En
 def _missing_file(path: str, field_path: FieldPath) -> Fault:
     return Fault(
         "missing-file",
-        f"{path} does not exist here; Envoy rejects what names a missing file, and with a bootstrap it does not start",
+        f"{path} does not exist here; Envoy rejects a reference to a missing file, and does not start if its bootstrap has one",
         "write it before Envoy starts (`fsxds mirror DIR OUT` writes them all), or correct the path",
         field_path,
     )
@@ -51,7 +51,9 @@ def _check_suffix(path: str, facts: FileFacts, field_path: FieldPath) -> Iterato
         yield _misread(path, "JSON: text format is read under the suffix .pb_text alone", field_path)
     elif name.endswith(".pb"):
         if begin.startswith(_TEXT_HEADS):
-            yield _misread(path, "binary, and text is then an empty response: everything is deleted", field_path)
+            yield _misread(
+                path, "binary, and reads text as an empty response, so it deletes every resource", field_path
+            )
     elif not name.endswith((*_READ_AS_YAML, ".pb_text")) and begin and not begin.startswith(b"{"):
         yield _misread(path, "JSON, which it is not", field_path)
 

@@ -148,7 +148,7 @@ class _Export:
         for path, content in self._files.items():
             if (obstacle := self._directory.obstacle(path)) is not None:
                 yield Remark(
-                    str(path), f"{obstacle} is not what fsxds exported, and stays; move it away, and export again"
+                    str(path), f"{obstacle} was not exported by fsxds, and stays; move it away, and export again"
                 )
             elif path not in self._digests and self._directory.read(path) not in {None, content}:
                 yield Remark(

@@ -107,7 +107,7 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
             if credentials.are_in(resource.type_url, resource.body) and not any(
                 fnmatchcase(subject, each) for each in rules.allowed
             ):
-                fact = "not exported: something in it is, or may be, a credential (`fsxds show` hides it)"
+                fact = "not exported: it has, or may have, a credential (`fsxds show` hides it)"
                 withheld.append(Remark(page.title, f"{fact}; take it from a secret, or give --allow {subject}"))
             else:
                 written.append(page)

@@ -18,7 +18,7 @@ _REPLACED = {
     "cds_resources_locator": "clusters",
     "lds_config": "listeners",
     "lds_resources_locator": "listeners",
-    "ads_config": "everything that asks for `ads: {}`",
+    "ads_config": "all sources with `ads: {}`",
 }
 
 
@@ -151,7 +151,7 @@ def _dynamic_notes(gone: Collection[str], others: Collection[str]) -> Iterator[s
 def _node_notes(missing: Mapping[str, PlainValue]) -> Iterator[str]:
     for key, part in missing.items():
         remedy = ": give each Envoy its own" if key == "id" else ""
-        yield f"node.{key} is {json.dumps(part)} now, as there was none{remedy}"
+        yield f"node.{key} was missing, and is {json.dumps(part)} now{remedy}"
 
 
 def _snake(key: str) -> str:

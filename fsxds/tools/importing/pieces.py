@@ -121,7 +121,7 @@ class PieceWriter:
         before = self._converter.convert(resource.value, resource.row.message_type).message
         after = self._converter.convert(with_additions(resource), resource.row.message_type).message
         if before is None or after is None or not are_equal(before, resource.message):
-            raise ImportLossError(f"{resource.row.noun}: {resource.name} means something else when it stands alone")
+            raise ImportLossError(f"{resource.row.noun}: {resource.name} has another meaning in a file of its own")
         return after
 
     def has_secret(self, message: Message) -> bool:

@@ -33,10 +33,10 @@ class Destination:
             raise UsageError(f"{escape(str(self.directory))}: is not a directory; give a new one")
         if self.directory.is_dir() and any(not path.name.startswith(".") for path in self.directory.iterdir()):
             remedy = "give a new one, or --force to replace its folders clusters, listeners and secrets"
-            raise UsageError(f"{escape(str(self.directory))}: is not empty, so nothing is written; {remedy}")
+            raise UsageError(f"{escape(str(self.directory))}: is not empty, no file was written; {remedy}")
         if self.bootstrap.exists() or self.bootstrap.is_symlink():
             remedy = "give another file by --output, or --force to replace it"
-            raise UsageError(f"{escape(str(self.bootstrap))}: exists already, so nothing is written; {remedy}")
+            raise UsageError(f"{escape(str(self.bootstrap))}: exists already, no file was written; {remedy}")
 
 
 def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
@@ -67,7 +67,7 @@ def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
                 _move(beside / target.bootstrap.name, target.bootstrap, moves)
     except OSError as error:
         where = error.filename or target.directory
-        raise UsageError(f"{escape(str(where))}: cannot be written: {error.strerror}; nothing was imported") from error
+        raise UsageError(f"{escape(str(where))}: cannot be written: {error.strerror}; not imported") from error
     return tuple(new for old, new in moves if _REPLACED in new.name)
 
 

@@ -155,7 +155,7 @@ class Planner:
     def _left_over(self, left: LeftOver) -> tuple[bytes, str, Message, str]:
         expected = self._converter.convert(left.value, BOOTSTRAP).message
         if expected is None:
-            raise ImportLossError("the bootstrap that is left is none")
+            raise ImportLossError("the remaining bootstrap is invalid")
         for suffix, content, note in self._left_over_candidates(left, expected):
             path = PurePosixPath(f"bootstrap{suffix}")
             file_format = format_of(path) or FORMATS[0]
@@ -163,8 +163,8 @@ class Planner:
             value: PlainValue = getattr(documents[0], "value", None) if documents else None
             found = self._converter.convert(value, BOOTSTRAP).message
             if found is not None and are_equal(found, expected):
-                return content, suffix, expected, f"the bootstrap that is left: {note}" if note else ""
-        raise ImportLossError("the bootstrap that is left cannot be written")
+                return content, suffix, expected, f"the remaining bootstrap: {note}" if note else ""
+        raise ImportLossError("the remaining bootstrap cannot be written")
 
     def _left_over_candidates(self, left: LeftOver, expected: Message) -> Iterator[tuple[str, bytes, str]]:
         content = self._text.left_over(left)
@@ -182,7 +182,7 @@ class Planner:
             after = list(getattr(left_message.static_resources, name))
             is_there = all(any(are_equal(before[index], one) for one in after) for index in staying)
             if sorted((*moved, *staying)) != list(range(len(before))) or not is_there:
-                raise ImportLossError(f"not all of static_resources.{name} would be in what is written")
+                raise ImportLossError(f"not all of static_resources.{name} would be in the written files")
 
 
 def _name_of(field: str, message: DynamicMessage, index: int) -> str:

@@ -291,7 +291,7 @@ def _lines(before: Resource | None, after: Resource | None, masker: Masker) -> t
     # The head names files.
     found = [line[:LONGEST_TEXT] for line in islice(unified_diff(old, new, lineterm=""), 2, MOST_LINES + 3)]
     if not found:
-        return (), "only what is hidden, its aliases or its time to live differ"
+        return (), "only hidden fields, the aliases or the time to live differ"
     return tuple(found[:MOST_LINES]), "" if len(
         found
     ) <= MOST_LINES else "more lines follow; fsxds show and fsxds diff have all"

@@ -53,22 +53,22 @@ class RolloutPaths:
     async def _approve(self, _: web.Request, words: RequestParameters) -> object:
         approval_id = words.get("id")
         if not approval_id:
-            raise ProtocolError("id: is missing; send the one that fsxds rollout status shows")
+            raise ProtocolError("id: is missing; send the id that fsxds rollout status shows")
         if count := await self._control.decide(OperatorDecision(Action.APPROVE, approval_id)):
             return DecisionReport(count)
         waiting = sorted({each.approval.id for each in await self._control.channels() if each.approval})
-        there = f"what waits is {', '.join(waiting)}" if waiting else "nothing waits for approval"
+        there = f"the waiting ones are {', '.join(waiting)}" if waiting else "no removal is waiting"
         raise ProtocolError(f"{approval_id}: no such removal waits for approval; {there}", "NOT_FOUND")
 
     async def _retry(self, _: web.Request, words: RequestParameters) -> object:
         name = words.get("name")
         if count := await self._control.decide(OperatorDecision(Action.RETRY, name)):
             return RetryReport(count)
-        fact = "no node rejects anything" if name is None else f"no node rejects a resource {name[:80]!r}"
-        raise ProtocolError(f"{fact}; fsxds rollout status shows what nodes reject", "FAILED_PRECONDITION")
+        fact = "no node rejects a resource" if name is None else f"no node rejects a resource {name[:80]!r}"
+        raise ProtocolError(f"{fact}; fsxds rollout status shows rejected resources", "FAILED_PRECONDITION")
 
     async def _promote(self, *_: object) -> object:
-        return _done(await self._control.decide(OperatorDecision(Action.PROMOTE)), "nothing waits for a canary")
+        return _done(await self._control.decide(OperatorDecision(Action.PROMOTE)), "no change waits for a canary")
 
     async def _abort(self, _: web.Request, words: RequestParameters) -> object:
         decision = OperatorDecision(Action.ABORT, layers=self._scope(words))
@@ -76,7 +76,7 @@ class RolloutPaths:
 
     async def _resume(self, _: web.Request, words: RequestParameters) -> object:
         decision = OperatorDecision(Action.RESUME, layers=self._scope(words))
-        return _done(await self._control.decide(decision), "nothing is rolled back: the tree is followed already")
+        return _done(await self._control.decide(decision), "no resource is rolled back: all follow the tree already")
 
     async def _history(self, _: web.Request, words: RequestParameters) -> object:
         scope = self._scope(words)
@@ -92,11 +92,11 @@ class RolloutPaths:
     async def _rollback(self, _: web.Request, words: RequestParameters) -> object:
         if (time := words.get("time")) is not None:
             decision = OperatorDecision(Action.ROLLBACK, time_s=unix_time(time))
-            return _done(await self._control.decide(decision), "nothing differs from what was served then")
+            return _done(await self._control.decide(decision), "the content of that time is served already")
         number = snapshot_number(words.get("number", ""))
         return _done(
             await self._control.decide(OperatorDecision(Action.ROLLBACK, number=number)),
-            f"@{number} is of layers that no node has now, or is what the tree has",
+            f"@{number} is of layers that no node has now, or equals the tree",
         )
 
     def _scope(self, words: RequestParameters) -> tuple[Layers, ...] | None:
@@ -128,5 +128,5 @@ def _some_of(names: list[str]) -> str:
 def _done(count: int, otherwise: str) -> object:
     """Raises ProtocolError for 0."""
     if not count:
-        raise ProtocolError(f"{otherwise}; fsxds rollout status shows what there is", "FAILED_PRECONDITION")
+        raise ProtocolError(f"{otherwise}; fsxds rollout status shows the present state", "FAILED_PRECONDITION")
     return DecisionReport(count)

@@ -54,7 +54,7 @@ def query_of(words: RequestParameters, states: tuple[str, ...]) -> RowQuery:
     """Parse a query. Raises ProtocolError."""
     state = words.get("state") or None
     if state is not None and state not in states:
-        raise ProtocolError(f"state: {state[:80]!r} is none; there is {', '.join(states)}")
+        raise ProtocolError(f"state: {state[:80]!r} is not a state; give one of {', '.join(states)}")
     offset, limit = _number(words, "offset", 0), _number(words, "limit", DEFAULT_ROWS)
     return RowQuery(state, words.get("search", ""), words.get("view"), offset, min(limit, MOST_ROWS))
 

@@ -116,14 +116,14 @@ def _value(matcher: value_pb2.ValueMatcher, place: str) -> _Matches:
 def _compound(matcher: value_pb2.ValueMatcher, pattern: str | None, place: str) -> _Matches:
     if pattern == "list_match":
         if matcher.list_match.WhichOneof("match_pattern") is None:
-            raise _fault(f"{place}.list_match", "is empty; set what one of the values is to match, in one_of")
+            raise _fault(f"{place}.list_match", "is empty; set the matcher of a value in one_of")
         matches_one = _value(matcher.list_match.one_of, f"{place}.list_match.one_of")
         return lambda value: isinstance(value, list) and any(map(matches_one, value))
     if pattern == "or_match":
         place = f"{place}.or_match.value_matchers"
         choices = [_value(each, f"{place}[{index}]") for index, each in enumerate(matcher.or_match.value_matchers)]
         if len(choices) < 2:
-            raise _fault(place, "has less than two matchers; give two or more, or use the one by itself")
+            raise _fault(place, "has less than two matchers; give two or more, or use one alone")
         return lambda value: any(matches(value) for matches in choices)
     raise _fault(place, "is empty; choose one of null_match, double_match, string_match, bool_match, and the others")
 

@@ -272,7 +272,7 @@ def _parsed(message_class: type[Message], content: bytes, part_of: type[Message]
 def _type_url(sent: str, row: ResourceType | None) -> TypeUrl:
     if row is None:
         if not sent:
-            raise ProtocolError("type_url: is empty; an aggregated stream serves all types, name the one that is meant")
+            raise ProtocolError("type_url: is empty; an aggregated stream serves all types, so name the type")
         return TypeUrl(sent)
     if sent not in {"", row.type_url}:
         raise ProtocolError(

@@ -35,7 +35,7 @@ WRONG_METHOD_OF_RESOURCE = ErrorResponse(
     405, 12, "resources are read alone: GET or HEAD them; POST to /v3/discovery:… is for polls", {"Allow": METHODS}
 )
 FAILED_PRECONDITION = ErrorResponse(
-    412, 9, "`if-match` names no tag of what there is; GET it without, and send the `etag` of the answer"
+    412, 9, "`if-match` names no current tag; GET the resource without it, and send the `etag` of the answer"
 )
 
 

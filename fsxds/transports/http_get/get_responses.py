@@ -133,7 +133,7 @@ def _chosen(get: GetRequest, offered: tuple[ContentFormat, ...]) -> Representati
     content_format = chosen_format(get.accept, offered)
     if content_format is None:
         media_types = ", ".join(each.content_type for each in offered)
-        fact = f"`accept` names nothing that there is; ask for one of {media_types}"
+        fact = f"`accept` names no available format; ask for one of {media_types}"
         raise HttpRejection(ErrorResponse(406, 3, fact))
     return Representation(content_format, chosen_coding(get.accept_encoding))
 

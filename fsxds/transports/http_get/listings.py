@@ -154,7 +154,7 @@ def index_page(content: Mapping[str, PlainValue]) -> bytes:
     """Return the index as HTML."""
     title = f" of {escape(str(content['authority']))}" if content["authority"] else ""
     types = cast("list[dict[str, PlainValue]]", content["types"])
-    shown = "\n".join(map(_section, types)) or "<p>Nothing is served.</p>"
+    shown = "\n".join(map(_section, types)) or "<p>No resources.</p>"
     return _PAGE.format(title=title, types=shown).encode()
 
 

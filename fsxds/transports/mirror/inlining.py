@@ -73,7 +73,9 @@ def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> 
                 left_out.append(f'entries[{index}] leads to listener "{name}", which entries[{taken[name]}] is already')
             elif equal := sorted(own & addresses.keys()):
                 other = addresses[equal[0]]
-                left_out.append(f'entries[{index}] is listener "{name}", whose address {equal[0]} entries[{other}] has')
+                left_out.append(
+                    f'entries[{index}] is listener "{name}", and entries[{other}] has its address {equal[0]}'
+                )
             else:
                 taken[name] = index
                 addresses |= dict.fromkeys(own, index)

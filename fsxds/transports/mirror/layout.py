@@ -191,7 +191,7 @@ class _LayoutBuilder:
     def _reason_to_keep(self, type_url: TypeUrl) -> str:
         noun = BY_TYPE_URL[type_url].noun
         if type_url in self._snapshot.undeclared:
-            return f"kept: no document defines {noun}; write an empty list of them to remove what is left"
+            return f"kept: no document defines {noun}; write an empty list of them to remove the file"
         return f"kept: a file that may define {noun} was never good; repair it or remove it"
 
     def _add(self, type_url: TypeUrl, name: str, resources: tuple[Resource, ...], *, is_stand_in: bool = False) -> None:

@@ -115,5 +115,5 @@ def _is_unsure(snapshot: Snapshot, type_url: TypeUrl) -> bool:
 def _reason_to_keep(snapshot: Snapshot, type_url: TypeUrl) -> str:
     noun = BY_TYPE_URL[type_url].noun
     if type_url in snapshot.undeclared:
-        return f"kept: no document defines {noun}; write an empty list of them to remove what is left"
+        return f"kept: no document defines {noun}; write an empty list of them to remove the file"
     return f"kept: a file that may define {noun} was never good; repair it or remove it"

@@ -237,7 +237,7 @@ class Mirror:
         """Yield files not written over others' ones; equal files are adopted."""
         for file in {step.file.path: step.file for step in steps if isinstance(step, Write)}.values():
             if (obstacle := self._directory.obstacle(file.path)) is not None:
-                reason = f"{obstacle} is not what fsxds wrote, and stays; move it away to have this file written"
+                reason = f"{obstacle} was not written by fsxds, and stays; move it away to have this file written"
                 yield Remark(str(file.path), reason)
             elif not self._records.owns(file.path) and self._is_other(file):
                 reason = "a file that fsxds did not write is there, and stays; move it away to have this one written"

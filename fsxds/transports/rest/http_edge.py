@@ -18,7 +18,7 @@ from fsxds.transports.rest.poll_responses import CLIENT_GONE, INTERNAL, ErrorRes
 WRONG_FRAMING = ErrorResponse(
     400, 3, "transfer-encoding: `chunked` alone is known, over HTTP/1.1; send that, or a content-length"
 )
-WRONG_EXPECTATION = ErrorResponse(417, 3, "the one expectation that can be met is `expect: 100-continue`")
+WRONG_EXPECTATION = ErrorResponse(417, 3, "the only supported expectation is `expect: 100-continue`")
 # HTTP status and gRPC code by error code; any other code is 400 and INVALID_ARGUMENT.
 STATUSES = {
     TOO_LARGE: (413, 8),

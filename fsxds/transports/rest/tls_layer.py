@@ -27,7 +27,7 @@ _REMEDIES = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS; give an Envoy cluster a transport_socket",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate; give it one that the --client-ca signed",
     "TLSV1_ALERT_UNKNOWN_CA": "it does not trust our certificate; give it the CA that signed --tls-cert",
-    "UNSUPPORTED_PROTOCOL": "it offers nothing newer than TLS 1.1; TLS 1.2 is the oldest here",
+    "UNSUPPORTED_PROTOCOL": "it offers TLS 1.1 at most; fsxds needs TLS 1.2",
 }
 
 

@@ -83,9 +83,9 @@ async def test_other_servers(handler: Handler, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("address", "complaint"),
     [
-        ("http://127.0.0.1:1", "cannot be asked: Connection refused; is fsxds running there"),
-        ("unix:/no/such", "cannot be asked: No such file or directory; is fsxds running there"),
-        ("http://no-such-host.invalid", "cannot be asked: "),
+        ("http://127.0.0.1:1", "request failed: Connection refused; is fsxds running there"),
+        ("unix:/no/such", "request failed: No such file or directory; is fsxds running there"),
+        ("http://no-such-host.invalid", "request failed: "),
         ("http://", "is no URL; write http://HOST:PORT"),
         ("http://127.0.0.1:99999", "is no URL; write http://HOST:PORT"),
     ],

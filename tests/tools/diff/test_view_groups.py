@@ -84,7 +84,7 @@ def test_many_views_are_named_by_their_layer() -> None:
     many |= {("common", f"zones/{number}"): other for number in range(5)}
 
     assert groups({**many, ("common",): Difference(())}) == {
-        "in 1000 of 1006 views: those with the layer edge": ["+one"],
+        "in 1000 of 1006 views: all with the layer edge": ["+one"],
         "in 5 of 1006 views: zones/0 (common + zones/0), zones/1 (common + zones/1), zones/2 (common + zones/2) and 2 more": [
             "+other"
         ],

@@ -121,4 +121,4 @@ def test_the_parameters_are_named(doctor: Doctor) -> None:
         }
 
     (fault,) = [one for one in doctor.faults(edit, cluster(f"xdstp://a/{C}/edge/web?b=1")) if one.rule == "no-members"]
-    assert "it asks with the parameters xds.node.id, and those in the directory have b" in fault.message
+    assert "it asks with the parameters xds.node.id, and resources in the directory have b" in fault.message

@@ -101,7 +101,7 @@ def test_what_others_wrote_stays(tmp_path: Path) -> None:
 
     report = write(out, FIRST)
     assert [remark.subject for remark in report.blocked] == ["T/a", "T/dir/b"]
-    assert "T/dir is not what fsxds exported" in report.blocked[1].reason
+    assert "T/dir was not exported by fsxds" in report.blocked[1].reason
     assert (report.unchanged, names(report.written)) == (1, [OBJECT_1])
     assert (out / "T/a").read_text() == "theirs"
     assert not list(elsewhere.iterdir())

@@ -47,6 +47,6 @@ def files_of(plan: ImportPlan) -> dict[str, str]:
 
 
 def left_of(plan: ImportPlan) -> Any:
-    """Return the values of the bootstrap that is left."""
+    """Return the values of the remaining bootstrap."""
     (document,) = read_yaml(plan.bootstrap.decode()).documents
     return document.value  # type: ignore[union-attr]  # of YAML all documents are plain

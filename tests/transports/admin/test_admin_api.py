@@ -62,7 +62,7 @@ async def test_status_has_every_field(admin: Admin) -> None:
                 "reason": "rejected",
                 "place": "edge/lds.yaml:3",
                 "message": "envoy-1 rejects listener web: cannot bind",
-                "remedy": "correct it, or that node; until then it keeps what it has, and all others are served it",
+                "remedy": "correct the resource, or that node; until then the node keeps its version, and all other nodes get the new one",
                 "nodes": ["envoy-1"],
                 "since_s": 42.0,
             }
@@ -102,8 +102,8 @@ async def test_approve_names_what_waits(admin: Admin) -> None:
     missing = await admin.ask("POST", "/api/rollout/approve", json={})
 
     assert (status, content["code"]) == (404, 5)
-    assert content["message"] == "123: no such removal waits for approval; what waits is 9b8c7d6e5f4a"
-    assert (missing[0], missing[1]["message"]) == (400, "id: is missing; send the one that fsxds rollout status shows")
+    assert content["message"] == "123: no such removal waits for approval; the waiting ones are 9b8c7d6e5f4a"
+    assert (missing[0], missing[1]["message"]) == (400, "id: is missing; send the id that fsxds rollout status shows")
     assert not admin.recorder.of(RolloutCommanded)
 
 
@@ -144,7 +144,7 @@ async def test_nothing_to_do_is_a_conflict(admin: Admin, path: str) -> None:
     status, content = await admin.ask("POST", path, json={"view": "everyone"})
 
     assert (status, content["code"]) == (409, 9)
-    assert "fsxds rollout status shows what there is" in content["message"]
+    assert "fsxds rollout status shows the present state" in content["message"]
 
 
 async def test_rollback_and_resume(admin: Admin) -> None:

@@ -88,7 +88,7 @@ def test_secrets_are_masked(snapshots: tuple[Snapshot, Snapshot], catalogue: Cat
     found = diff_of(*snapshots, catalogue)
 
     assert CANARY not in repr(found)
-    assert (by_name(found)["key"].lines, by_name(found)["key"].omitted[:26]) == ((), "only what is hidden, its a")
+    assert (by_name(found)["key"].lines, by_name(found)["key"].omitted[:26]) == ((), "only hidden fields, the al")
 
 
 def test_what_is_large_is_cut(

@@ -199,7 +199,7 @@ async def test_a_fetch_before_there_is_anything() -> None:
         code, message = await refused(server, "CDS")
 
     assert code is grpc.StatusCode.UNAVAILABLE
-    assert message.startswith("nothing good was loaded yet")
+    assert message.startswith("no good content is loaded yet")
 
 
 async def test_a_method_that_is_not_there(server: GrpcServer) -> None:

@@ -104,8 +104,8 @@ def test_one_address_twice() -> None:
 
     assert names_in(done.resource.body) == ["a", "b"]
     assert done.left_out == (
-        'entries[2] is listener "c", whose address 127.0.0.1:80 tcp entries[1] has',
-        'entries[3] is listener "d", whose address 127.0.0.1:80 tcp entries[1] has',
+        'entries[2] is listener "c", and entries[1] has its address 127.0.0.1:80 tcp',
+        'entries[3] is listener "d", and entries[1] has its address 127.0.0.1:80 tcp',
     )
 
 

@@ -58,7 +58,7 @@ function version(value) {
 }
 
 const DIFFERENCES = [["lacks", "does not have"], ["outdated", "has an older version of"], ["surplus", "has and should not have"],
-  ["missing", "asked for what no file has:"]];
+  ["missing", "subscribed, and in no file:"]];
 
 function difference(type) {
   const lists = DIFFERENCES.filter(([name]) => names(type[name]).count).map(([name, words]) => {

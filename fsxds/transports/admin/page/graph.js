@@ -50,7 +50,7 @@ function sizeFor(columns, width) {
 function legend() {
   return h("ul", { class: "legend", "aria-label": "Signs" },
     h("li", {}, badge("served"), " is served"),
-    h("li", {}, badge("missing"), " is used, and served by nobody"),
+    h("li", {}, badge("missing"), " is used, and not defined"),
     h("li", {}, badge("outside"), " comes from the bootstrap, or from elsewhere"));
 }
 
@@ -100,7 +100,7 @@ function note(words) {
 }
 
 function meaning(node) {
-  return node.state === "missing" ? "what uses it does not work: define it, or correct the name" : "it is not in this tree";
+  return node.state === "missing" ? "its users do not work: define it, or correct the name" : "it is not in this tree";
 }
 
 function links(heading, ids) {

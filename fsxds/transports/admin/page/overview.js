@@ -16,16 +16,16 @@ export function facts(status) {
   const away = new Set(status.upstreams.map((each) => `upstream ${each.name}`));
   const degraded = status.degraded.filter((each) => !away.has(each));
   if (degraded.length) found.push(["error", `Degraded: ${degraded.join(", ")}`, "overview"]);
-  if (files.broken) found.push(["error", `${count(files.broken, "file")} broken: nothing of ${them(files.broken)} is served`, "files"]);
-  if (clients.NACK) found.push(["error", `${count(clients.NACK, "client")} rejected what was sent`, "clients"]);
+  if (files.broken) found.push(["error", `${count(files.broken, "file")} broken: no content of ${them(files.broken)} is served`, "files"]);
+  if (clients.NACK) found.push(["error", `${count(clients.NACK, "client")} rejected a version`, "clients"]);
   for (const each of status.upstreams) {
     if (each.state === "connected") continue;
     const name = `Upstream ${short(each.name, 60)} ${each.state === "refused" ? "cannot be used" : `is ${each.state}`}`;
-    if (each.resources.length) found.push(["held", `${name}: what is held of it is served`, "overview"]);
-    else found.push([each.state === "connecting" ? "waits" : "error", `${name}, and nothing of it is known`, "overview"]);
+    if (each.resources.length) found.push(["held", `${name}: its last resources are served`, "overview"]);
+    else found.push([each.state === "connecting" ? "waits" : "error", `${name}, and has sent no resource yet`, "overview"]);
   }
   for (const each of status.upstreams) {
-    if (each.rejected.length) found.push(["held", `Upstream ${short(each.name, 60)} sent what is not taken in`, "overview"]);
+    if (each.rejected.length) found.push(["held", `Upstream ${short(each.name, 60)} sent resources that fsxds rejects`, "overview"]);
   }
   if (files.held) found.push(["held", `${count(files.held, "file")} held back: the last good content is served`, "files"]);
   for (const rollout of status.rollouts) {
@@ -148,11 +148,11 @@ function more(what, shown, sent, total) {
 }
 
 const OUTCOMES = {
-  broken: "nothing of this file is served",
+  broken: "no content of this file is served",
   held: "the last good content of this file is served",
   ignored: "this file is not read",
   rejected: "nodes reject this",
-  kept: "what was good last is served",
+  kept: "the last good content is served",
   upstream: "this is about an upstream",
 };
 
@@ -192,7 +192,7 @@ const UPSTREAM_STATES = { connected: "good", connecting: "waits", away: "held", 
 function upstreams(all, fetched_ms) {
   return [
     h("h2", {}, "Upstreams ", h("span", { class: "count" }, number(all.length))),
-    table("Upstreams, and what is held of them", UPSTREAM_HEADINGS, all.map((each) =>
+    table("Upstreams and their resources", UPSTREAM_HEADINGS, all.map((each) =>
       row(each.name, UPSTREAM_HEADINGS, [
         short(each.name, 80),
         [badge(UPSTREAM_STATES[each.state] ?? "note", each.state), " for ", since(each.since_s, fetched_ms), remarks(each)],
@@ -208,8 +208,8 @@ function upstreams(all, fetched_ms) {
 function remarks(one) {
   const found = [
     ...(one.trouble ? [one.trouble] : []),
-    ...(one.state === "connected" && one.pending.length ? [`did not answer yet for ${one.pending.join(", ")}`] : []),
-    ...one.rejected.map((each) => `not taken in: ${each}`),
+    ...(one.state === "connected" && one.pending.length ? [`has not responded yet for ${one.pending.join(", ")}`] : []),
+    ...one.rejected.map((each) => `rejected: ${each}`),
   ];
   return found.length ? h("ul", {}, found.map((each) => h("li", {}, short(each, 500)))) : null;
 }

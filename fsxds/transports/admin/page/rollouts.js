@@ -5,9 +5,9 @@ import { heldBack, nameOf } from "/assets/overview.js";
 
 const STEPS = ["grow", "switch", "shrink"];
 const MEANINGS = {
-  whole: "everything at once: nothing needs an order",
-  grow: "what is used is added and changed",
-  switch: "what uses it changes",
+  whole: "all changes at once: none needs an order",
+  grow: "used resources are added and changed",
+  switch: "resources that use them change",
   shrink: "what nothing uses any more goes",
 };
 const MOST_NAMES = 100;

@@ -71,5 +71,5 @@ async def test_what_somebody_else_wrote_ends_a_publication() -> None:
     await publication.publish(WHOLE, snapshot_of(clusters(3)))
     await engine.write([Put(KEYS.pointers, b"something")])
 
-    with pytest.raises(NoPublisherError, match="somebody else"):
+    with pytest.raises(NoPublisherError, match="another server wrote"):
         await publication.publish(WHOLE, snapshot_of(clusters(4)))

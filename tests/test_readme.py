@@ -28,7 +28,8 @@ FLAGS_OF_OTHERS = {
     "--drain-time-s",  # Envoy
     "--include_imports",  # protoc
     "--auto-compaction-retention",  # etcd
-    "--alternate",  # a program of tests/
+    "--alternate",
+    "--tcp",  # a program of tests/
 }
 PAGES = sorted(
     path

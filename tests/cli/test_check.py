@@ -117,8 +117,8 @@ def test_a_bootstrap_is_recognized(tmp_path: Path, capfd: pytest.CaptureFixture[
 
     assert 1 == main(["check", str(bootstrap)])
     out = capfd.readouterr().out
-    assert "this is a bootstrap of Envoy, and no resource" in out
-    assert "`fsxds import` makes a tree of what it has, and `fsxds doctor` examines it" in out
+    assert "this is an Envoy bootstrap, not a resource" in out
+    assert "make a tree of its resources by `fsxds import`, examine it by `fsxds doctor`" in out
 
 
 def test_notes_of_a_kind_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

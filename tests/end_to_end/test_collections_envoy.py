@@ -19,6 +19,7 @@ from tests.end_to_end.test_removed_members import until_written
 from tests.support.grpc_envoy import DELTA, DELTA_ADS, SOTW, SOTW_ADS, VARIANTS, Fleet, StreamingEnvoy, Variant
 from tests.support.resources import cluster_route, direct_route, eds_cluster, endpoints, http_listener, static_cluster
 from tests.support.server import Server
+from tests.support.settings_files import file_flags
 from tests.support.structured_names import following, structured
 from tests.support.tcp_relay import Relay
 from tests.support.xds_resolver import XdsCaller, backends
@@ -343,7 +344,8 @@ def test_listeners_from_a_file_of_a_mirror(tmp_path: Path) -> None:
 def test_files_of_one_resource_each(form: str, tmp_path: Path) -> None:
     """Of these Envoy reads lists, with their inline entries; any other one is an empty update, with success."""
     mirror = tmp_path / "mirror"
-    fleet = Fleet(tmp_path, DELTA_ADS, "--mirror", str(mirror), "--mirror-layout", "resources", "--mirror-format", form)
+    options = "--mirror", str(mirror), "--mirror-format", form, *file_flags(mirror_layout="resources")
+    fleet = Fleet(tmp_path, DELTA_ADS, *options)
     proxy = {"@type": f"{FILTERS}.tcp_proxy.v3.TcpProxy", "stat_prefix": "x", "cluster": "plain"}
     entry: dict[str, Any] = {
         "@type": TYPES,

@@ -126,7 +126,7 @@ async def test_a_client_that_says_nothing_delays_others_once(word: str) -> None:
             await until(lambda: ("RDS", ("b",), ()) in first.got)
             await change(server, "c")
             await until(lambda: ("RDS", ("c",), ()) in first.got)
-        late = [line for line in server.log if "did not take it in time" in line]
+        late = [line for line in server.log if "did not ACK it in time" in line]
 
         assert len(late) == 1
         assert "dead" in late[0]

@@ -22,6 +22,7 @@ from typing import Never, Self
 from fsxds.disk_cache.private_directory import PrivateDirectory, evict_old
 from fsxds.events.event import Observer
 from fsxds.events.state_events import MembersNotWritten, StateIgnored
+from fsxds.model.resource_names import SCHEME
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones, after_parting, with_removed
@@ -54,8 +55,8 @@ class MemberNames:
         self._readers: dict[ChannelKey, Callable[[], RolloutState | None]] = {}
         self._noted = asyncio.Event()
         self._lock = Lock()
-        # The content written last.
-        self._written = b""
+        # The removed and the served members at the last write.
+        self._written: tuple[Views, Mapping[ChannelKey, Snapshot]] = {}, {}
         self._is_failing = False
 
     @classmethod
@@ -63,7 +64,10 @@ class MemberNames:
         """Return the keeper of a tree's and its upstreams' names; None for a user without a home."""
         directory = user_state_dir()
         servers = (server for rule in rules_of(settings) for server in rule.servers)
-        sources = [str(tree.absolute()) if tree else "", str(settings.fleet or ""), *servers]
+        fleet = settings.fleet
+        # The socket of workers has another path in each run; their addresses stay.
+        store = "" if fleet is None else f"{settings.http} {settings.grpc}" if fleet.is_private else str(fleet)
+        sources = [str(tree.absolute()) if tree else "", store, *servers]
         return None if directory is None else cls(directory / "members", sources, observer)
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
@@ -103,34 +107,49 @@ class MemberNames:
                 await self._noted.wait()
                 await asyncio.sleep(WITHIN_S)
                 self._noted.clear()
-                await asyncio.to_thread(self._write, self.read_members(), self._served())
+                removed, served = dict(self.read_members()), self._served()
+                if self._has_new_names(removed, served):
+                    self._receive(await asyncio.to_thread(self._write, removed, served), (removed, served))
         finally:
-            self._write(self.read_members(), self._served())
+            removed, served = dict(self.read_members()), self._served()
+            if self._has_new_names(removed, served):
+                self._receive(self._write(removed, served), (removed, served))
 
-    def _served(self) -> list[tuple[Layers, Snapshot]]:
-        states = ((key.layers, read()) for key, read in self._readers.items())
-        return [(layers, state.served) for layers, state in states if state is not None]
+    def _served(self) -> dict[ChannelKey, Snapshot]:
+        states = ((key, read()) for key, read in self._readers.items())
+        return {key: state.served for key, state in states if state is not None}
 
-    def _write(self, removed: Views, served: Iterable[tuple[Layers, Snapshot]]) -> None:
+    def _has_new_names(self, removed: Views, served: Mapping[ChannelKey, Snapshot]) -> bool:
+        """An edit without a new member is not written: with 100 000 members, that would take 0.1 s."""
+        written_removed, written = self._written
+        return any(noted is not written_removed.get(layers) for layers, noted in removed.items()) or any(
+            _adds_members(written.get(key), snapshot) for key, snapshot in served.items()
+        )
+
+    def _receive(self, error: OSError | None, written: tuple[Views, Mapping[ChannelKey, Snapshot]]) -> None:
+        if error is None:
+            self._written = written
+        elif not self._is_failing:
+            self._observer(MembersNotWritten(self._directory, error.strerror or str(error)))
+        self._is_failing = error is not None
+
+    def _write(self, removed: Views, served: Mapping[ChannelKey, Snapshot]) -> OSError | None:
+        """Any thread may call it."""
         views: dict[Layers, Tombstones] = {}
-        for layers, snapshot in served:
-            views[layers] = after_parting(views.get(layers, NO_TOMBSTONES), snapshot)
+        for key, snapshot in served.items():
+            views[key.layers] = after_parting(views.get(key.layers, NO_TOMBSTONES), snapshot)
         # Last: if there are too many names, these stay.
         views = _with(views, removed)
-        content = _encoded(views)
+        if not any(views.values()):
+            return None
         with self._lock:
-            if content == self._written or not any(views.values()):
-                return
             try:
                 with PrivateDirectory.opened(self._directory) as directory:
                     directory.replace(self._name, [_encoded(self._with_others(views, directory))])
                 evict_old(self._directory, _NAME, UNUSED_FOR_S, self._name)
             except OSError as error:
-                if not self._is_failing:
-                    self._observer(MembersNotWritten(self._directory, error.strerror or str(error)))
-                self._is_failing = True
-            else:
-                self._written, self._is_failing = content, False
+                return error
+        return None
 
     def _with_others(self, views: Views, directory: PrivateDirectory) -> Views:
         """Other processes may have written names."""
@@ -153,6 +172,19 @@ class MemberNames:
                 yield tuple(map(str, layers)), with_removed(NO_TOMBSTONES, names)
         except (TypeError, RecursionError) as error:
             raise ValueError("it is damaged") from error
+
+
+def _adds_members(before: Snapshot | None, after: Snapshot) -> bool:
+    for type_url, rows in after.by_type.items():
+        old = None if before is None else before.resources(type_url)
+        if old is None:
+            is_new = any(True for _ in rows.starting_with(SCHEME))
+        else:
+            fresh = rows.changes_since(old).fresh if old is not rows else ()
+            is_new = any(name.startswith(SCHEME) and name not in old for name in fresh)
+        if is_new:
+            return True
+    return False
 
 
 def _with(views: dict[Layers, Tombstones], more: Views) -> dict[Layers, Tombstones]:

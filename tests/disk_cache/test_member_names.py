@@ -16,6 +16,8 @@ from fsxds.model.values import Layers
 from fsxds.protocol.tombstones import with_removed
 from fsxds.rollout import RolloutState
 from fsxds.runtime.channels import ChannelKey
+from fsxds.settings.fleet_rules import FleetRule
+from fsxds.settings.options import Settings
 from tests.support.errors import Recorder
 from tests.support.polls import named, snapshot_of
 
@@ -130,3 +132,40 @@ async def test_a_directory_that_cannot_be_written_is_said_once(directory: Path, 
     directory.parent.unlink()
     await keep(kept, member("b"))
     assert found(kept) == {(): {"b"}}
+
+
+async def test_an_edit_without_a_new_member_is_not_written(directory: Path, recorder: Recorder) -> None:
+    """The cost of an edit does not follow the number of members."""
+    kept = MemberNames(directory, ["tree"], recorder)
+    await keep(kept, member("a"), member("b"))
+    (path,) = files_in(directory)
+    path.unlink()
+    await keep(kept, member("a"), "plain")
+    assert files_in(directory) == []
+
+    await keep(kept, member("a"), member("c"))
+    assert found(kept) == {(): set("ac")}
+    path.unlink()
+    kept.read_members = lambda: {(): with_removed({}, [(CDS, member("b"))])}
+    await keep(kept, member("a"), member("c"))
+    assert found(kept) == {(): set("abc")}
+
+
+async def test_workers_find_their_names_again(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket of their store has another path in each run; their addresses are the same."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    runs = [
+        MemberNames.of(None, Settings(http="127.0.0.1:1", fleet=FleetRule((f"unix:/tmp/{run}/fleet",))), recorder)
+        for run in ("first", "second")
+    ]
+    other = MemberNames.of(None, Settings(http="127.0.0.1:2", fleet=FleetRule(("unix:/tmp/third/fleet",))), recorder)
+    first, second = runs
+    assert first is not None
+    assert second is not None
+    assert other is not None
+    await keep(first, member("a"))
+
+    assert found(second) == {(): {"a"}}
+    assert found(other) == {}

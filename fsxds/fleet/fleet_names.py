@@ -235,6 +235,8 @@ class AbsentNames:
         self._publication = publication
         self._names = names
         self._is_due = True
+        # Taken, and not written yet.
+        self._taken: Rows | None = None
         self._written: Rows = {}
 
     async def begin(self) -> None:
@@ -253,19 +255,20 @@ class AbsentNames:
         if self._names is not None:
             self._names.listeners[AbsentNames] = note
 
-    def due(self) -> Rows | None:
-        """Return absent names, to be written after the next publication; None: no change."""
+    def take(self) -> None:
+        """Take the absent names of now, if they may have changed: `write` them after the next publication."""
         if not self._is_due:
-            return None
-        self._is_due = False
-        if self._names is None:
-            return {}
-        prefix = self._publication.content.keys.absent
-        return {prefix: {}, **{prefix + b"%d" % number: one for number, one in _divided(self._names.absent()).items()}}
+            return
+        self._taken, self._is_due = {}, False
+        if self._names is not None:
+            prefix = self._publication.content.keys.absent
+            divided = _divided(self._names.absent())
+            self._taken = {prefix: {}, **{prefix + b"%d" % number: one for number, one in divided.items()}}
 
-    async def write(self, rows: Rows) -> None:
-        """Write absent names, due again after an error. NoPublisherError: another server publishes by now."""
-        self._is_due = True
+    async def write(self) -> None:
+        """Write the taken names, until that succeeded once. NoPublisherError: another server publishes by now."""
+        if (rows := self._taken) is None:
+            return
         content, order = self._publication.content, self._publication.order
         changes: list[Put | Delete] = [Delete(key) for key in self._written.keys() - rows.keys()]
         changes += (
@@ -276,4 +279,4 @@ class AbsentNames:
             self._written |= {change.key: {"": []} for change in batch}
             if await content.engine.write(batch, (self._publication.fence,)) is None:
                 raise NoPublisherError("another server publishes by now")
-        self._written, self._is_due = rows, False
+        self._written, self._taken = rows, None

@@ -197,7 +197,7 @@ class FleetPlanner:
         reported = max((one.order for one in self._servers.reports.values()), default=NOTHING_PUBLISHED)
         if self._publication.advance_past(reported):
             self._published.clear()
-        absent = self._absent.due()
+        self._absent.take()
         await self._publication.publish_head(self._loading.existing)
         dropped = [key for key in self._publication.served if ChannelKey(*key) not in self.publisher.rollouts]
         await self._publication.remove(dropped)
@@ -209,8 +209,7 @@ class FleetPlanner:
                 self._published[key] = current.generation, await self._publication.publish(key, current)
                 # A server may have reported it before its publication was known here.
                 self._clients.ask(key)
-        if absent is not None:
-            await self._absent.write(absent)
+        await self._absent.write()
         await self._places.write()
         for channel_key, rollout in tuple(self.publisher.rollouts.items()):
             if channel_key == ChannelKey(channel_key.layers) and (good := rollout.machine.good) is not None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import pytest
+
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_names import AbsentNames, FleetNames, UpstreamNames
-from fsxds.fleet.key_values import MemoryKeyValues, Put
+from fsxds.fleet.key_values import Delete, Guard, MemoryKeyValues, Put, UnreachableError
 from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import Order
 from fsxds.fleet.publication import Publication
 from fsxds.runtime.asked_names import AskedNames
 from fsxds.runtime.store import Latest
-from tests.fleet.made import KEYS, elected
+from tests.fleet.made import KEYS, FaultyEngine, elected
 from tests.fleet.test_member import until
 from tests.history.made import CDS
 from tests.support.channels import Denier
@@ -61,8 +64,8 @@ class Fleet:
             while True:
                 await due.wait()
                 due.clear()
-                if (rows := absent.due()) is not None:
-                    await absent.write(rows)
+                absent.take()
+                await absent.write()
 
         self.running.append(asyncio.create_task(keep()))
         return absent
@@ -200,3 +203,47 @@ async def test_names_that_cannot_be_read_are_passed_over() -> None:
         await run.engine.write([Put(KEYS.names + b"other/3", b"written by another version")])
         run.servers[0].ask("client", CDS, {"a"})
         await until(lambda: run.asked_clusters() == {"a"})
+
+
+class Link(FaultyEngine):
+    """An engine that calls something before each write."""
+
+    before_write: Callable[[], object] = int
+
+    async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
+        """Write, after a call."""
+        self.before_write()
+        return await super().write(changes, guards)
+
+
+@virtually
+async def test_no_absent_name_is_lost_by_a_failure_or_while_others_are_written() -> None:
+    """Neither if the publication before fails, or the write, nor if another name turns out to be absent meanwhile."""
+    async with fleet() as run:
+        run.servers[0].ask("client", CDS, {"a", "b"})
+        await until(lambda: run.asked_clusters() == {"a", "b"})
+        link = Link(run.engine, random.Random(0), 0.0)
+        absent = AbsentNames(await elected(link), run.upstream_names)
+        await absent.begin()
+        absent.follow(int)
+        run.upstream.names = frozenset({"a"})
+        absent.take()
+        # The publication failed, and is tried again.
+        absent.take()
+        link.is_away = True
+        with pytest.raises(UnreachableError):
+            await absent.write()
+        link.is_away = False
+
+        def answer() -> None:
+            link.before_write = int
+            run.upstream.names = frozenset({"a", "b"})
+            run.upstream_names._note()
+
+        link.before_write = answer
+        absent.take()
+        await absent.write()
+        await until(lambda: run.unanswered() == [{"b", "*"}] * 2)
+        absent.take()
+        await absent.write()
+        await until(lambda: run.unanswered() == [{"*"}] * 2)

@@ -387,7 +387,7 @@ class Application:
 
     def _first_answers(self) -> FirstAnswers:
         is_over = monotonic() - self.started_s >= self.upstreams.answered_within_s
-        return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over, has_unasked=self.member.asks_names)
+        return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over, asks_others=self.member.asks_names)
 
     def waits_for(self) -> str:
         """Name what the first snapshot or mirrored files wait for; empty when they exist."""

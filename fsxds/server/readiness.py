@@ -105,8 +105,9 @@ class FirstAnswers:
     has_unasked: bool = False
 
     @classmethod
-    def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool, has_unasked: bool = False) -> Self:
-        """Derive this from upstreams' states."""
+    def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool, asks_others: bool = False) -> Self:
+        """Derive this from upstreams' states; without any, `asks_others`: servers of a fleet ask theirs for clients here."""
+        has_unasked = asks_others and not statuses
         unanswered = [each for each in statuses if each.last_update_s is None]
         silent = tuple(each for each in unanswered if each.state != "connected" or each.pending)
         return cls(silent, len(statuses), is_over, has_unasked=has_unasked or len(silent) < len(unanswered))

@@ -139,6 +139,15 @@ def test_upstreams_are_awaited(
     assert unready_reason(views, is_mirrored=True, lost=(), answers=answers) == reason
 
 
+def test_a_server_without_upstreams_serves_names_that_others_ask_for() -> None:
+    """In a fleet it has no content before a client asks; a server with a silent upstream waits for that all the same."""
+    follower = FirstAnswers.of((), is_over=True, asks_others=True)
+    publisher = FirstAnswers.of((SILENT,), is_over=True, asks_others=True)
+
+    assert unready_reason((BARREN,), is_mirrored=True, lost=(), answers=follower) == ""
+    assert "have no content" in unready_reason((BARREN,), is_mirrored=True, lost=(), answers=publisher)
+
+
 def test_what_is_awaited_of_upstreams_is_named_in_the_log_alone() -> None:
     """`/readyz` is open to everybody: it has counts."""
     answers = FirstAnswers.of((SILENT, HEARD), is_over=False)

@@ -292,9 +292,8 @@ def _lines(before: Resource | None, after: Resource | None, masker: Masker) -> t
     found = [line[:LONGEST_TEXT] for line in islice(unified_diff(old, new, lineterm=""), 2, MOST_LINES + 3)]
     if not found:
         return (), "only hidden fields, the aliases or the time to live differ"
-    return tuple(found[:MOST_LINES]), "" if len(
-        found
-    ) <= MOST_LINES else "more lines follow; fsxds show and fsxds diff have all"
+    more = "more lines follow; fsxds show and fsxds diff have all" if len(found) > MOST_LINES else ""
+    return tuple(found[:MOST_LINES]), more
 
 
 def _text(resource: Resource | None, masker: Masker) -> list[str]:

@@ -41,7 +41,7 @@ from fsxds.tools.diff.difference import Compared, HeldInViews, Side, Unread, jso
 from fsxds.tools.diff.sides import Repository, fetch_served, is_kept, is_running_address, read_kept
 from fsxds.tools.diff.view_groups import ComparedView, grouped
 from fsxds.tools.held_changes import HeldChange, held_changes
-from fsxds.transports.admin.report_json import report_of
+from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.rollout_control import StatusReport
 
 DIFFERENT = 1

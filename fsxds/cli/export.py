@@ -24,7 +24,7 @@ from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import at_urls
 from fsxds.tools.exporting.output import FilesExported, write_files
 from fsxds.tools.exporting.pages import ExportRules, Pages, pages_of
-from fsxds.transports.http_get.listings import Urls
+from fsxds.transports.http_get.get_responses import Urls
 
 # Nothing or not everything was exported.
 INCOMPLETE_EXPORT = 1

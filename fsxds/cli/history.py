@@ -10,7 +10,7 @@ from fsxds.cli.tables import print_table
 from fsxds.history.entries import HistoryChange, HistoryEntry, SomeNames
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
-from fsxds.transports.admin.report_json import report_of
+from fsxds.transports.admin.admin_api import report_of
 
 COMMIT_DIGITS = 12
 

@@ -18,7 +18,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.rollout import HoldReason
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
-from fsxds.transports.admin.report_json import report_of
+from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.rollout_control import (
     ChannelReport,
     DecisionReport,

@@ -23,7 +23,7 @@ from fsxds.events.phrases import escape
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
-from fsxds.transports.admin.report_json import report_of
+from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.status_reports import ClientList, FileList, NodeReport, ServerReport
 
 # A resource is held, rejected, stale or degraded; or the node is not connected.

@@ -15,7 +15,7 @@ from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 
 if TYPE_CHECKING:
-    from fsxds.transports.mirror.inlining import FindListeners, ListenerFinder
+    from fsxds.transports.mirror.layout import FindListeners, ListenerFinder
 
 
 def reject_loop(directory: Path, out: Path) -> None:

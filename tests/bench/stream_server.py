@@ -26,11 +26,10 @@ from fsxds.publishing.kept_places import RemovedMembers
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import TcpAddress
-from fsxds.transports.exchange import Exchange
+from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.services import Clients
 from tests.bench.bare_server import announce
 from tests.support.channels import OneChannel
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import Version
 from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
-from fsxds.transports.services import Clients
+from fsxds.transports.exchange import Clients
 
 CDS = BY_SHORT_NAME["cds"].type_url
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, Node
-from fsxds.transports.client_status.nodes import node_message
+from fsxds.transports.client_status.contents import node_message
 from fsxds.transports.rest.poll_requests import serialized_node
 from tests.support.polls import REAL_REQUEST
 

@@ -9,7 +9,7 @@ from google.protobuf import json_format
 
 from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import Node
-from fsxds.transports.client_status.nodes import LONGEST_REGEX, node_filter
+from fsxds.transports.client_status.contents import LONGEST_REGEX, node_filter
 
 METADATA = {
     "role": "edge",

@@ -10,8 +10,8 @@ import grpc.aio
 import pytest
 
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.transports.grpc_streams.calls import STOPPING, LongLivedCalls
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
+from fsxds.transports.grpc_streams.stream_requests import STOPPING, LongLivedCalls
 from tests.support.errors import Recorder, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, channel_to
 from tests.support.patience import NEVER_S, PATIENCE_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.transports.grpc_streams.resets import MOST_RESETS, CallCounts, offenders
+from fsxds.transports.grpc_streams.grpc_server import MOST_RESETS, CallCounts, offenders
 
 
 def looked_at(**unanswered: int) -> dict[int, CallCounts]:

@@ -15,7 +15,7 @@ from fsxds import __version__
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.testing import serve
 from fsxds.testing.server import Server
-from fsxds.transports.http_get.documents import openapi_document
+from fsxds.transports.http_get.get_handler import openapi_document
 from fsxds.transports.rest.application import ROWS
 
 DOCUMENT: dict[str, Any] = openapi_document(__version__)

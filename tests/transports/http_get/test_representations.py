@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.printing import Printer
-from fsxds.transports.http_get.representations import (
+from fsxds.transports.http_get.get_requests import (
     CODINGS,
     HTML_CONTENT,
     JSON_CONTENT,

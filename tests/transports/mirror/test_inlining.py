@@ -12,9 +12,9 @@ from fsxds.events.mirror_events import Remark
 from fsxds.model.resource_names import Locator
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Resource
+from fsxds.transports.mirror.directory import decode_manifest
 from fsxds.transports.mirror.files import path_of
-from fsxds.transports.mirror.inlining import inlined
-from fsxds.transports.mirror.manifest import decode_manifest
+from fsxds.transports.mirror.layout import inlined
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import Plain, files_in, listener, resource, snapshot, url

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from fsxds.transports.mirror.manifest import ManifestRow, decode_manifest, encode_manifest
+from fsxds.transports.mirror.directory import ManifestRow, decode_manifest, encode_manifest
 from tests.transports.mirroring import url
 
 ROWS = {

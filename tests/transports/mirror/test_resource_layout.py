@@ -17,9 +17,8 @@ from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, RESOURCE_
 from fsxds.settings.forms import parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
-from fsxds.transports.mirror.inlining import by_name
-from fsxds.transports.mirror.manifest import decode_manifest
-from fsxds.transports.mirror.resource_layout import is_path_of_resource, path_of_resource
+from fsxds.transports.mirror.directory import decode_manifest
+from fsxds.transports.mirror.layout import by_name, is_path_of_resource, path_of_resource
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.model.test_resource_names import NAMES
 from tests.support.this_envoy import this_envoy

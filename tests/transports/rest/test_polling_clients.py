@@ -12,8 +12,8 @@ from fsxds.protocol.messages import Node
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.rollout import Nack, Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
-from fsxds.transports.rest import polling_clients
-from fsxds.transports.rest.polling_clients import RestClient
+from fsxds.transports.rest import application
+from fsxds.transports.rest.application import RestClient
 from tests.support.polls import Server, named, running, snapshot_of, until
 from tests.support.steps import step_between
 
@@ -208,8 +208,8 @@ def test_a_node_is_forgotten_with_its_client() -> None:
 
 async def test_a_client_that_polls_no_more_leaves_its_channel(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its vote ends then, ten minutes after its last poll; a client with a held poll stays, and each may come back."""
-    monkeypatch.setattr(polling_clients, "CHECK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(polling_clients, "GONE_AFTER_S", 0.05)
+    monkeypatch.setattr(application, "CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(application, "GONE_AFTER_S", 0.05)
     channel = server.channels.channel
     for node in ("held", "gone"):
         await server.poll(node={"id": node})
@@ -218,7 +218,7 @@ async def test_a_client_that_polls_no_more_leaves_its_channel(server: Server, mo
     await until(lambda: names(channel.clients) == ["held"])
     assert [status.node.id for status in server.clients.statuses()] == ["held"]
 
-    monkeypatch.setattr(polling_clients, "GONE_AFTER_S", 600.0)
+    monkeypatch.setattr(application, "GONE_AFTER_S", 600.0)
     await server.poll(node={"id": "gone"}, version_info=version_of(server), timeout_ms=1)
     assert names(channel.clients) == ["gone", "held"]
 

@@ -28,7 +28,7 @@ from fsxds.model.resources import Key, Resource, key_of
 from fsxds.model.values import Layers, Problem, Severity
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules
-from fsxds.server.view_loading import ViewLoader
+from fsxds.server.loading_rules import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews, named_in
 from fsxds.snapshots.proposals import Records

@@ -29,8 +29,7 @@ from fsxds.publishing.publisher import PublishRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.runtime.views import layers_within, node_of
 from fsxds.server import loading_rules
-from fsxds.server.loading_rules import has_upstreams
-from fsxds.server.view_loading import ViewLoader
+from fsxds.server.loading_rules import ViewLoader, has_upstreams
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.load import Loaded, may_define

@@ -27,7 +27,7 @@ from fsxds.protocol.messages import ENVOY
 from fsxds.protocol.node_attributes import attributes_of_message
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules
-from fsxds.server.view_loading import ViewLoader
+from fsxds.server.loading_rules import ViewLoader
 from fsxds.settings.forms import parse_address
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews

@@ -13,7 +13,7 @@ from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.runtime.views import EVERYTHING, VIEW, View, Views, node_of
 from fsxds.server import loading_rules
-from fsxds.server.view_loading import ViewLoader
+from fsxds.server.loading_rules import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
 

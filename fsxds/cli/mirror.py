@@ -18,9 +18,9 @@ from fsxds.model.errors import UsageError
 from fsxds.observe.change_reports import remark_lines, summary
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules, mirror_settings
-from fsxds.server.view_loading import ViewLoader
-from fsxds.settings.mirror_rules import MirrorRule
+from fsxds.server.loading_rules import ViewLoader
 from fsxds.settings.options import Settings
+from fsxds.settings.view_rules import MirrorRule
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
 
 # A file is missing, or is blocked by another file.

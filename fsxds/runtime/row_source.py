@@ -15,7 +15,7 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import TrustedSigners
 from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.protocol.messages import OwnStatus
-from fsxds.protocol.on_demand import NoUpstreams, OnDemand
+from fsxds.protocol.subscription import NoUpstreams, OnDemand
 from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor

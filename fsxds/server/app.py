@@ -20,6 +20,7 @@ from fsxds.events.event import Event, Level, Observer
 from fsxds.events.file_events import TreeLoaded
 from fsxds.events.process_events import (
     ApiFound,
+    LingeringDropped,
     ListeningStarted,
     PlainTextExposed,
     SettingsRejected,
@@ -27,7 +28,6 @@ from fsxds.events.process_events import (
     StartDelayed,
 )
 from fsxds.events.rollout_events import VersionsHeld, VersionsReleased
-from fsxds.events.state_events import LingeringDropped
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.model.relay_ids import NOT_LISTED

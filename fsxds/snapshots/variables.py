@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fsxds.formats.yaml_scalars import resolve_plain
+from fsxds.formats.yaml_blocks import resolve_plain
 from fsxds.model.values import Fault, FieldPath, PlainText, PlainValue
 from fsxds.settings.view_rules import Variables
 

@@ -34,8 +34,8 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, OwnStatus
-from fsxds.protocol.on_demand import OnDemand
 from fsxds.protocol.poll import Wait
+from fsxds.protocol.subscription import OnDemand
 from fsxds.runtime.access import AccessInUse, Peer, is_uri
 from fsxds.runtime.channels import Channel, Channels, HoldsOf, holds_nothing
 from fsxds.runtime.store import Latest, SnapshotStore, end_wait

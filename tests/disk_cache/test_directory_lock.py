@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.disk_cache.directory_lock import DirectoryLock
+from fsxds.disk_cache.private_directory import DirectoryLock
 from fsxds.model.errors import UsageError
 from tests.faults.disks import cannot_mount, mounted
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.disk_cache.pack import Pack, Record
+from fsxds.disk_cache.parsed_files import Pack, Record
 from fsxds.disk_cache.private_directory import UNUSED_FOR_S, NotPrivateError
 
 LABEL = "0" * 32
@@ -131,8 +131,8 @@ def test_reading_counts_as_use(tmp_path: Path) -> None:
 
 def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of too many packs those go that were not used for longest, and of too large a pack its oldest records."""
-    monkeypatch.setattr("fsxds.disk_cache.pack.MOST_BYTES_OF_ALL", 1000)
-    monkeypatch.setattr("fsxds.disk_cache.pack.MOST_BYTES", 2000)
+    monkeypatch.setattr("fsxds.disk_cache.parsed_files.MOST_BYTES_OF_ALL", 1000)
+    monkeypatch.setattr("fsxds.disk_cache.parsed_files.MOST_BYTES", 2000)
     now_s = time.time()
     for number in range(5):
         path = tmp_path / f"{str(number + 1) * 32}.pack"
@@ -210,7 +210,7 @@ def test_link_to_a_directory_is_not_followed(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from fsxds.disk_cache.pack import Pack
+from fsxds.disk_cache.parsed_files import Pack
 from tests.disk_cache.test_pack import LABEL, record
 pack = Pack(Path(sys.argv[1]), LABEL, smallest_bytes=20_000)
 first = int(sys.argv[2])
@@ -252,7 +252,7 @@ def test_processes_write_side_by_side(tmp_path: Path) -> None:
 FULL = """
 import resource, sys
 from pathlib import Path
-from fsxds.disk_cache.pack import Pack
+from fsxds.disk_cache.parsed_files import Pack
 from tests.disk_cache.test_pack import LABEL, record
 pack = Pack(Path(sys.argv[1]), LABEL)
 pack.append([record(1)])

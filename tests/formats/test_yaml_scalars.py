@@ -2,7 +2,7 @@
 
 import pytest
 
-from fsxds.formats.yaml_scalars import is_ambiguous, resolve_plain
+from fsxds.formats.yaml_blocks import is_ambiguous, resolve_plain
 from fsxds.model.values import SpelledFloat
 
 BOOLS = {

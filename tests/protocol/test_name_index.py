@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.model.resources import Resource, Rows
-from fsxds.protocol.lookup import Lookup
-from fsxds.protocol.name_index import NameIndex
+from fsxds.protocol.lookup import Lookup, NameIndex
 from fsxds.protocol.virtual_hosts import HostLookup
 from tests.support.snapshots import resource, type_url
 

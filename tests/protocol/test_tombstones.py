@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fsxds.model.resources import Snapshot
-from fsxds.protocol import tombstones
-from fsxds.protocol.tombstones import (
+from fsxds.protocol import absence
+from fsxds.protocol.absence import (
     NO_TOMBSTONES,
     Tombstones,
     after_change,
@@ -83,8 +83,8 @@ def test_a_view_that_nobody_follows() -> None:
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a collection the newest are noted, and of a view those of the collections that changed last."""
     most_of_a_collection, most_of_a_view = 100, 1000
-    monkeypatch.setattr(tombstones, "MOST_OF_A_COLLECTION", most_of_a_collection)
-    monkeypatch.setattr(tombstones, "MOST_OF_A_VIEW", most_of_a_view)
+    monkeypatch.setattr(absence, "MOST_OF_A_COLLECTION", most_of_a_collection)
+    monkeypatch.setattr(absence, "MOST_OF_A_VIEW", most_of_a_view)
     known = NO_TOMBSTONES
     for collection in range(most_of_a_view // most_of_a_collection + 1):
         many = {f"xdstp://x/t/{collection}/{number}": "1" for number in range(most_of_a_collection + 1)}

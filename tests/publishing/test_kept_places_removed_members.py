@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.protocol.tombstones import removed_members
+from fsxds.protocol.absence import removed_members
 from fsxds.publishing.publisher import PublishRules
 from fsxds.rollout import RolloutOptions
 from fsxds.runtime.channels import ChannelKey

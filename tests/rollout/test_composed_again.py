@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from fsxds.model.resources import Snapshot
-from fsxds.rollout.composed_again import composed_again
 from fsxds.rollout.holding import NO_HOLDS, Composed, HoldingRules, compose
+from fsxds.rollout.target import composed_again
 from tests.support.rollouts import Tree, marked, tree_of, tree_snapshot
 
 RULES = HoldingRules(max_removal=0.5)

@@ -8,10 +8,10 @@ from jsonschema import Draft202012Validator
 
 from fsxds.model.errors import UsageError
 from fsxds.settings.forms import TcpAddress
-from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.reading import read_settings
 from fsxds.settings.rollout_forms import Canary
+from fsxds.settings.view_rules import MirrorRule
 from tests.support.settings_files import complaints_of, read_file
 
 SAMPLE = """\

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import CredentialFinder
-from fsxds.events.mirror_events import Remark
+from fsxds.events.file_events import Remark
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resource_names import parse_or_none
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_TYPE_URL, RESOURCE_TYPES

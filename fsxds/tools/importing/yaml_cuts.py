@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fsxds.envoy.bootstrap_text import quoted_text
-from fsxds.formats.yaml_scalars import resolve_plain
+from fsxds.formats.yaml_blocks import resolve_plain
 from fsxds.tools.importing.yaml_nodes import (
     AliasNode,
     Inner,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fsxds.disk_cache.directory_lock import DirectoryLock
+from fsxds.disk_cache.private_directory import DirectoryLock
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import BackOff, TypeUrl

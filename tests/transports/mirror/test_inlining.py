@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.events.mirror_events import Remark
+from fsxds.events.file_events import Remark
 from fsxds.model.resource_names import Locator
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Resource

@@ -15,8 +15,8 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resource_names import ResourceName
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.settings.forms import parse_address
-from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
+from fsxds.settings.view_rules import MirrorRule
 from fsxds.transports.mirror.directory import decode_manifest
 from fsxds.transports.mirror.layout import by_name, is_path_of_resource, path_of_resource
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.events.event import Event, Level
-from fsxds.events.mirror_events import FilesWritten, MirrorFailed
+from fsxds.events.file_events import FilesWritten, MirrorFailed
 from fsxds.events.process_events import SnapshotSetAside
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import RowsChange

@@ -12,9 +12,8 @@ import click
 
 from fsxds.api.secrets import mask_text
 from fsxds.cli.command import Choice
-from fsxds.cli.loading import load_chosen
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import has_errors, line_of, placed, warn_if_empty
+from fsxds.cli.subjects import has_errors, line_of, load_chosen, placed, warn_if_empty
 from fsxds.events.file_events import Remark
 from fsxds.events.phrases import count_of, escape, some_of
 from fsxds.model.errors import UsageError

@@ -9,16 +9,15 @@ from pathlib import Path
 import click
 
 from fsxds.cli.command import Choice
-from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import has_errors, line_of, placed, warn_if_empty
+from fsxds.cli.subjects import chosen_view, has_errors, line_of, placed, warn_if_empty
 from fsxds.events.phrases import escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.observe.change_reports import remark_lines, summary
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules, mirror_settings
-from fsxds.server.loading_rules import ViewLoader
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import MirrorRule
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once

@@ -20,7 +20,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, SourceFile
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules
-from fsxds.server.loading_rules import ViewLoader
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, read_manifest, write_manifest
 

@@ -8,9 +8,7 @@ file's digest, which is in no pack. So a pack reveals nothing to users who canno
 record counts as missing. The cipher is the output of SHAKE-256 for that key and a fresh nonce, the authenticator is
 keyed BLAKE2b. Files with `Secret` resources or private keys in PEM are not written.
 
-A file of records that grows, and is rewritten when half is obsolete.
-
-A record is `magic, length, place, name, payload`. The name is the key for reading. A newer record of the same place
+The pack is a file of records that grows, and is rewritten when half is obsolete. A record is `magic, length, place, name, payload`. The name is the key for reading. A newer record of the same place
 makes one obsolete. A write may end anywhere: an incomplete record ends the pack, and is cut off before the next write.
 The reader has to verify payloads.
 """
@@ -47,7 +45,8 @@ from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 _FORM = b"fsxds-parsed-1"
 
 DIRECTORY = "fsxds-parsed"
-"""The directory of packs."""
+"""The directory of packs.
+"""
 
 # Parsing less takes no longer than the lookup.
 LEAST_CACHED_BYTES = 256 * 1024

@@ -1,7 +1,4 @@
-"""A directory private to this user, with atomic writes and eviction.
-
-Locks a directory for one process.
-"""
+"""A directory private to this user, with a lock, atomic writes and eviction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Events of a tree's files: watched, read, parsed and published.
-
-Events of mirrored files.
-"""
+"""Events of files: watched, read, parsed, published, and mirrored."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Events of the process: start and end, addresses, settings, certificates, tokens, components.
-
-Events of the state directory, and of a process's end.
-"""
+"""Events of the process: start and end, addresses, settings, certificates, tokens, components, state directory."""
 
 from __future__ import annotations
 

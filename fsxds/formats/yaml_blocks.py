@@ -7,9 +7,7 @@ result is None. Otherwise it is the same as libyaml's; tests compare them over m
 
 Lines repeat, within and between files, so their meanings are cached.
 
-The meaning of plain (unquoted, untagged) YAML scalars to Envoy.
-
-Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes; all else is text (ENVOY.md E51; every row
+For plain (unquoted, untagged) scalars, Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes; all else is text (ENVOY.md E51; every row
 of the tests was put to the real binary). Numbers with a fraction or an exponent are text, too, but a number field takes
 them: they become `SpelledFloat`, which is both.
 """
@@ -28,7 +26,8 @@ from fsxds.formats.decoded import MAX_DEPTH, Decoded, PlainDocument
 from fsxds.model.values import PlainText, PlainValue, SpelledFloat
 
 ReadFlow: TypeAlias = Callable[[str], PlainValue]
-"""Returns the value of a faultless flow collection, else None."""
+"""Returns the value of a faultless flow collection, else None.
+"""
 
 _Row: TypeAlias = tuple[int, tuple[int, ...], str | None, PlainValue, int]
 """A line's column, the columns after its dashes, its key, its value, and the value's form."""

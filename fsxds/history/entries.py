@@ -1,7 +1,4 @@
-"""The history of each view.
-
-The database table of the objects of `snapshots/snapshot_objects.py`.
-"""
+"""The history of each view, and the table of the objects of `snapshots/snapshot_objects.py`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The metrics: events are counted at once, current values read on each scrape.
+"""The metrics and their catalogue: events are counted at once, current values read on each scrape.
 
 In the event loop, a dict needs no lock.
-
-The catalogue of metrics at `/metrics`, and labels.
 """
 
 from __future__ import annotations
@@ -31,7 +29,8 @@ from fsxds.model.values import Severity, TypeUrl
 from fsxds.rollout import Completed, Held, StepKind, StepStarted, StepTimedOut, Superseded
 
 Labels: TypeAlias = tuple[str, ...]
-"""The values of a row's labels, in order."""
+"""The values of a row's labels, in order.
+"""
 
 Readings: TypeAlias = Iterable[tuple[str, Labels, float]]
 """Gauges' names, labels and values."""

@@ -1,6 +1,6 @@
 """Decides which missing names a Delta stream reports as removed, and when.
 
-Remembers removed members of collections: a reconnecting client does not report which it holds.
+Removed members of collections are remembered, because a reconnecting client does not report which it holds.
 
 | rule | source |
 | --- | --- |
@@ -38,6 +38,7 @@ class Absence:
     | it would hang an Envoy (ENVOY.md E38) | all names; of a type that Envoy lets go of (E86), the names it waits for |
 
     Removals that this process observed are always reported.
+
     """
 
     __slots__ = ("_brought", "_drops_removed", "_in_use", "_is_hidden", "_type_url", "_unanswered", "unreported")

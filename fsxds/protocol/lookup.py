@@ -7,11 +7,6 @@
 | A name that is subscribed to again is sent again: the client may have forgotten its resource. | xDS protocol, "Subscribing to Resources" |
 | A name that is unsubscribed is answered only under a wildcard: the client cannot know whether that selects it. | xDS protocol, "Unsubscribing from Resources" |
 | A subscribed name that does not exist is reported as removed; a glob is not. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
-
-Maps aliases and collections to own names, and follows changes of the rows.
-
-| rule | source |
-| --- | --- |
 | Of several resources with an alias, the first by name has it. | xDS protocol, "Aliases" |
 | The members of a collection have its directory, and nothing deeper, and its parameters. All names are canonical. | xRFC TP1, "Glob collections" |
 """

@@ -18,7 +18,7 @@ On SotW streams and in polls, names are resolved as follows.
 
 This costs nothing if no resource of the type has a structured name. On Delta streams, `lookup.py` resolves names.
 
-Requested names that upstreams may have. Pure.
+Names that upstreams may have wait for them.
 
 | rule | source |
 | --- | --- |

@@ -1,6 +1,6 @@
 """The rollout of one channel: publishes steps, and asks clients for progress.
 
-State kept across restarts (a capability, see `history/`), and removed members.
+Keeping its place across restarts is a capability, see `history/`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@
 Callers pass `now_s`, of one clock that only goes forward, and call `receive_timer` at `timer_at_s`. After any call,
 `served` is the snapshot to publish; if `step` is another one then, call `receive_waiting` after the publication.
 `target` decides the target.
-
-The options of a rollout, and its state across restarts.
 """
 
 from __future__ import annotations
@@ -64,6 +62,7 @@ class Rollout:
         step: to be taken by clients, or None.
         waiting: the clients that have not taken it; None until they are known.
         is_complete: all clients waited for have the target.
+
     """
 
     def __init__(self, options: RolloutOptions, state: RolloutState | None = None) -> None:

@@ -20,8 +20,6 @@ previous process served that, and so does this one until the removal is certain:
 | So is the former content of a redirect that dangles now. | `Snapshot` |
 | Such a resource goes when a target comes in which it is neither, or that has another resource of its name. | |
 
-Composes a tree again after an edit that does not affect holds.
-
 Holds follow from names, references and claims (`holding`). An edit that changes none costs only its changes, even
 beside ten thousand resources that wait for approval.
 """

@@ -1,7 +1,4 @@
-"""Written forms of values.
-
-The setting `--fleet`.
-"""
+"""Written forms of values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The settings `views` and `variables`.
-
-The setting `mirrors`.
-"""
+"""The settings `views`, `variables` and `mirrors`."""
 
 from __future__ import annotations
 

@@ -1,17 +1,14 @@
-"""Handles the steps that requests share over all transports.
+"""Handles the steps that requests share over all transports; has the registry of all clients.
 
 | step | transports |
 | --- | --- |
+| Identify the sender, by connection and headers. | all |
 | Check that the sender may ask as this node and for this type; again after each wait, which may have taken long. | all |
 | Find the channel of the node. | all |
 | Ask upstreams for the names, for as long as the request lasts. | all |
 | Count a request that has to wait; wait for a newer snapshot, other access, or the end of the server. | polls, GET, Fetch |
 
 Streams are pushed to, so that an idle stream needs no task; mirrors have no sender.
-
-Identifies the sender of a request, by connection and headers.
-
-The frame for services beside discovery, and the registry of all clients.
 """
 
 from __future__ import annotations
@@ -48,6 +45,7 @@ class Requester:
     """A request's sender and subject, compared by identity.
 
     `type_url` is None until known; `*` in `asked` means all.
+
     """
 
     peer: Peer

@@ -1,6 +1,6 @@
 """Processes a server's responses: applies and reports them, with ACK or NACK.
 
-A relay's node, certificate and token for an upstream's servers; files are read each time.
+Files of certificates and tokens for its servers are read each time.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class RelayLoopError(ConnectionLostError):
     """A server is downstream of this relay: it would return our resources.
 
     `relays` are those between, if known.
+
     """
 
     def __init__(self, words: str, relays: tuple[str, ...] = ()) -> None:

@@ -1,8 +1,6 @@
-"""One ADS stream to an upstream's server, Delta or SotW, until it is lost.
+"""Sessions with an upstream's server: one ADS stream until it is lost, or a poll per wanted type until all fail.
 
-Polls at an upstream's REST server: one per wanted type, until all fail.
-
-Gets the manifests that a server offers: by a gRPC stream, or by GET.
+They get the manifests that the server offers, too.
 """
 
 from __future__ import annotations
@@ -41,6 +39,7 @@ class StreamRules:
     """Options of a stream: silence before a ping, and whether to report held versions.
 
     Without `sends_versions` the server sends all resources.
+
     """
 
     wire: Wire = Wire.DELTA

@@ -1,7 +1,4 @@
-"""All upstreams, and the links to them.
-
-Connects the file tree with upstreams: names that files need, resources that files shadow.
-"""
+"""All upstreams, the links to them, and the names that the file tree needs or shadows."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import linter_of
 from fsxds.lint.undefined_names import with_undefined_names
-from fsxds.server.loading_rules import ViewLoader, load_once, scan_once
+from fsxds.server.loading_rules import load_once, scan_once
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
 from tests.editor.trees import CLUSTERS, FILES, ROUTES, Workbench, workbench, write

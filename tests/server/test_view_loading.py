@@ -7,7 +7,8 @@ from pathlib import Path, PurePosixPath
 from fsxds.lint.linter import Linter
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import SourceFile, SourceTree
-from fsxds.server.loading_rules import ViewLoader, scan_once
+from fsxds.server.loading_rules import scan_once
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.loaded_views import LoadedViews, only_view

@@ -1,7 +1,4 @@
-"""The admin address: routing, access, parameters. Other origins' pages cannot use it.
-
-The reports of the admin address as JSON.
-"""
+"""The admin address: routing, access, parameters, JSON. Other origins' pages cannot use it."""
 
 from __future__ import annotations
 

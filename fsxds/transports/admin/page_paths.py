@@ -2,7 +2,7 @@
 
 The page loads only these files, connects only to its origin, cannot be embedded, and inserts data as text.
 
-Server-sent events: pages then request the facts. Slow readers skip events.
+On each server-sent event, pages request the facts. Slow readers skip events.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The admin paths of the whole server: status, clients, files, metrics, health, outline.
-
-The admin paths of rollouts, the history, and operators' decisions.
-"""
+"""The admin paths: status, clients, files, metrics, health, outline, rollouts, history, and operators' decisions."""
 
 from __future__ import annotations
 

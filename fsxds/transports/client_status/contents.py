@@ -1,10 +1,6 @@
-"""The content of a client status: states of resources, and content without secrets.
+"""The content of a client status: nodes, states of resources, and content without secrets.
 
-Large answers are written row by row, and joined. Source: envoy/service/status/v3/csds.proto.
-
-Nodes as messages, and the node matchers of a ClientStatusRequest.
-
-Source: envoy/type/matcher/v3/{node,struct,value,string,number}.proto.
+Large answers are written row by row, and joined. Source: envoy/service/status/v3/csds.proto, envoy/type/matcher/v3/{node,struct,value,string,number}.proto.
 """
 
 from __future__ import annotations
@@ -54,6 +50,7 @@ def resource_statuses(status: ClientStatus) -> Iterator[ResourceStatus]:
     """Yield a client's sent and requested resources, by watch.
 
     A wildcard client that was sent nothing has asked for `*`.
+
     """
     is_delta = status.service.startswith("Delta")
     for watch in status.watches:

@@ -1,6 +1,6 @@
-"""The methods of the discovery services, and the parsing of requests.
+"""The methods of the discovery services, the parsing of requests, and the edge of their calls.
 
-The edge of gRPC calls: an error of fsxds ends only its own call; long-lived calls end with the server.
+An error of fsxds ends only its own call; long-lived calls end with the server.
 """
 
 from __future__ import annotations

@@ -4,9 +4,7 @@ CORS is off unless origins are given, and never includes secrets.
 
 Source: Fetch, "HTTP-network-or-cache fetch", "CORS protocol".
 
-Documents that are equal for all clients, with entity tags: the OpenAPI 3.1 description of the REST address.
-
-`openapi.json` describes paths, parameters, headers, statuses and the form of bodies; the content of resources is
+`openapi.json`, OpenAPI 3.1, describes paths, parameters, headers, statuses and the form of bodies; the content of resources is
 Envoy's API, which `fsxds schema` writes. Without tokens and client certificates in the settings, clients need none.
 """
 

@@ -1,21 +1,16 @@
-"""Parses a GET: preconditions, wait time and accepted formats.
+"""Parses a GET: preconditions, wait time, and the accepted representations: formats and codings.
 
 | rule | source |
 | --- | --- |
 | `If-None-Match` compares weakly, `If-Match` strongly; `*` is any tag. | RFC 9110, 8.8.3.2, 13.1 |
 | Dates make no difference, because no answer has `Last-Modified`. | RFC 9110, 13.1.3, 13.1.4 |
 | `Prefer: wait=N` is a wish, and ignored if it is malformed; `?wait=N` is a demand. | RFC 7240 |
-
-Representations of resources over HTTP: formats, codings, negotiation and entity tags.
-
-No I/O, but `content_of` and `compressed` may take long.
-
-| rule | source |
-| --- | --- |
 | The most specific range of `Accept` that names a format decides about it; of equal ones the first in our order is sent. | RFC 9110, 12.5.1 |
 | A coding is sent only if `Accept-Encoding` names it or `*`. | RFC 9110, 12.5.3 |
 | Different bytes have different strong tags: all but plain JSON have a suffix. | RFC 9110, 8.8.3 |
 | The type is in the URL, and not in the content. | xRFC TP1, "HTTP transport" |
+
+No I/O, but `content_of` and `compressed` may take long.
 """
 
 from __future__ import annotations
@@ -61,6 +56,7 @@ class Preconditions:
     """The preconditions of a request.
 
     `if_none_match` are the tags that the client has, `if_match` those that it demands; None without.
+
     """
 
     if_none_match: frozenset[str] | None = None

@@ -1,9 +1,7 @@
-"""The answers to GET: headers, and content, cached for all clients within limits.
+"""The answers to GET: headers, lists, and content, cached for all clients within limits.
 
 One thread makes expensive content, item by item. Started work is finished and cached; work without waiting clients is
 not started. So clients that request everything in every format, and leave, occupy one thread.
-
-The content of lists and of the index: names as URLs, and versions.
 """
 
 from __future__ import annotations
@@ -77,6 +75,7 @@ class GetRules:
         authority: of the server; empty for none.
         authorities: URLs of other authorities, and of ours if clients see it under another URL.
         cors_origins: pages of these origins may read answers; `*` is any.
+
     """
 
     authority: str = ""

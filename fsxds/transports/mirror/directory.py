@@ -1,8 +1,6 @@
-"""The output directory: its lock, temporary file, and atomic replacement of files.
+"""The output directory: its lock, atomic replacement of files, and the record of our files.
 
-The record of our files in the output directory: on disk, and of this process.
-
-Detects when others remove or change mirrored files, and limits how often fsxds undoes it.
+If others remove or change mirrored files, fsxds undoes it, at a limited rate.
 """
 
 from __future__ import annotations
@@ -40,7 +38,8 @@ _LOCK = PurePosixPath(OURS, "lock")
 _TEMPORARY = PurePosixPath(OURS, "next.tmp")
 
 Signature = tuple[int, int, int, int]
-"""Inode, size, time of modification and mode; equal for an unchanged file."""
+"""Inode, size, time of modification and mode; equal for an unchanged file.
+"""
 
 
 class MirrorDirectory:

@@ -1,11 +1,9 @@
 """Decides the files for a snapshot, with config sources that point at files, and stand-ins.
 
-List collections as Envoy reads them from files: with all listeners inline.
-
-Envoy silently skips locators; a collection of only these removes every listener (ENVOY.md E80). So a locator's resource
+Envoy reads list collections from files with all listeners inline, and silently skips locators; a collection of only these removes every listener (ENVOY.md E80). So a locator's resource
 is written in its place; a collection that ends up empty is not written.
 
-The layout `resources`: one `Resource` per file, at its name's path; a glob is a folder.
+The layout `resources` has one `Resource` per file, at its name's path; a glob is a folder.
 
 `xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the type's plain name `foo/bar`, as in
 URLs. Other authorities are in `@<authority>/<type>/...`. Source: xRFC TP1, "File transport".
@@ -57,7 +55,8 @@ LISTENER = BY_SHORT_NAME["lds"]
 COLLECTION = BY_SHORT_NAME["lcds"]
 
 FindListeners = Callable[[Locator], "tuple[Resource, ...] | str"]
-"""Returns a locator's listeners, at most one unless it is a glob; or why there are none."""
+"""Returns a locator's listeners, at most one unless it is a glob; or why there are none.
+"""
 
 ListenerFinder = Callable[[Snapshot], FindListeners]
 """Returns a snapshot's function to find listeners."""

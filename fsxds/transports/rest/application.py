@@ -1,6 +1,6 @@
 """POST /v3/discovery:* over aiohttp: routing, error responses, and held polls.
 
-Polling nodes as clients of their channels: one client per node.
+Each polling node is one client of its channel.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The edge of HTTP requests: an error ends only its own request, with a JSON answer.
-
-Protects listeners from web pages, which are no legitimate clients.
+"""The edge of HTTP requests: an error ends only its own request, with a JSON answer; web pages are rejected.
 
 Another origin's page shows in `Origin` or `Sec-Fetch-Site`, DNS rebinding in `Host`; no page can send `content-type:
 application/json` without a preflight.
@@ -49,7 +47,8 @@ _AGAIN = {"max-requests-per-peer": (429, "1")}
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-"""Answers a request. Raises ProtocolError for a mistake of the client."""
+"""Answers a request. Raises ProtocolError for a mistake of the client.
+"""
 
 
 def origin_of(request: web.Request) -> str:

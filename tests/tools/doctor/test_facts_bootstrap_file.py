@@ -8,7 +8,7 @@ import pytest
 
 from fsxds.lint.linter import make_field_rules
 from fsxds.model.values import Fault
-from fsxds.tools.doctor.bootstrap_file import BOOTSTRAP, BootstrapFile, read_bootstrap
+from fsxds.tools.doctor.facts import BOOTSTRAP, BootstrapFile, read_bootstrap
 from tests.tools.doctor.examples import HEALTHY, Doctor
 
 

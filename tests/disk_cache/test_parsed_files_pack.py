@@ -211,7 +211,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from fsxds.disk_cache.parsed_files import Pack
-from tests.disk_cache.test_pack import LABEL, record
+from tests.disk_cache.test_parsed_files_pack import LABEL, record
 pack = Pack(Path(sys.argv[1]), LABEL, smallest_bytes=20_000)
 first = int(sys.argv[2])
 print("ready", flush=True)
@@ -253,7 +253,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from fsxds.disk_cache.parsed_files import Pack
-from tests.disk_cache.test_pack import LABEL, record
+from tests.disk_cache.test_parsed_files_pack import LABEL, record
 pack = Pack(Path(sys.argv[1]), LABEL)
 pack.append([record(1)])
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))

@@ -9,7 +9,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Origin, Resource
 from fsxds.model.values import Fault, Version
-from fsxds.tools.doctor.bootstrap_file import one_of_each, resource_problems
+from fsxds.tools.doctor.facts import one_of_each, resource_problems
 from tests.tools.doctor.examples import Doctor
 
 FAULT = Fault("r", "fact", "remedy", ("connect_timeout",))

@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.tools.diff.compare import ChangeAction, Comparer, Difference, FieldChange, ResourceChange, TypeDifference
-from fsxds.tools.diff.view_groups import ComparedView, ViewGroup, grouped
+from fsxds.tools.diff.compare import (
+    ChangeAction,
+    ComparedView,
+    Comparer,
+    Difference,
+    FieldChange,
+    ResourceChange,
+    TypeDifference,
+    ViewGroup,
+    grouped,
+)
 from tests.support.polls import named, snapshot_of
 from tests.tools.diff.differences import CDS, SDS, resource
 

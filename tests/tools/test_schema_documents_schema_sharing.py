@@ -6,7 +6,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from fsxds.tools.schema_sharing import compact
+from fsxds.tools.schema_documents import compact
 from fsxds.tools.value_schemas import shared
 
 TEXT = {"type": "string", "minLength": 1, "description": "must not be empty"}

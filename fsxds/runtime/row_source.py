@@ -163,7 +163,7 @@ def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
         UsageError: two have one name, one names a server twice, or a certificate has no key.
     """
     if (settings.upstream_cert is None) != (settings.upstream_key is None):
-        raise UsageError("--upstream-cert and --upstream-key belong together; give both, or neither")
+        raise UsageError("upstream_cert and upstream_key belong together; give both, or neither")
     of_authorities = (
         UpstreamRule(each.upstream, name) for name, each in (settings.authorities or {}).items() if each.upstream
     )

@@ -298,7 +298,7 @@ class Settings(ListenerSettings):
         PATH, RELAYING, LASTING, "Connect to upstreams over TLS and trust the CAs in this file."
     )
     upstream_cert: Path | None = optional(PATH, RELAYING, LASTING, "Client certificate chain for upstreams.")
-    upstream_key: Path | None = optional(PATH, RELAYING, LASTING, "Private key of --upstream-cert.")
+    upstream_key: Path | None = optional(PATH, RELAYING, LASTING, "Private key of `upstream_cert`.")
     upstream_token: Path | None = optional(
         PATH, RELAYING, LASTING, "File with the bearer token for upstreams; reread when it changes."
     )

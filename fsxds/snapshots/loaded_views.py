@@ -99,7 +99,7 @@ def with_served(
     `contents` is in order of precedence.
     """
     inputs = Inputs(rules, contents)
-    staged = {layers: _staged(loaded.snapshot, layers, inputs, before) for layers, loaded in views.by_layers.items()}
+    staged = {layers: _staged(loaded, layers, inputs, before) for layers, loaded in views.by_layers.items()}
     found = defaultdict[Problem, list[Layers]](list)
     for layers, results in staged.items():
         for problem in (problem for one in results if one is not None for problem in one.problems):
@@ -112,9 +112,8 @@ def with_served(
     return replace(views, staged=staged, contents=contents, problems=problems, held=held)
 
 
-def _staged(
-    snapshot: Snapshot, layers: Layers, inputs: Inputs, before: LoadedViews | None
-) -> tuple[Staged | None, ...]:
+def _staged(loaded: Loaded, layers: Layers, inputs: Inputs, before: LoadedViews | None) -> tuple[Staged | None, ...]:
+    snapshot, inputs = loaded.snapshot, inputs._replace(files=loaded.records, layers=layers)
     were = before.staged.get(layers) if before is not None else None
     earlier = before.by_layers[layers].snapshot if before is not None and were is not None else None
     results = []

@@ -24,11 +24,12 @@ from fsxds.model.name_table import Chunk
 from fsxds.model.resource_names import is_structured
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Reference, Resource, Snapshot
-from fsxds.model.values import HeldFile, Problem
+from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.settings.upstream_rules import Authority
 from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.parse import field_rules
+from fsxds.snapshots.proposals import Records
 from fsxds.snapshots.upstream_content import UpstreamContent
 
 
@@ -84,10 +85,12 @@ class ResolutionRules:
 
 
 class Inputs(NamedTuple):
-    """Settings, and upstreams in order of precedence."""
+    """Settings, upstreams in order of precedence, and the files of a view, with its layers."""
 
     rules: ResolutionRules
     contents: tuple[UpstreamContent, ...] = ()
+    files: Records = MappingProxyType({})
+    layers: Layers = WHOLE_TREE
 
 
 class Staged(Protocol):

@@ -27,7 +27,7 @@ from fsxds.publishing.node_channels import NodeChannels
 from fsxds.rollout import RolloutOptions
 from fsxds.runtime.channels import Channel, HoldsOf, holds_nothing
 from fsxds.runtime.store import Latest
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 
 # The least time between two reads of the last order.
 READ_EVERY_S = 0.02

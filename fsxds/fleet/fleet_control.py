@@ -25,7 +25,7 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.rollout import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.transports.admin.operator_control import AdminControl, OperatorControl
 from fsxds.transports.admin.report_json import report_of
 from fsxds.transports.admin.rollout_control import (

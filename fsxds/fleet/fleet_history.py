@@ -17,8 +17,7 @@ from fsxds.history.state_writer import commit_of
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.rollout import snapshot_id
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest
+from fsxds.snapshots.encoding import DamagedBytesError, Digest
 
 PREFIX = "history/"
 

@@ -24,9 +24,8 @@ from fsxds.model.values import Layers
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import Rejections, RolloutState
 from fsxds.runtime.channels import ChannelKey
+from fsxds.snapshots.encoding import DamagedBytesError, Digest
 from fsxds.snapshots.load import same_content
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest
 
 PREFIX = "place/"
 

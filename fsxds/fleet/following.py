@@ -28,8 +28,8 @@ from fsxds.model.resources import Rows, Snapshot
 from fsxds.model.values import Layers
 from fsxds.rollout import steps_between
 from fsxds.runtime.store import Latest
+from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.snapshots.load import type_change
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 # Between two attempts to reach the engine, or to read a snapshot.
 PAUSE_S = 0.5

@@ -60,8 +60,8 @@ from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.views import Views
 from fsxds.settings.options import Settings
+from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.snapshots.load import same_content
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 if TYPE_CHECKING:
     from fsxds.fleet.fleet_control import FleetControl

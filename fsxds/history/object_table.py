@@ -1,12 +1,11 @@
-"""The database table of the objects of `snapshots/snapshot_objects.py`."""
+"""The database table of the objects of `snapshots/encoding.py`."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections import Counter
 
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Content, Digest, KeptObject, joined, parted
+from fsxds.snapshots.encoding import Content, DamagedBytesError, Digest, KeptObject, joined, parted
 
 
 def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:

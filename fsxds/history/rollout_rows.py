@@ -17,8 +17,7 @@ from fsxds.model.resources import Key, Rows, Snapshot
 from fsxds.model.values import PlainValue, TypeUrl, Version
 from fsxds.rollout import DrainingListener, Pin, ResourceVersion, RolloutState
 from fsxds.runtime.channels import ChannelKey
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest
+from fsxds.snapshots.encoding import DamagedBytesError, Digest
 
 FORMAT = 2
 """The version of the form.

@@ -48,8 +48,7 @@ from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import Rejections, RolloutState, snapshot_id
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest, KeptObject, joined, object_of, parted, snapshot_near
+from fsxds.snapshots.encoding import DamagedBytesError, Digest, KeptObject, joined, object_of, parted, snapshot_near
 
 # Per view.
 MOST_SNAPSHOTS = 50

@@ -31,9 +31,9 @@ from fsxds.model.resources import CLAIMED, Origin, Reference, Resource, Rows, Sn
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.load import type_change
+from fsxds.snapshots.loaded_views import CollectionRules, Inputs, Staged
 from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of
 from fsxds.snapshots.proposals import Records
-from fsxds.snapshots.stages import CollectionRules, Inputs, Staged
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
 

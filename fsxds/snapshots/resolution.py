@@ -19,16 +19,24 @@ from fsxds.model.name_table import Chunk
 from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange, claims_of, key_of
 from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
 from fsxds.snapshots.load import type_change
-from fsxds.snapshots.locators import Place, Resolver, places_of
-from fsxds.snapshots.redirects import (
+from fsxds.snapshots.loaded_views import (
+    Inputs,
+    ResolutionRules,
+    Staged,
+    is_redirect_elsewhere,
+    names_redirected_elsewhere,
+)
+from fsxds.snapshots.locators import (
     Copier,
     Followed,
+    Place,
     RedirectFollower,
+    Resolver,
     collection_of,
     conflict,
     kept_content,
+    places_of,
 )
-from fsxds.snapshots.stages import Inputs, ResolutionRules, Staged, is_redirect_elsewhere, names_redirected_elsewhere
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange
 from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
 from fsxds.snapshots.load import type_change
-from fsxds.snapshots.stages import Inputs, Staged
+from fsxds.snapshots.loaded_views import Inputs, Staged
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
 
 # The maximum number of shadowed resources named in one note; further ones are counted.

@@ -16,7 +16,7 @@ from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.runtime.asked_names import AskedNames
 from fsxds.snapshots.loaded_views import LoadedViews
-from fsxds.snapshots.redirects import Followed
+from fsxds.snapshots.locators import Followed
 from fsxds.snapshots.resolution import Resolved
 from fsxds.snapshots.upstream_content import Elsewhere, UpstreamScope
 from fsxds.snapshots.upstream_rows import MergedView, Shadowed, Shadowing, shadowing_of

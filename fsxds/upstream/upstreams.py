@@ -25,8 +25,8 @@ from fsxds.runtime.asked_names import AskedNames
 from fsxds.runtime.row_source import RowSource, UpstreamKeeper, UpstreamStatus, rules_of
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.options import Settings
-from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.snapshots.proposals import Check
 from fsxds.snapshots.upstream_content import Elsewhere, UpstreamContent
 from fsxds.upstream.intake import LinkContext
 from fsxds.upstream.late_nacks import LateNacks

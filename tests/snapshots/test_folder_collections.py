@@ -16,9 +16,9 @@ from fsxds.model.resources import ADDRESS, Origin, ParsedFile, Reference, Resour
 from fsxds.model.values import WHOLE_TREE, Layers, Severity
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.folder_collections import Collected, apply
+from fsxds.snapshots.loaded_views import CollectionRules, Inputs, ResolutionRules
 from fsxds.snapshots.proposals import FileRecord
 from fsxds.snapshots.references import CLUSTER
-from fsxds.snapshots.stages import CollectionRules, Inputs, ResolutionRules
 from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import Plain, listener, resource, snapshot
 

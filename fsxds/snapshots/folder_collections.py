@@ -15,7 +15,6 @@ It also reports the dangling entries of collections that are written in files.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -24,7 +23,6 @@ from typing import cast
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator, locator_of
-from fsxds.model.name_table import Chunk
 from fsxds.model.resource_names import Locator, ResourceName, parse_or_none
 from fsxds.model.resource_types import BY_SHORT_NAME, in_push_order
 from fsxds.model.resources import CLAIMED, Origin, Reference, Resource, Rows, Snapshot, version_of_body
@@ -32,7 +30,7 @@ from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.loaded_views import CollectionRules, Inputs, Staged
-from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of
+from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of, names_by_path
 from fsxds.snapshots.proposals import Records
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
@@ -150,7 +148,7 @@ def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | N
     """Include members that a broken file may still define."""
     rows = source.resources(LISTENER.type_url)
     folder = PurePosixPath(rule.folder)
-    by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())
+    by_path = (each for chunk in rows.chunks for each in chunk.once(names_by_path).items())
     names = {name for path, several in by_path if folder in path.parents for name in several}
     members = {name: rows[name] for name in names if rows[name].body}
     if _is_unsure(source):
@@ -177,13 +175,6 @@ def _is_emptied(source: Snapshot, rule: CollectionRule, files: Records) -> bool:
         return False
     folder = PurePosixPath(rule.folder)
     return any(record.good is not None and folder in path.parents for path, record in files.items())
-
-
-def _names_by_path(chunk: Chunk[Resource]) -> Mapping[PurePosixPath, tuple[str, ...]]:
-    found: defaultdict[PurePosixPath, list[str]] = defaultdict(list)
-    for name, resource in zip(chunk.names, chunk.values, strict=True):
-        found[resource.origin.path].append(name)
-    return MappingProxyType({path: tuple(names) for path, names in found.items()})
 
 
 def _is_same(known: tuple[Resource, ...], members: tuple[Resource, ...]) -> bool:

@@ -349,12 +349,8 @@ def with_carried(loaded: Loaded, carried: Mapping[PurePosixPath, Carried]) -> Lo
         problems.update(row.problems)
         if row.held is not None:
             held[path] = row.held
-    ordered = _by_path(held.values())
+    ordered = tuple(sorted(held.values(), key=lambda file: file.path.parts))
     return replace(loaded, problems=tuple(sorted(problems)), held=ordered)
-
-
-def _by_path(held: Iterable[HeldFile]) -> tuple[HeldFile, ...]:
-    return tuple(sorted(held, key=lambda file: file.path.parts))
 
 
 RESOURCE = "resource"

@@ -141,7 +141,7 @@ class Resolver:
         folder = PurePosixPath(rule.folder)
         self.looked_at.add(folder)
         rows = self._snapshot.resources(type_url)
-        by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())
+        by_path = (each for chunk in rows.chunks for each in chunk.once(names_by_path).items())
         names = sorted(name for path, several in by_path if folder in path.parents for name in several)
         found = next((name for name in names if entry_name_of(name) == entry), None)
         return NotThere(f"but no listener in the folder {rule.folder} has this name") if found is None else rows[found]
@@ -166,7 +166,8 @@ class Resolver:
                 return NotThere(f"which has no entry {entry}")
         if len(here) == 1:
             return here[0]
-        return NotThere("which has no loaded resource of this type" if not here else _several(here))
+        several = f"which holds {len(here)} of this type; add #entry=<name> to name one"
+        return NotThere(several if here else "which has no loaded resource of this type")
 
     def _within(self, file: FileName) -> PurePosixPath | None:
         path = PurePosixPath(file.path)
@@ -177,11 +178,11 @@ class Resolver:
     def _of_file(self, path: PurePosixPath, type_url: TypeUrl) -> Iterator[Resource]:
         rows = self._snapshot.resources(type_url)
         for chunk in rows.chunks:
-            yield from (rows[name] for name in chunk.once(_names_by_path).get(path, ()))
+            yield from (rows[name] for name in chunk.once(names_by_path).get(path, ()))
 
     def _in_directory(self, directory: PurePosixPath, type_url: TypeUrl) -> tuple[Resource, ...]:
         rows = self._snapshot.resources(type_url)
-        found = (chunk.once(_names_by_path) for chunk in rows.chunks)
+        found = (chunk.once(names_by_path) for chunk in rows.chunks)
         return tuple(
             rows[name]
             for by_path in found
@@ -189,10 +190,6 @@ class Resolver:
             if path.parent == directory
             for name in names
         )
-
-
-def _several(resources: tuple[Resource, ...]) -> str:
-    return f"which holds {len(resources)} of this type; add #entry=<name> to name one"
 
 
 def entry_name_of(name: str) -> str:
@@ -207,7 +204,8 @@ def _glob_of(name: str) -> str:
     return "" if structured is None else str(structured.glob)
 
 
-def _names_by_path(chunk: Chunk[Resource]) -> Mapping[PurePosixPath, tuple[str, ...]]:
+def names_by_path(chunk: Chunk[Resource]) -> Mapping[PurePosixPath, tuple[str, ...]]:
+    """Return the names in a chunk, by file."""
     found: defaultdict[PurePosixPath, list[str]] = defaultdict(list)
     for name, resource in zip(chunk.names, chunk.values, strict=True):
         found[resource.origin.path].append(name)
@@ -320,7 +318,7 @@ class RedirectFollower:
         if found.may_be_upstream:
             return Followed(redirect, None, None, (), looked_at, is_elsewhere=True)
         is_elsewhere = bool(found.authority) and (self._passes_redirects or found.authority in self._authorities)
-        problem = self._elsewhere(redirect, found) if is_elsewhere else _problem(redirect, found)
+        problem = self._elsewhere(redirect, found) if is_elsewhere else _failed(redirect, found)
         return Followed(redirect, None, None, (problem,), looked_at, is_elsewhere)
 
     def _name_at(self, choice: Locator, type_url: TypeUrl) -> str | None:
@@ -431,10 +429,6 @@ def collection_of(resource: Resource) -> str:
 # Problems
 
 
-def _noun_of(resource: Resource) -> str:
-    return BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
-
-
 def _by_way_of(trail: tuple[Resource, ...]) -> str:
     steps = ", ".join(f'"{step.name}" at {step.origin}' for step in trail[1:])
     return f" by way of {steps}" if steps else ""
@@ -470,7 +464,7 @@ def _too_many(trail: tuple[Resource, ...]) -> _Failure:
     return _Failure("redirect-loop", fact, "write fewer alternatives")
 
 
-def _problem(redirect: Resource, failure: _Failure) -> Problem:
+def _failed(redirect: Resource, failure: _Failure) -> Problem:
     return _at(redirect, failure.rule, failure.fact, failure.remedy, Severity.ERROR)
 
 
@@ -494,7 +488,8 @@ def _note(redirect: Resource, at: Resource, fact: str) -> Problem:
 
 
 def _at(redirect: Resource, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:
-    message = f'the redirect of {_noun_of(redirect)} "{redirect.name}" {fact}'
+    noun = BY_TYPE_URL[redirect.type_url].message_type.rpartition(".")[2]
+    message = f'the redirect of {noun} "{redirect.name}" {fact}'
     origin = redirect.origin
     return Problem(origin.path, origin.line, 1, "", rule, message, remedy, severity)
 

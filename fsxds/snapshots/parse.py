@@ -121,7 +121,7 @@ class FileParser:
         drafts = [
             self._draft(file, document, hint, number)
             for number, document in enumerate(decoded.documents)
-            if not _is_void(document)
+            if not (isinstance(document, PlainDocument) and document.value is None)
         ]
         found = [(0, fault) for fault in decoded.faults]
         found += ((draft.number, fault) for draft in drafts for fault in draft.faults)
@@ -161,10 +161,6 @@ def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
         ApiError: the catalogue has a field rule that is not known here.
     """
     return FieldRules(catalogue, merge_hooks(check.message_hooks(catalogue), references.hooks(catalogue)))
-
-
-def _is_void(document: PlainDocument | MessageDocument) -> bool:
-    return isinstance(document, PlainDocument) and document.value is None
 
 
 def _finished(path: PurePosixPath, draft: DocumentDraft, edits: Mapping[int, tuple[LayerEdit, ...]]) -> Document:
@@ -397,14 +393,10 @@ def _split_items(content: bytes) -> _Pieces | None:
     if first < 0 or any(mark in content for mark in marks):
         return None
     head, items = content[1 : first + 1], content[first:].split(_ITEM)[1:]
-    lines = [line for line in head.splitlines() if _is_content(line)]
+    lines = [line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
     if lines and not _OPENS_LIST.fullmatch(lines[-1]):
         return None
     return _Pieces(head, bool(lines), items)
-
-
-def _is_content(line: bytes) -> bool:
-    return not line.lstrip().startswith(b"#") and bool(line.strip())
 
 
 def _at(resource: Resource, line: int, list_path: FieldPath, index: int) -> Resource:

@@ -13,7 +13,7 @@ from fsxds.events.phrases import escape
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import Key
 from fsxds.model.values import Layers, Problem, Severity
-from fsxds.rollout import HoldingRules
+from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews, named_in

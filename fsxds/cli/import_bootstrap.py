@@ -28,8 +28,8 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import SourceFile, SourceTree
 from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
-from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.snapshots.parse import field_rules
+from fsxds.snapshots.proposals import NoCheck
 from fsxds.tools.doctor.facts import BootstrapFile, Written, read_bootstrap
 from fsxds.tools.importing.pieces import ImportLossError, XdsConnection
 from fsxds.tools.importing.placing import Destination, write_import

@@ -17,7 +17,7 @@ from fsxds.events.phrases import count_of, escape, some_of
 from fsxds.history.entries import HistoryChange, HistoryEntry, SomeNames
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
-from fsxds.rollout import HoldReason
+from fsxds.rollout.holding import HoldReason
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
 from fsxds.transports.admin.admin_api import report_of

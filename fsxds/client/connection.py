@@ -91,13 +91,13 @@ class XdsClient(Protocol):
         """Wait for the next update."""
 
     def ack(self) -> None:
-        """ACK the last update now."""
+        """ACK the last update: streams now, polls with the next one."""
 
     def nack(self, reason: str) -> None:
         """NACK the last update."""
 
     async def finish(self) -> None:
-        """ACK the last update, and send nothing more."""
+        """ACK the last update if the server is not read by GET, and send nothing more."""
 
 
 class Wire(Enum):

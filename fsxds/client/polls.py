@@ -74,8 +74,8 @@ def plain_node(node: Node) -> PlainValue:
 class PollingClient:
     """Polls for one type. Use as an async context manager, like `StreamClient`.
 
-    `next()` may be cancelled. `on_connected` is called with each response that is not an error. Set the other
-    attributes before use.
+    `next()` may be cancelled. A server that is read by GET gets neither ACK nor NACK. `on_connected` is called with each
+    response that is not an error. Set the other attributes before use.
 
     Attributes:
         hold_s: the requested hold; `late_s`: how much longer a response may take.
@@ -125,14 +125,14 @@ class PollingClient:
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
         """Subscribe to more names, or everything."""
-        if type_url != self._row.type_url:
-            raise ValueError(f"this client polls for {self._row.short_name}")
+        self._check_type(type_url)
         self._names = list(dict.fromkeys((*self._names, *names)))
         # The version does not cover other names; a server with versions per type would see no change.
         self._version = ""
 
-    def unsubscribe(self, *names: str) -> None:
-        """Unsubscribe; without names left, everything would be requested."""
+    def unsubscribe(self, type_url: TypeUrl, *names: str) -> None:
+        """Unsubscribe from names; without names left, everything would be requested."""
+        self._check_type(type_url)
         gone = frozenset(names)
         self._names = [name for name in self._names if name not in gone]
         self._version = ""
@@ -173,11 +173,15 @@ class PollingClient:
                 return update
 
     async def finish(self) -> None:
-        """ACK the last update, by a poll without hold."""
+        """ACK the last update, by a poll without hold; send nothing to a server that is read by GET."""
         self.ack()
         with contextlib.suppress(ConnectionLostError):
             if self._reader is None:
                 await self._ask(hold_s=0.0)
+
+    def _check_type(self, type_url: TypeUrl) -> None:
+        if type_url != self._row.type_url:
+            raise ValueError(f"this client polls for {self._row.short_name}")
 
     async def _poll(self, hold_s: float) -> Update | None:
         """Return None if nothing changed.

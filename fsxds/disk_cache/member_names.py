@@ -26,7 +26,8 @@ from fsxds.model.resource_names import SCHEME
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones, after_parting, with_removed
-from fsxds.rollout import Rejections, RolloutState
+from fsxds.rollout.machine import RolloutState
+from fsxds.rollout.rejections import Rejections
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import rules_of
 from fsxds.settings.options import Settings

@@ -39,7 +39,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME, type_from_path
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import SourceFile
 from fsxds.settings.naming_rules import NamingRules
-from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
+from fsxds.snapshots.encoding import DamagedBytesError, decode, encode
 
 # Part of every name: records of another form are not found, rather than misread.
 _FORM = b"fsxds-parsed-1"

@@ -23,8 +23,7 @@ from fsxds.server.loading_rules import LoadingRules, exclusion_of, ignored_note,
 from fsxds.server.parse_worker import parse_one
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.options import Settings
-from fsxds.snapshots.layered_tree import LayeredTree
-from fsxds.snapshots.layers_load import ViewsLoad, ViewsMemory
+from fsxds.snapshots.layers_load import LayeredTree, ViewsLoad, ViewsMemory
 from fsxds.snapshots.load import Loaded, load
 from fsxds.snapshots.loaded_views import LoadedViews, whole_tree, with_served
 

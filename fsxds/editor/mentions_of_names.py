@@ -14,9 +14,9 @@ from fsxds.lint.mentions import choices_of
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import CLAIMED, Key, ParsedFile, key_of
 from fsxds.model.values import FieldPath, TypeUrl
+from fsxds.snapshots.names import NameWriter
 from fsxds.snapshots.references import ANY, IN_FILE
 from fsxds.snapshots.shape import wrapper_path
-from fsxds.snapshots.structured_names import NameWriter
 
 
 @dataclass(frozen=True, slots=True)

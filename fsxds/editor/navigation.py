@@ -19,8 +19,8 @@ from fsxds.model.memo import Lru
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Key
 from fsxds.model.values import Problem, TypeUrl
+from fsxds.snapshots.names import NameWriter
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS
-from fsxds.snapshots.structured_names import NameWriter
 
 MOST_SYMBOLS = 500
 """The most symbols per response: an editor asks again for each letter."""

@@ -17,7 +17,7 @@ from fsxds.model.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.model.resources import Key, Origin, Snapshot
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import WatchStatus
-from fsxds.rollout import ResourceVersion
+from fsxds.rollout.pending import ResourceVersion
 from fsxds.runtime.store import SnapshotStore
 
 

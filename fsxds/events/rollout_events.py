@@ -22,18 +22,16 @@ from fsxds.events.phrases import (
 )
 from fsxds.model.resources import Key, RowsChange
 from fsxds.model.values import Layers, PlainValue, Problem
-from fsxds.rollout import (
-    Client,
+from fsxds.rollout import Client, Held, Step
+from fsxds.rollout.guard import Removal
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import RejectingNode
+from fsxds.rollout.step import (
     Completed,
-    Held,
     LingeringEnded,
     LingeringStarted,
     PinsChanged,
-    RejectingNode,
-    Removal,
-    ResourceVersion,
     RolloutEvent,
-    Step,
     StepStarted,
     StepTimedOut,
     Superseded,

@@ -24,10 +24,10 @@ from fsxds.fleet.pointers import ViewKey
 from fsxds.protocol.messages import Node
 from fsxds.protocol.subscription import OnDemand
 from fsxds.publishing.node_channels import NodeChannels
-from fsxds.rollout import RolloutOptions
+from fsxds.rollout.machine import RolloutOptions
 from fsxds.runtime.channels import Channel, HoldsOf, holds_nothing
 from fsxds.runtime.store import Latest
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 
 # The least time between two reads of the last order.
 READ_EVERY_S = 0.02

@@ -23,7 +23,9 @@ from fsxds.protocol.messages import SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.publishing.verdicts import has_version
-from fsxds.rollout import NodeKey, ResourceVersion, Standing
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import NodeKey
+from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import ChannelClient, node_key
 
 # Limits per view (groups, named nodes, canaries) and per group or version.

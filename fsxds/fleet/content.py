@@ -36,10 +36,10 @@ from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKe
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
 from fsxds.runtime.access import SECRET
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import (
+from fsxds.snapshots.encoding import (
     DIGEST_BYTES,
     Content,
+    DamagedBytesError,
     Digest,
     digests_in,
     object_of,

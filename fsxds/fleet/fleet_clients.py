@@ -20,7 +20,10 @@ from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
-from fsxds.rollout import Nack, ResourceVersion, Standing, Step
+from fsxds.rollout import Step
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import Nack
+from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel, ChannelKey, node_key
 
 # Limit of the nodes of a server with equal rejections that become clients; more make no difference to any share.

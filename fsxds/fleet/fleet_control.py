@@ -23,9 +23,9 @@ from fsxds.fleet.reports import MemberReport
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.rollout import HoldingRules
+from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.operator_control import AdminControl, OperatorControl
 from fsxds.transports.admin.rollout_control import (

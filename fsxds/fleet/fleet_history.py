@@ -16,9 +16,8 @@ from fsxds.history.entries import HistoryEntry, changes_between, entry_of, facts
 from fsxds.history.state_writer import commit_of
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.rollout import snapshot_id
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest
+from fsxds.rollout.step import snapshot_id
+from fsxds.snapshots.encoding import DamagedBytesError, Digest
 
 PREFIX = "history/"
 

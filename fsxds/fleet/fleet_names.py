@@ -42,7 +42,7 @@ from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import OnDemand
 from fsxds.runtime.asked_names import AskedNames, can_exist
 from fsxds.runtime.store import Latest
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 
 DIVISIONS = 64
 RETRY_S = 0.5

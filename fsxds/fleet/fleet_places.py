@@ -22,11 +22,11 @@ from fsxds.history.rollout_rows import (
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.protocol.absence import Tombstones
-from fsxds.rollout import Rejections, RolloutState
+from fsxds.rollout.machine import RolloutState
+from fsxds.rollout.rejections import Rejections
 from fsxds.runtime.channels import ChannelKey
+from fsxds.snapshots.encoding import DamagedBytesError, Digest
 from fsxds.snapshots.load import same_content
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest
 
 PREFIX = "place/"
 

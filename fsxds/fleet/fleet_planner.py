@@ -35,7 +35,7 @@ from fsxds.model.values import WHOLE_TREE, Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import DROPPED_AFTER_S, ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.rollout import RolloutState
+from fsxds.rollout.machine import RolloutState
 from fsxds.runtime.access import SECRET
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.store import Latest

@@ -26,10 +26,10 @@ from fsxds.fleet.key_values import CompactedError, RejectedRequestError, Unreach
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.model.resources import Rows, Snapshot
 from fsxds.model.values import Layers
-from fsxds.rollout import steps_between
+from fsxds.rollout.planning import steps_between
 from fsxds.runtime.store import Latest
+from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.snapshots.load import type_change
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 # Between two attempts to reach the engine, or to read a snapshot.
 PAUSE_S = 0.5

@@ -54,14 +54,14 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.membership import SingleServer, Targets
 from fsxds.publishing.node_channels import NodeChannels, ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.rollout import HoldingRules
+from fsxds.rollout.holding import HoldingRules
 from fsxds.runtime.channels import ChannelKey, Channels
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.views import Views
 from fsxds.settings.options import Settings
+from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.snapshots.load import same_content
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 if TYPE_CHECKING:
     from fsxds.fleet.fleet_control import FleetControl

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import DIGEST_BYTES, Content, Digest, KeptObject, joined, parted
+from fsxds.snapshots.encoding import DIGEST_BYTES, Content, DamagedBytesError, Digest, KeptObject, joined, parted
 
 # The most bytes under one key of etcd; a larger object is split over several keys.
 MOST_PART_BYTES = 700_000

@@ -1,7 +1,7 @@
 """Pointers to the snapshots that a fleet serves.
 
 A server that serves the snapshot before applies the changes, and checks the resulting digest; else it reads the objects
-that it lacks (`snapshots/snapshot_objects.py`).
+that it lacks (`snapshots/encoding.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,15 @@ from typing import Any, NamedTuple
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.model.values import Layers, TypeUrl
-from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode_resources, encode_resources
-from fsxds.snapshots.snapshot_objects import Digest, facts_of, object_of, snapshot_with
+from fsxds.snapshots.encoding import (
+    DamagedBytesError,
+    Digest,
+    decode_resources,
+    encode_resources,
+    facts_of,
+    object_of,
+    snapshot_with,
+)
 
 # Larger changes are read as objects.
 MOST_CHANGED_BYTES = 256 * 1024

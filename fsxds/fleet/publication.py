@@ -23,8 +23,7 @@ from fsxds.fleet.object_uses import ObjectUses, encoded_object
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, RowsDifference, ViewKey
 from fsxds.model.errors import FsxdsError
 from fsxds.model.resources import Snapshot
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest, KeptObject, object_of
+from fsxds.snapshots.encoding import DamagedBytesError, Digest, KeptObject, object_of
 
 # Between two reads after a write without an answer.
 PAUSE_S = 0.2

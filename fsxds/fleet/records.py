@@ -19,8 +19,7 @@ from fsxds.fleet.key_values import Delete, Guard, Put, UnreachableError, end_of
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Pointer
 from fsxds.fleet.publication import Publication
 from fsxds.model.resources import Snapshot
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest
+from fsxds.snapshots.encoding import DamagedBytesError, Digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import LeaseLostError, RejectedRequestError, UnreachableError, followed
 from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 
 # The least time between two reports.
 LEAST_PAUSE_S = 0.05

@@ -15,8 +15,7 @@ from os import urandom
 from pathlib import Path
 
 from fsxds.model.errors import UsageError
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import DIGEST_BYTES, Digest
+from fsxds.snapshots.encoding import DIGEST_BYTES, DamagedBytesError, Digest
 
 KEY_BYTES = 32
 _ID_BYTES = 4

@@ -1,4 +1,4 @@
-"""The history of each view, and the table of the objects of `snapshots/snapshot_objects.py`."""
+"""The history of each view, and the table of the objects of `snapshots/encoding.py`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from fsxds.model.errors import StateError, UsageError
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Content, Digest, KeptObject, joined, parted, snapshot_near
+from fsxds.snapshots.encoding import Content, DamagedBytesError, Digest, KeptObject, joined, parted, snapshot_near
 
 # The maximum number of names that are kept of a change; their total number is kept, too.
 MOST_NAMES = 50

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from fsxds.api.secrets import mask_reason
 from fsxds.model.values import PlainValue, TypeUrl, Version
-from fsxds.rollout import HeldVersion, RejectingNode, Rejections, ResourceVersion
-from fsxds.rollout.pending import BACK_OFF
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.rollout.pending import BACK_OFF, ResourceVersion
+from fsxds.rollout.rejections import HeldVersion, RejectingNode, Rejections
+from fsxds.snapshots.encoding import DamagedBytesError
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS rejections (number INTEGER PRIMARY KEY, facts TEXT NOT NULL)"
 

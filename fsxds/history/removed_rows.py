@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from fsxds.model.resources import Key
 from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 
 # The maximum number of views, those that changed last; `tombstones.py` bounds the rows of each.
 MOST_VIEWS = 1000

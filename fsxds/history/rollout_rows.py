@@ -15,10 +15,12 @@ from types import MappingProxyType
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Key, Rows, Snapshot
 from fsxds.model.values import PlainValue, TypeUrl, Version
-from fsxds.rollout import DrainingListener, Pin, ResourceVersion, RolloutState
+from fsxds.rollout.lingering import DrainingListener
+from fsxds.rollout.machine import RolloutState
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.target import Pin
 from fsxds.runtime.channels import ChannelKey
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest
+from fsxds.snapshots.encoding import DamagedBytesError, Digest
 
 FORMAT = 2
 """The version of the form.

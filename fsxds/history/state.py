@@ -46,11 +46,12 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import SeenManifest
 from fsxds.model.values import Layers
 from fsxds.protocol.absence import Tombstones
-from fsxds.rollout import Rejections, RolloutState, snapshot_id
+from fsxds.rollout.machine import RolloutState
+from fsxds.rollout.rejections import Rejections
+from fsxds.rollout.step import snapshot_id
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest, KeptObject, joined, object_of, parted, snapshot_near
+from fsxds.snapshots.encoding import DamagedBytesError, Digest, KeptObject, joined, object_of, parted, snapshot_near
 
 # Per view.
 MOST_SNAPSHOTS = 50

@@ -21,7 +21,8 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import SeenManifest
 from fsxds.model.values import BackOff, Layers
 from fsxds.protocol.absence import Tombstones
-from fsxds.rollout import Rejections, RolloutState
+from fsxds.rollout.machine import RolloutState
+from fsxds.rollout.rejections import Rejections
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 

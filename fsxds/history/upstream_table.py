@@ -17,7 +17,7 @@ from fsxds.history.held_rows import HeldReader, remove_held, write_changes
 from fsxds.model.name_table import NameTable
 from fsxds.model.resources import Snapshot
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.snapshots.upstream_content import Held, HeldResource
 
 # Databases of earlier versions get it when they are opened.

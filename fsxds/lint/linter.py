@@ -28,9 +28,8 @@ from fsxds.lint.tree_report import ReferenceSettings
 from fsxds.model.resources import Key
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.options import Settings
-from fsxds.snapshots.check_protocol import FieldLocator, Found
 from fsxds.snapshots.parse import field_rules
-from fsxds.snapshots.proposals import ServedFiles
+from fsxds.snapshots.proposals import FieldLocator, Found, ServedFiles
 from fsxds.snapshots.references import CLUSTER
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     # Shell completion reads the names of rules, and has no time to import tree loading or text colouring.
     from rich.text import Text
 
-    from fsxds.snapshots.check_protocol import Found
+    from fsxds.snapshots.proposals import Found
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,16 @@ from fsxds.lint.tree_report import KnownReport, ReferenceSettings, ReportedFindi
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, ParsedFile, Resource
 from fsxds.model.values import Problem, Severity, TypeUrl
-from fsxds.snapshots.check_protocol import Conflicts, FieldLocator, FileRule, problem_at
-from fsxds.snapshots.proposals import Decision, Proposal, Proposals, ServedFiles
+from fsxds.snapshots.proposals import (
+    Conflicts,
+    Decision,
+    FieldLocator,
+    FileRule,
+    Proposal,
+    Proposals,
+    ServedFiles,
+    problem_at,
+)
 
 
 @dataclass(frozen=True, slots=True)

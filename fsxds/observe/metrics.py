@@ -26,7 +26,8 @@ from fsxds.events.process_events import InternalError
 from fsxds.events.rollout_events import RolloutChanged
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.values import Severity, TypeUrl
-from fsxds.rollout import Completed, Held, StepKind, StepStarted, StepTimedOut, Superseded
+from fsxds.rollout import Held
+from fsxds.rollout.step import Completed, StepKind, StepStarted, StepTimedOut, Superseded
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a row's labels, in order.

@@ -23,9 +23,8 @@ from fsxds.model.resources import NO_RESOURCES, Resource, ResourceList
 from fsxds.model.values import Nonce, Version
 from fsxds.protocol.messages import Acknowledgement, SyncState, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription
-from fsxds.rollout import late_nack_of, nack_of
 from fsxds.rollout.pending import BACK_OFF, Pending, Share
-from fsxds.rollout.rejections import MOST_SUSPECTS
+from fsxds.rollout.rejections import MOST_SUSPECTS, late_nack_of, nack_of
 
 # The maximum number of late NACKs of one response that count: each may be about other resources.
 MOST_LATE = 16

@@ -41,8 +41,9 @@ from fsxds.protocol.messages import (
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
-from fsxds.rollout import Standing, Step
+from fsxds.rollout import Step
 from fsxds.rollout.pending import MOST_PARTS
+from fsxds.rollout.step import Standing
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url

@@ -25,7 +25,7 @@ from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.acks import NOTHING
 from fsxds.protocol.lookup import NO_ALIASES, Changes
 from fsxds.protocol.ttl import earliest
-from fsxds.rollout import RolloutOptions
+from fsxds.rollout.machine import RolloutOptions
 
 AT_ONCE = RolloutOptions(is_on=False)
 

@@ -27,7 +27,10 @@ from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.acks import NOTHING, PolledVersion, PollState
 from fsxds.protocol.messages import ENVOY, ClientStatus, Node, SyncState, WatchStatus
 from fsxds.protocol.subscription import Subscription, has_any, missing_names, version_of
-from fsxds.rollout import Nack, ResourceVersion, Standing, Step, late_nack_of, nack_of
+from fsxds.rollout import Step
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import Nack, late_nack_of, nack_of
+from fsxds.rollout.step import Standing
 
 CLUSTERS = Subscription(BY_SHORT_NAME["cds"].type_url)
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url

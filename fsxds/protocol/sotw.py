@@ -40,7 +40,8 @@ from fsxds.protocol.subscription import (
     version_of,
 )
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
-from fsxds.rollout import Standing, Step
+from fsxds.rollout import Step
+from fsxds.rollout.step import Standing
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url

@@ -40,7 +40,7 @@ from fsxds.model.name_table import NameTable
 from fsxds.model.resource_names import GLOB, SCHEME, glob_of, is_glob
 from fsxds.model.resources import Resource, ResourceList, Rows, RowsChange, Snapshot
 from fsxds.model.values import TypeUrl, Version
-from fsxds.rollout import RolloutOptions
+from fsxds.rollout.machine import RolloutOptions
 
 Unanswered: TypeAlias = Callable[[TypeUrl, AbstractSet[str]], frozenset[str]]
 """Returns the subset of names of a type (`*` for all) that may still exist on an upstream.

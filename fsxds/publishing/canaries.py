@@ -29,18 +29,11 @@ from fsxds.model.values import Layers, Version
 from fsxds.protocol.messages import SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.held_resources import ExplainedHold, held_resources
-from fsxds.rollout import (
-    Composed,
-    Hold,
-    HoldingRules,
-    HoldReason,
-    NodeKey,
-    Rejections,
-    Standing,
-    changed_keys,
-    compose,
-    version_of,
-)
+from fsxds.rollout import version_of
+from fsxds.rollout.holding import Composed, Hold, HoldingRules, HoldReason, compose
+from fsxds.rollout.rejections import NodeKey, Rejections
+from fsxds.rollout.step import Standing
+from fsxds.rollout.target import changed_keys
 from fsxds.runtime.channels import ChannelClient, ChannelKey, node_key
 
 Change: TypeAlias = tuple[Key, Version | None]

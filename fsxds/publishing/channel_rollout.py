@@ -13,24 +13,13 @@ from typing import Protocol, cast
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers
 from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones, after_change, after_parting
-from fsxds.rollout import (
-    NO_HOLDS,
-    Client,
-    Composed,
-    HoldingRules,
-    Holds,
-    Rejections,
-    ResourceVersion,
-    Rollout,
-    RolloutEvent,
-    RolloutState,
-    Standing,
-    Step,
-    StepKind,
-    StepStarted,
-    StepTimedOut,
-    Target,
-)
+from fsxds.rollout import Client, Step
+from fsxds.rollout.holding import NO_HOLDS, Composed, HoldingRules, Holds
+from fsxds.rollout.machine import Rollout, RolloutState
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import Rejections
+from fsxds.rollout.step import RolloutEvent, Standing, StepKind, StepStarted, StepTimedOut
+from fsxds.rollout.target import Target
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from fsxds.snapshots.load import type_change
 

@@ -12,7 +12,10 @@ from fsxds.events.phrases import NO_REASON, some_of
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import Problem, Severity, TypeUrl
-from fsxds.rollout import Hold, HoldReason, Holds, RejectingNode, Rejections, ResourceVersion, Target
+from fsxds.rollout.holding import Hold, HoldReason, Holds
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import RejectingNode, Rejections
+from fsxds.rollout.target import Target
 
 # The status shows the rest.
 MOST_PROBLEMS = 100

@@ -28,7 +28,10 @@ from fsxds.protocol.node_attributes import Attributes
 from fsxds.protocol.subscription import NoUpstreams, OnDemand
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
-from fsxds.rollout import NodeKey, ResourceVersion, Rollout, RolloutOptions, RolloutState, Standing
+from fsxds.rollout.machine import Rollout, RolloutOptions, RolloutState
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import NodeKey
+from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey, HoldsOf, holds_nothing, node_key
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.rollout_forms import is_in_share

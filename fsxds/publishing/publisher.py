@@ -30,20 +30,12 @@ from fsxds.publishing.held_resources import (
     with_served_changes,
 )
 from fsxds.publishing.verdicts import Verdicts
-from fsxds.rollout import (
-    Composed,
-    Held,
-    HoldingRules,
-    Nack,
-    NodeKey,
-    PinsChanged,
-    ResourceVersion,
-    Rollout,
-    RolloutEvent,
-    RolloutOptions,
-    RolloutState,
-    StepStarted,
-)
+from fsxds.rollout import Held
+from fsxds.rollout.holding import Composed, HoldingRules
+from fsxds.rollout.machine import Rollout, RolloutOptions, RolloutState
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import Nack, NodeKey
+from fsxds.rollout.step import PinsChanged, RolloutEvent, StepStarted
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from fsxds.runtime.store import Latest, SnapshotStore
 from fsxds.runtime.supervisor import Attempts

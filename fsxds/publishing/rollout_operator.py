@@ -17,8 +17,10 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
-from fsxds.rollout import Client, HoldingRules, HoldReason, snapshot_id
+from fsxds.rollout import Client
+from fsxds.rollout.holding import HoldingRules, HoldReason
 from fsxds.rollout.served_outline import ServedOutline
+from fsxds.rollout.step import snapshot_id
 from fsxds.runtime.channels import ChannelClient, ChannelKey
 from fsxds.transports.admin.rollout_control import (
     ApprovalReport,

@@ -14,8 +14,8 @@ from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
-from fsxds.rollout import Nack, NodeKey, RejectingNode, Rejections, ResourceVersion
-from fsxds.rollout.rejections import Votes
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import Nack, NodeKey, RejectingNode, Rejections, Votes
 from fsxds.rollout.uses import dependencies_of
 from fsxds.runtime.channels import ChannelClient, ChannelKey, node_key
 from fsxds.settings.rollout_forms import NackLimit

@@ -13,7 +13,10 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState
 from fsxds.protocol.subscription import OnDemand
-from fsxds.rollout import Client, Nack, NodeKey, ResourceVersion, RolloutOptions, Step
+from fsxds.rollout import Client, Step
+from fsxds.rollout.machine import RolloutOptions
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import Nack, NodeKey
 from fsxds.runtime.store import SnapshotStore
 
 

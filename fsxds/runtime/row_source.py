@@ -16,7 +16,8 @@ from fsxds.model.tree_trust import TrustedSigners
 from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.protocol.messages import OwnStatus
 from fsxds.protocol.subscription import NoUpstreams, OnDemand
-from fsxds.rollout import RejectingNode, ResourceVersion
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import RejectingNode
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.options import Settings

@@ -59,7 +59,7 @@ from fsxds.server.reload import NOTHING, LoadContext, Loader, Reload
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
-from fsxds.snapshots.check_protocol import Check
+from fsxds.snapshots.proposals import Check
 from fsxds.source.watcher import Settled, watch
 from fsxds.transports.config_sources import rewriting_of
 from fsxds.transports.credentials import Credentials, read_access

@@ -29,10 +29,16 @@ from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import at_urls
 from fsxds.settings.view_rules import Variables, ViewRule
-from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.load import Acceptance, LayerPatching, Loaded, load
-from fsxds.snapshots.loaded_views import LoadedViews, only_view, whole_tree, with_served
-from fsxds.snapshots.stages import CollectionRules, ResolutionRules
+from fsxds.snapshots.loaded_views import (
+    CollectionRules,
+    LoadedViews,
+    ResolutionRules,
+    only_view,
+    whole_tree,
+    with_served,
+)
+from fsxds.snapshots.proposals import Check
 from fsxds.snapshots.upstream_content import Elsewhere
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds
@@ -180,7 +186,7 @@ class LoadingRules:
 
 
 def _patching(catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules) -> LayerPatching:
-    from fsxds.snapshots.patches import Patching  # noqa: PLC0415 - a capability, loaded if it is used
+    from fsxds.snapshots.layers import Patching  # noqa: PLC0415 - a capability, loaded if it is used
 
     return Patching(catalogue, unknown_fields, check, naming)
 

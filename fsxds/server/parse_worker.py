@@ -30,9 +30,9 @@ from fsxds.model.values import Severity, SourceFile
 from fsxds.runtime.supervisor import internal_problem
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.view_rules import Variables
-from fsxds.snapshots.check_protocol import Check, NoCheck
+from fsxds.snapshots.encoding import decode, encode
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.parsed_bytes import decode, encode
+from fsxds.snapshots.proposals import Check, NoCheck
 
 # Between runs of the collector, which cost some milliseconds.
 COLLECT_AFTER_BYTES = 1_000_000

@@ -28,8 +28,8 @@ from fsxds.server.parse_worker import (
     no_progress,
     parse_all,
 )
+from fsxds.snapshots.encoding import DamagedBytesError, decode, encode
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 
 MIB = 1024 * 1024
 

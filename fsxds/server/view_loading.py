@@ -17,11 +17,10 @@ from fsxds.server.parse_worker import Progress, no_progress
 from fsxds.server.parsing import parse_now
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
-from fsxds.snapshots.check_protocol import Check
-from fsxds.snapshots.layered_tree import LayeredTree
-from fsxds.snapshots.layers_load import ViewsLoad
+from fsxds.snapshots.layers_load import LayeredTree, ViewsLoad
 from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, only_view, with_served
+from fsxds.snapshots.proposals import Check
 
 Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
 """Chooses views to load, given all and the folders that may be layers; UsageError for none."""

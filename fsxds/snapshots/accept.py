@@ -28,8 +28,17 @@ from types import MappingProxyType
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import ParsedFile, key_of
 from fsxds.model.values import Problem, Severity, TypeUrl, Version
-from fsxds.snapshots.check_protocol import Conflicts, FileRule
-from fsxds.snapshots.proposals import Decision, FileChange, FileRecord, Proposal, Proposals, Records, ServedFiles
+from fsxds.snapshots.proposals import (
+    Conflicts,
+    Decision,
+    FileChange,
+    FileRecord,
+    FileRule,
+    Proposal,
+    Proposals,
+    Records,
+    ServedFiles,
+)
 
 # Each trial of a group of held files costs all rules once. Up to this many files are tried one by one.
 MOST_TRIED_ALONE = 16

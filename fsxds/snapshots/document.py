@@ -24,10 +24,26 @@ from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots import names, redirect_payloads, shape
 from fsxds.snapshots.layer_documents import is_layer_document, read_layer_document
-from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unmatchable_fault, unnamed_fault
-from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of, wrapper_path
-from fsxds.snapshots.structured_names import NameWriter, may_hold_names
-from fsxds.snapshots.type_rules import TypeRules, rules_of
+from fsxds.snapshots.names import (
+    LISTENER,
+    ONLY_ONE,
+    VIRTUAL_HOST,
+    NameWriter,
+    may_hold_names,
+    name_of_unnamed,
+    unmatchable_fault,
+    unnamed_fault,
+)
+from fsxds.snapshots.shape import (
+    DISCOVERY_RESPONSE,
+    RESOURCE_WRAPPER,
+    Piece,
+    TypeClaim,
+    TypeRules,
+    rules_of,
+    shape_of,
+    wrapper_path,
+)
 
 
 @dataclass(slots=True)

@@ -5,14 +5,16 @@ It also reports the dangling entries of collections that are written in files.
 | rule | source |
 | --- | --- |
 | A collection has the present resources of its folder, in the order of names; an edit of the folder changes the collection. | xRFC TP1, "List" |
-| It is never empty: Envoy would remove every listener, and a wrong `mv` empties a folder as well. | ENVOY.md E80 |
+| A folder that has files, and no listener, makes an empty one: Envoy removes every listener. `rollout/guard.py` holds it like any removal. | ENVOY.md E80 |
+| While the folder has no file, as in a checkout that is half done, the collection stays. | as with a lost layer |
+| If the process does not know it, as after a restart, or no file ever listed listeners, it is not reported as removed. | `Snapshot.incomplete` |
 | A member that a broken file may still define stays. | |
 | A collection that an author wrote under the same name counts, not the folder. | |
+| A view without the layer of the folder has none. | |
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -21,15 +23,15 @@ from typing import cast
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator, locator_of
-from fsxds.model.name_table import Chunk
 from fsxds.model.resource_names import Locator, ResourceName, parse_or_none
 from fsxds.model.resource_types import BY_SHORT_NAME, in_push_order
 from fsxds.model.resources import CLAIMED, Origin, Reference, Resource, Rows, Snapshot, version_of_body
-from fsxds.model.values import HeldFile, Problem, Severity
+from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.load import type_change
-from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of
-from fsxds.snapshots.stages import CollectionRules, Inputs, Staged
+from fsxds.snapshots.loaded_views import CollectionRules, Inputs, Staged
+from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of, names_by_path
+from fsxds.snapshots.proposals import Records
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
 
@@ -64,36 +66,43 @@ def unchanged(raw: Snapshot, inputs: Inputs) -> Collected:
 
 
 def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
-    """Make the collections of a view."""
-    return with_collections(raw, inputs.rules.collections, cast("Collected | None", before))
+    """Make the collections of a view, sharing those in `before`.
 
-
-def with_collections(source: Snapshot, rules: CollectionRules, before: Collected | None) -> Collected:
-    """Return a snapshot with the collections of folders, sharing those in `before`.
-
-    In `source`, redirects are followed.
+    In `raw`, redirects are followed.
     """
-    dangling = _dangling(source, rules, before)
+    rules, earlier = inputs.rules.collections, cast("Collected | None", before)
+    dangling = _dangling(raw, rules, earlier)
     if rules.catalogue is None or not rules.rules:
-        is_same = before is None or not before.made
-        return Collected(source if is_same else _served(source, {}, before), dangling, source, rules, {}, dangling)
+        is_same = earlier is None or not earlier.made
+        return Collected(raw if is_same else _served(raw, {}, earlier), dangling, raw, rules, {}, dangling)
     found: dict[str, FolderCollection] = {}
     problems: list[Problem] = []
-    authored = source.resources(COLLECTION.type_url)
-    for rule in rules.rules:
+    is_complete = not _is_unsure(raw)
+    authored = raw.resources(COLLECTION.type_url)
+    for rule in (one for one in rules.rules if _is_in_view(one, inputs.layers)):
         name = rules.name_of(rule)
         if name in authored:
             problems.append(_authored_already(rule, name, authored[name]))
             continue
-        known = before.made.get(name) if before is not None and before.rules == rules else None
-        members = tuple(_members(source, rule, known))
-        if known is not None and _is_same(known.members, members):
-            found[name] = known
-        elif members:
-            found[name] = FolderCollection(members, _made(rules, rules.catalogue, rule, members))
+        last = earlier.made.get(name) if earlier is not None else None
+        known = last if earlier is not None and earlier.rules == rules else None
+        members = tuple(_members(raw, rule, known))
+        if members or _is_emptied(raw, rule, inputs.files):
+            if known is not None and _is_same(known.members, members):
+                found[name] = known
+            else:
+                found[name] = FolderCollection(members, _made(rules, rules.catalogue, rule, members))
+        elif last is not None:
+            found[name] = last
         else:
-            problems.append((_unsure if _is_unsure(source) else _empty)(rule, name))
-    return Collected(_served(source, found, before), (*problems, *dangling), source, rules, found, dangling)
+            is_complete = False
+        if not members:
+            problems.append(_without_listeners(raw, rule, name, found.get(name)))
+    snapshot = _served(raw, found, earlier)
+    if not is_complete:
+        # A collection that cannot be made for now is not reported as removed, and its mirrored file stays.
+        snapshot = replace(snapshot, incomplete=raw.incomplete | {COLLECTION.type_url})
+    return Collected(snapshot, (*problems, *dangling), raw, rules, found, dangling)
 
 
 def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None) -> tuple[Problem, ...]:
@@ -139,7 +148,7 @@ def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | N
     """Include members that a broken file may still define."""
     rows = source.resources(LISTENER.type_url)
     folder = PurePosixPath(rule.folder)
-    by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())
+    by_path = (each for chunk in rows.chunks for each in chunk.once(names_by_path).items())
     names = {name for path, several in by_path if folder in path.parents for name in several}
     members = {name: rows[name] for name in names if rows[name].body}
     if _is_unsure(source):
@@ -153,11 +162,19 @@ def _is_unsure(source: Snapshot) -> bool:
     return LISTENER.type_url in source.incomplete | source.withheld
 
 
-def _names_by_path(chunk: Chunk[Resource]) -> Mapping[PurePosixPath, tuple[str, ...]]:
-    found: defaultdict[PurePosixPath, list[str]] = defaultdict(list)
-    for name, resource in zip(chunk.names, chunk.values, strict=True):
-        found[resource.origin.path].append(name)
-    return MappingProxyType({path: tuple(names) for path, names in found.items()})
+def _is_in_view(rule: CollectionRule, layers: Layers) -> bool:
+    """Whether a layer has the folder, or is in it."""
+    folder = PurePosixPath(rule.folder)
+    return layers == WHOLE_TREE or any(
+        folder.is_relative_to(one) or PurePosixPath(one).is_relative_to(folder) for one in layers
+    )
+
+
+def _is_emptied(source: Snapshot, rule: CollectionRule, files: Records) -> bool:
+    if _is_unsure(source) or LISTENER.type_url in source.undeclared:
+        return False
+    folder = PurePosixPath(rule.folder)
+    return any(record.good is not None and folder in path.parents for path, record in files.items())
 
 
 def _is_same(known: tuple[Resource, ...], members: tuple[Resource, ...]) -> bool:
@@ -206,26 +223,25 @@ def _served(source: Snapshot, made: Mapping[str, FolderCollection], before: Coll
         change = type_change(earlier, rows, source.generation)
     else:
         change = before.snapshot.changes.get(type_url) or type_change(earlier, rows, source.generation)
-    is_unsure = _is_unsure(source)
     return replace(
         source,
         by_type=MappingProxyType(in_push_order({**source.by_type, type_url: rows})),
         changes=MappingProxyType({**source.changes, type_url: change}),
-        # A collection that cannot be made for now is not reported as removed, and its mirrored file stays.
-        incomplete=source.incomplete | {type_url} if is_unsure else source.incomplete,
         undeclared=source.undeclared - {type_url} if made else source.undeclared,
     )
 
 
-def _empty(rule: CollectionRule, name: str) -> Problem:
-    fact = f"no listener is in the folder of the collection {name}, and an empty one would have Envoy remove all it has"
+def _without_listeners(source: Snapshot, rule: CollectionRule, name: str, served: FolderCollection | None) -> Problem:
+    effect = "it stays as it was" if served else "it is not served"
     remedy = "write listeners into the folder, or take the collection out of the setting `collections`"
-    return Problem(PurePosixPath(rule.folder), 1, 1, "", "empty-collection", fact, remedy, Severity.WARNING)
-
-
-def _unsure(rule: CollectionRule, name: str) -> Problem:
-    fact = f"files with errors may define listeners of the collection {name}, which is not served until that is known"
-    remedy = "correct the errors, which are reported with their places"
+    if _is_unsure(source):
+        fact = f"files with errors may define listeners of the collection {name}; {effect} until that is known"
+        remedy = "correct the errors, which are reported with their places"
+    elif served and not served.members:
+        fact = f"no listener is in the folder of the collection {name}, so it is empty: Envoy removes all listeners"
+    else:
+        fact = f"no file of listeners is in the folder of the collection {name}; {effect}"
+        remedy = "write listeners into the folder, or a file with `resources: []` to empty the collection"
     return Problem(PurePosixPath(rule.folder), 1, 1, "", "empty-collection", fact, remedy, Severity.WARNING)
 
 

@@ -1,34 +1,58 @@
 """Loads a layer on top of the layers below it, which views share.
 
-The layers below are a `Loaded`, and the layer is one change of it: its files appear, and the files below lose the
-resources that it replaces. So the rules of acceptance apply as in a tree, and the cost is that of the layer.
+The layers below are a `Loaded`, and the layer is one change of it: its files appear, and the files below are projected
+without the resources that it replaces. So the rules of acceptance apply as in a tree, and the cost is that of the layer.
+A file below counts with its present content if that is good by itself, else with its last good content.
 
 Only if the layer is held back by that, it is loaded on top of its previous result. A held file then replaces the
 resources of its last good content.
+
+A patched resource is accepted, held back, and kept with the file that patches it. Its problems are those of that file;
+in a field that was written below, they are shown there (`Problem.elsewhere`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import is_
 from pathlib import PurePosixPath
 
-from fsxds.model.resources import Key, ParsedFile
-from fsxds.model.values import OverlaidTree, Problem, ProjectedFile, Severity, SourceFile, SourceTree
-from fsxds.snapshots.check_protocol import FieldLocator
-from fsxds.snapshots.load import Acceptance, Loaded, following, load
-from fsxds.snapshots.patches import digest_of_done
-from fsxds.snapshots.projections import (
-    Carried,
-    Projection,
-    keys_of,
-    may_exist_below,
-    project,
-    resources_below,
-    with_carried,
+from google.protobuf.message import Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.converter import Converter
+from fsxds.api.fields import shown_pointer
+from fsxds.api.merge_patch import PatchMerger
+from fsxds.api.printing import Printer
+from fsxds.formats.decoded import PlainDocument
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Document, Key, LayerEdit, Origin, ParsedFile, Patched, Resource, key_of
+from fsxds.model.values import (
+    Fault,
+    FieldPath,
+    HeldFile,
+    OverlaidTree,
+    PlainValue,
+    Problem,
+    ProjectedFile,
+    Severity,
+    SourceFile,
+    SourceTree,
+    TypeUrl,
+    pointer_of,
 )
-from fsxds.snapshots.proposals import differing
+from fsxds.settings.naming_rules import NO_RULES, NamingRules
+from fsxds.snapshots import names
+from fsxds.snapshots.document import DocumentReader, Tools
+from fsxds.snapshots.layer_documents import edit_problem, nothing_below
+from fsxds.snapshots.load import Acceptance, Loaded, following, load, may_define
+from fsxds.snapshots.parse import field_rules
+from fsxds.snapshots.proposals import Check, FieldLocator, FileRecord, differing, problem_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +232,249 @@ class _LayerLoad:
                 own[path] = served
         assumed.own.update(own)
         return bool(own)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Problems of a projected file, which no load finds again."""
+
+    held: HeldFile | None
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The files below that differ in the layer above.
+
+    `carried` ones are held back, so their served content was projected.
+    """
+
+    files: Mapping[PurePosixPath, SourceFile] = field(default_factory=dict)
+    parsed: Mapping[PurePosixPath, ParsedFile] = field(default_factory=dict)
+    carried: Mapping[PurePosixPath, Carried] = field(default_factory=dict)
+
+
+def keys_of(parsed: ParsedFile) -> frozenset[Key]:
+    """Return the resources that a file replaces, deletes or patches."""
+    return frozenset((*map(key_of, parsed.resources), *parsed.takes, *(edit.key for edit in parsed.edits)))
+
+
+def resources_below(below: Loaded, keys: Iterable[Key]) -> Mapping[Key, Resource]:
+    """Return the resources below, as `project` takes them out."""
+    keys = frozenset(keys)
+    contents = (_content(below.records[path], is_served=False) for path in _found(below, keys))
+    found = (one for content in contents if content is not None for one in content.resources)
+    return {key_of(one): one for one in found if key_of(one) in keys}
+
+
+def without(parsed: ParsedFile, keys: AbstractSet[Key]) -> ParsedFile:
+    """Leave out some resources, with a private digest."""
+    documents = tuple(
+        replace(document, resources=tuple(one for one in document.resources if key_of(one) not in keys))
+        for document in parsed.documents
+    )
+    text = repr((parsed.digest, sorted(keys)))
+    return replace(parsed, documents=documents, digest=hashlib.sha256(text.encode()).hexdigest())
+
+
+def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
+    """Test whether a held file may define an unserved resource."""
+    known: set[Key] = set()
+    types: set[TypeUrl] = set()
+    for path in (file.path for file in below.held):
+        held = below.records[path].parsed
+        if held is not None:
+            known.update(map(key_of, held.resources))
+            known.update((one.type_url, one.name) for one in held.unread)
+        if held is None or not held.documents:
+            types |= may_define(path)
+    return lambda key: key in known or key[0] in types
+
+
+def project(below: Loaded, keys: Collection[Key], as_served: Collection[PurePosixPath]) -> Projection:
+    """Take resources out of files.
+
+    `as_served` files count with their served content, though their present content is good.
+    """
+    files: dict[PurePosixPath, SourceFile] = {}
+    parsed: dict[PurePosixPath, ParsedFile] = {}
+    carried: dict[PurePosixPath, Carried] = {}
+    for path, taken in _found(below, keys).items():
+        record = below.records[path]
+        content = _content(record, is_served=path in as_served)
+        if content is None:
+            continue
+        projected = without(content, taken)
+        parsed[path] = projected
+        original = below.memory.tree.file_at(path) if below.memory else None
+        if content is record.parsed and original is not None:
+            files[path] = ProjectedFile(original, projected.digest)
+        else:
+            # The text has other content, so no place is searched for in it.
+            carried[path] = _carried(below, path)
+            files[path] = ProjectedFile(SourceFile.of(path, b""), f"served {projected.digest}")
+    return Projection(files, parsed, carried)
+
+
+def _found(below: Loaded, keys: Collection[Key]) -> Mapping[PurePosixPath, set[Key]]:
+    found: defaultdict[PurePosixPath, set[Key]] = defaultdict(set)
+    for key in keys:
+        row = below.snapshot.resources(key[0]).get(key[1])
+        if row is not None:
+            found[row.origin.path].add(key)
+    for path in (file.path for file in below.held) if keys else ():
+        held = below.records[path].parsed
+        for key in keys_of(held).intersection(keys) if held is not None else ():
+            found[path].add(key)
+    return found
+
+
+def _content(record: FileRecord, *, is_served: bool) -> ParsedFile | None:
+    is_good = record.parsed is not None and record.parsed.is_good
+    return record.parsed if is_good and not (is_served and record.good) else record.good
+
+
+def _carried(below: Loaded, path: PurePosixPath) -> Carried:
+    held = next((file for file in below.held if file.path == path), None)
+    return Carried(held, tuple(problem for problem in below.problems if problem.path == path))
+
+
+def with_carried(loaded: Loaded, carried: Mapping[PurePosixPath, Carried]) -> Loaded:
+    """Add the problems of carried files."""
+    if not carried:
+        return loaded
+    problems: set[Problem] = set(loaded.problems)
+    held = {file.path: file for file in loaded.held}
+    for path, row in carried.items():
+        problems.update(row.problems)
+        if row.held is not None:
+            held[path] = row.held
+    ordered = tuple(sorted(held.values(), key=lambda file: file.path.parts))
+    return replace(loaded, problems=tuple(sorted(problems)), held=ordered)
+
+
+RESOURCE = "resource"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchedResource:
+    """`resource` is None if the result is no message."""
+
+    resource: Resource | None
+    origin: Origin
+    faults: tuple[Fault, ...]
+
+
+class Patching:
+    """Patches resources, and checks the results."""
+
+    def __init__(
+        self, catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules = NO_RULES
+    ) -> None:
+        converter = Converter(catalogue, unknown_fields=unknown_fields)
+        self._catalogue = catalogue
+        self._check = check
+        # A patched resource has the parameters of the folder in which it was written.
+        without_contexts = replace(naming, contexts=())
+        self._tools = Tools(catalogue, converter, field_rules(catalogue, check), unknown_fields, without_contexts)
+        self._merger = PatchMerger(catalogue)
+        self._printer = Printer(catalogue)
+
+    def done(
+        self,
+        parsed: ParsedFile,
+        bases: Mapping[Key, Resource],
+        may_exist: Callable[[Key], bool],
+        locator: FieldLocator,
+    ) -> ParsedFile:
+        """Apply all edits of a file.
+
+        `bases` are the existing resources that it edits; others `may_exist` in a broken file below. `locator` finds
+        this file by its new digest, `digest_of_done`.
+        """
+        digest = digest_of_done(parsed, bases, may_exist)
+        problems = [*parsed.problems, *nothing_below(parsed, bases, self._check.adjusted, may_exist)]
+        documents = []
+        for document in parsed.documents:
+            made = [self._patched(bases[edit.key], edit) for edit in document.edits if edit.patch and edit.key in bases]
+            for each in made:
+                problems += self._problems(replace(parsed, digest=digest), each, locator)
+            resources = tuple(each.resource for each in made if each.resource is not None)
+            problems += self._unchanged(document, resources, bases)
+            documents.append(_with_resources(document, resources))
+        takes = frozenset(edit.key for edit in parsed.edits if edit.key in bases)
+        ordered = tuple(sorted(problems))
+        return replace(parsed, digest=digest, documents=tuple(documents), problems=ordered, takes=takes)
+
+    def _patched(self, base: Resource, edit: LayerEdit) -> PatchedResource:
+        if base.redirect:
+            fact = f"the patched resource is a redirect, at {base.origin}: it has no content of its own"
+            of_redirect = Fault("malformed-redirect", fact, f"patch its target, {base.redirect}")
+            return PatchedResource(None, edit.origin, (of_redirect,))
+        row = BY_TYPE_URL[base.type_url]
+        message = self._catalogue.message_class(row.message_type).FromString(base.body)
+        merged = self._merger.merge(self._printer.to_plain(message), edit.patch or {}, row.message_type)
+        around: dict[str, PlainValue] = {"name": base.name, "aliases": [*_authored_aliases(base, message)]}
+        if base.ttl_s is not None:
+            around["ttl"] = f"{base.ttl_s:.9f}s"
+        document = PlainDocument({**around, RESOURCE: {"@type": base.type_url, **merged.value}}, edit.origin.line)
+        draft = DocumentReader(self._tools, edit.origin.path, document, None).read(edit.origin.document)
+        # Faults of the wrapper are those of the layer below.
+        found = (
+            replace(one, field_path=one.field_path[1:]) for one in draft.faults if one.field_path[:1] == (RESOURCE,)
+        )
+        faults = tuple(fault for one in found if (fault := self._check.adjusted(one)) is not None)
+        origin = replace(edit.origin, patched=Patched(base.origin, merged.sources))
+        resource = replace(draft.resources[0], origin=origin) if draft.resources else None
+        return PatchedResource(resource, origin, faults)
+
+    def _problems(self, parsed: ParsedFile, patched: PatchedResource, locator: FieldLocator) -> Iterator[Problem]:
+        places = locator.places(parsed, [(patched.origin, fault.field_path) for fault in patched.faults])
+        for fault, place in zip(patched.faults, places, strict=True):
+            yield problem_at(place, fault, partial(self._pointer, fault.message, patched.origin.field_path))
+
+    def _pointer(self, message: str, known: FieldPath, field_path: FieldPath) -> str:
+        """The name of a resource may be shown, as it leads to a patch."""
+        if field_path[: len(known)] != known:
+            return shown_pointer(field_path, message, self._catalogue)
+        rest = shown_pointer(field_path[len(known) :], message, self._catalogue)
+        return pointer_of(known) + ("." if rest[:1].isalnum() else "") + rest
+
+    def _unchanged(
+        self, document: Document, patched: tuple[Resource, ...], bases: Mapping[Key, Resource]
+    ) -> Iterator[Problem]:
+        after = {(resource.type_url, resource.name): resource for resource in patched}
+        for edit in document.edits:
+            resource, base = after.get(edit.key), bases.get(edit.key)
+            is_empty = edit.patch is not None and not edit.patch and base is not None
+            if is_empty or (resource is not None and base is not None and resource.equals_for_clients(base)):
+                noun = BY_TYPE_URL[edit.type_url].noun
+                fact = f'the patch changes nothing of "{edit.name}" of the {noun} below'
+                problem = self._check.adjusted(
+                    edit_problem(edit, "patch-without-effect", fact, "remove it", Severity.WARNING)
+                )
+                if problem is not None:
+                    yield problem
+
+
+def digest_of_done(parsed: ParsedFile, bases: Mapping[Key, Resource], may_exist: Callable[[Key], bool]) -> str:
+    """Return a file's digest after its edits."""
+    found = [(edit.key, _text(bases.get(edit.key)) or may_exist(edit.key)) for edit in parsed.edits]
+    return hashlib.sha256(repr((parsed.digest, found)).encode()).hexdigest()
+
+
+def _text(base: Resource | None) -> tuple[object, ...] | None:
+    return None if base is None else (base.version, base.ttl_s, base.aliases, str(base.origin))
+
+
+def _with_resources(document: Document, resources: tuple[Resource, ...]) -> Document:
+    declared = document.declared | {resource.type_url for resource in resources}
+    return replace(document, resources=(*document.resources, *resources), declared=declared, edits=())
+
+
+def _authored_aliases(base: Resource, message: Message) -> tuple[str, ...]:
+    """Omit aliases derived from the content."""
+    if base.type_url != names.VIRTUAL_HOST.type_url:
+        return base.aliases
+    made = names.aliases_of(base.name, message, ())
+    return tuple(alias for alias in base.aliases if alias not in made)

@@ -95,16 +95,11 @@ def _complete_entries(collection: DynamicMessage, catalogue: Catalogue, authorit
 def references_of(collection: DynamicMessage) -> Iterator[Reference]:
     """Yield the listeners that locators name; dangling ones are reported later, when resolved."""
     for index, entry in enumerate(collection.entries):
-        for choice in _choices(entry):
+        for choice in locator_of(entry.locator).choices() if entry.HasField("locator") else ():
             if isinstance(choice.target, ResourceName) and not choice.target.is_glob:
                 row = BY_MESSAGE_TYPE[choice.target.message_type]
                 steps = ("entries", index, "locator")
                 yield Reference(row.type_url, str(choice.target), steps, Severity.NOTE)
-
-
-def _choices(entry: DynamicMessage) -> Iterator[Locator]:
-    if entry.HasField("locator"):
-        yield from locator_of(entry.locator).choices()
 
 
 def _name_faults(name: str, at: FieldPath, names: dict[str, int], index: int) -> Iterator[Fault]:

@@ -36,10 +36,21 @@ from fsxds.snapshots.accept import (
     declarations_of,
     declarations_with,
 )
-from fsxds.snapshots.check_protocol import Check, Conflicts, FieldLocator, FileRule, NoCheck
 from fsxds.snapshots.layer_documents import nothing_below
 from fsxds.snapshots.names import unique_names
-from fsxds.snapshots.proposals import FileChange, FileRecord, Proposals, Records, ServedFiles, common_ends
+from fsxds.snapshots.proposals import (
+    Check,
+    Conflicts,
+    FieldLocator,
+    FileChange,
+    FileRecord,
+    FileRule,
+    NoCheck,
+    Proposals,
+    Records,
+    ServedFiles,
+    common_ends,
+)
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 # At about 1.6 kB per resource, this takes as many GB as a config server usually gets.

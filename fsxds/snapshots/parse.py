@@ -1,9 +1,14 @@
-"""Parses a file, and finds all problems in it.
+"""Parses a file, substitutes its variables, and finds all problems in it.
 
 Most of the cost of a large YAML list is in items that did not change, so it is parsed again by its new items, if it
 stands at the left margin, bare or under `resources:`. The cut is proved, not assumed: every piece must parse alone, to
 exactly one good resource. Anything else (an anchor used across items, an open quote, a second document, any fault)
 makes the file parse as a whole, which gives the same result for good files, and reports the faults of bad ones.
+
+Files whose first line is `# fsxds: variables` have variables. `${NAME}` is replaced within scalars, not in keys, after
+the file is parsed, so that no value can change the structure. An unquoted scalar of one variable is typed like its
+value, unquoted; all others are text. `$${` stands for `${`. Problems never show a value: it may be a secret from the
+environment.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import hashlib
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import PurePosixPath
 
@@ -24,17 +29,17 @@ from fsxds.api.walk import merge_hooks
 from fsxds.formats import Format, format_of
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.formats.positions import Found, Locate
+from fsxds.formats.yaml_blocks import resolve_plain
 from fsxds.model.memo import Lru
 from fsxds.model.resource_types import ResourceType, type_from_path
 from fsxds.model.resources import Document, LayerEdit, Origin, ParsedFile, Resource
-from fsxds.model.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile, Tree, VariedFile
+from fsxds.model.values import Fault, FieldPath, PlainText, PlainValue, Problem, Severity, SourceFile, Tree, VariedFile
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots import references
-from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
 from fsxds.snapshots.names import repeated_names
-from fsxds.snapshots.variables import Substitution
+from fsxds.snapshots.proposals import Check, NoCheck
 
 # Below this size the time to parse a file is not noticeable.
 SMALLEST_BYTES = 100_000
@@ -116,7 +121,7 @@ class FileParser:
         drafts = [
             self._draft(file, document, hint, number)
             for number, document in enumerate(decoded.documents)
-            if not _is_void(document)
+            if not (isinstance(document, PlainDocument) and document.value is None)
         ]
         found = [(0, fault) for fault in decoded.faults]
         found += ((draft.number, fault) for draft in drafts for fault in draft.faults)
@@ -156,10 +161,6 @@ def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
         ApiError: the catalogue has a field rule that is not known here.
     """
     return FieldRules(catalogue, merge_hooks(check.message_hooks(catalogue), references.hooks(catalogue)))
-
-
-def _is_void(document: PlainDocument | MessageDocument) -> bool:
-    return isinstance(document, PlainDocument) and document.value is None
 
 
 def _finished(path: PurePosixPath, draft: DocumentDraft, edits: Mapping[int, tuple[LayerEdit, ...]]) -> Document:
@@ -392,14 +393,10 @@ def _split_items(content: bytes) -> _Pieces | None:
     if first < 0 or any(mark in content for mark in marks):
         return None
     head, items = content[1 : first + 1], content[first:].split(_ITEM)[1:]
-    lines = [line for line in head.splitlines() if _is_content(line)]
+    lines = [line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
     if lines and not _OPENS_LIST.fullmatch(lines[-1]):
         return None
     return _Pieces(head, bool(lines), items)
-
-
-def _is_content(line: bytes) -> bool:
-    return not line.lstrip().startswith(b"#") and bool(line.strip())
 
 
 def _at(resource: Resource, line: int, list_path: FieldPath, index: int) -> Resource:
@@ -412,3 +409,73 @@ def _at(resource: Resource, line: int, list_path: FieldPath, index: int) -> Reso
 
 def _index_of(field_path: FieldPath) -> int:
     return next(number for number, step in enumerate(field_path) if isinstance(step, int))
+
+
+_FOUND = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
+
+
+@dataclass(slots=True)
+class Substitution:
+    """The substitution in one document."""
+
+    variables: Variables
+    faults: list[Fault] = field(default_factory=list)
+    _used: dict[FieldPath, set[str]] = field(default_factory=dict)
+    # An alias is the same object as its anchor, and must stay so.
+    _known: dict[int, PlainValue] = field(default_factory=dict)
+
+    def replaced(self, value: PlainValue, path: FieldPath = ()) -> PlainValue:
+        """Replace all variables; undefined ones stay as written."""
+        if isinstance(value, str):
+            return self._text(value, path) if "${" in value else value
+        if not isinstance(value, dict | list):
+            return value
+        if id(value) not in self._known:
+            if isinstance(value, dict):
+                made: PlainValue = {key: self.replaced(member, (*path, key)) for key, member in value.items()}
+            else:
+                made = [self.replaced(member, (*path, index)) for index, member in enumerate(value)]
+            self._known[id(value)] = made
+        return self._known[id(value)]
+
+    def without_values(self, fault: Fault) -> Fault:
+        """Replace values in a message, from its place or below, by variable names."""
+        length = len(fault.field_path)
+        names = {name for path, used in self._used.items() if path[:length] == fault.field_path for name in used}
+        message = fault.message
+        for name in sorted(names):
+            text = self.variables.texts[name]
+            message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", f"${{{name}}}", message) if text else message
+        return fault if message == fault.message else replace(fault, message=message)
+
+    def _text(self, text: str, path: FieldPath) -> PlainValue:
+        def value_of(found: re.Match[str]) -> str:
+            name = found[1]
+            if found[0] == "$${":
+                return "${"
+            known = None if name is None else self.variables.texts.get(name)
+            if known is None:
+                self.faults.append(_undefined(name, self.variables.unset, path))
+                return found[0]
+            self._used.setdefault(path, set()).add(name)
+            return known
+
+        is_whole = (
+            isinstance(text, PlainText) and (found := _FOUND.fullmatch(text)) is not None and found[1] is not None
+        )
+        made = _FOUND.sub(value_of, text)
+        return resolve_plain(made) if is_whole else made
+
+
+def _undefined(name: str | None, unset: Mapping[str, str], path: FieldPath) -> Fault:
+    if name is None:
+        fact, remedy = "`${` begins no variable", "write `${NAME}`, or `$${` for the two characters"
+    elif name in unset:
+        fact = f"the variable {name} has no value: the environment has no {unset[name]}"
+        remedy = f"start fsxds with {unset[name]}, or give {name} a value in the settings"
+    else:
+        fact, remedy = (
+            f"the variable {name} is not defined",
+            "define it by `variables:` in the settings, or write `$${`",
+        )
+    return Fault("undefined-variable", fact, remedy, path)

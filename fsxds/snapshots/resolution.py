@@ -7,7 +7,7 @@ lead to them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import cast
@@ -19,16 +19,24 @@ from fsxds.model.name_table import Chunk
 from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange, claims_of, key_of
 from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
 from fsxds.snapshots.load import type_change
-from fsxds.snapshots.locators import Place, Resolver, places_of
-from fsxds.snapshots.redirects import (
+from fsxds.snapshots.loaded_views import (
+    Inputs,
+    ResolutionRules,
+    Staged,
+    is_redirect_elsewhere,
+    names_redirected_elsewhere,
+)
+from fsxds.snapshots.locators import (
     Copier,
     Followed,
+    Place,
     RedirectFollower,
+    Resolver,
     collection_of,
     conflict,
     kept_content,
+    places_of,
 )
-from fsxds.snapshots.stages import Inputs, ResolutionRules, Staged, is_redirect_elsewhere, names_redirected_elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +117,10 @@ def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> R
     changed = _changed_names(raw, known)
     redirects = known.redirects if known is not None else _Redirects()
     touched = _touched(raw, known.raw if known is not None else None, changed, redirects)
-    if rules.catalogue is None or not (touched or redirects.by_type or _differs(before)):
+    is_used = before is not None and before.snapshot is not before.raw
+    if rules.catalogue is None or not (touched or redirects.by_type or is_used):
         return Resolved(raw, (), raw, rules)
     return _Resolution(raw, rules, rules.catalogue, before).resolve(known, changed, touched)
-
-
-def _differs(before: Resolved | None) -> bool:
-    return before is not None and before.snapshot is not before.raw
 
 
 def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Collection[str]]:
@@ -146,7 +151,9 @@ def _touched(
             was = None if earlier is None else earlier.resources(type_url).get(name)
             both = [one for one in (now, was) if one is not None]
             touched.update((type_url, name) for one in both if is_redirect_elsewhere(one))
-            for place in {place for one in both for place in _places(one)} if redirects.watching else ():
+            for place in (
+                {place for one in both for place in (*places_of(one), *claims_of(one))} if redirects.watching else ()
+            ):
                 watching = redirects.watching.get(place, frozenset[Key]())
                 # The place of a resource matters if a problem mentions it.
                 touched.update(key for key in watching if key in redirects.wrong or not _is_moved(was, now))
@@ -157,11 +164,6 @@ def _is_moved(was: Resource | None, now: Resource | None) -> bool:
     if was is None or now is None or was.origin.path != now.origin.path or was.redirect or now.redirect:
         return False
     return now.equals_for_clients(was)
-
-
-def _places(resource: Resource) -> Iterator[Place]:
-    yield from places_of(resource)
-    yield from claims_of(resource)
 
 
 class _Resolution:

@@ -1,15 +1,21 @@
-"""The outer form of a document, and its possible faults."""
+"""The outer form of a document, its possible faults, and the types with rules beyond their message.
+
+A module of such rules is imported with its type's first resource.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from importlib import import_module
+from typing import NamedTuple, Protocol, cast
 
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import camel_case, may_quote_type
 from fsxds.api.scalars import LONGEST_S
-from fsxds.model.resource_types import PREFIX, RESOURCE_TYPES, ResourceType
+from fsxds.model.resource_types import BY_SHORT_NAME, PREFIX, RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Reference
 from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
 
 # A TTL is renewed when half of it is over; a delay by as much removes the resource.
@@ -276,3 +282,45 @@ def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
 def wrapper_path(field_path: FieldPath) -> FieldPath:
     """Return the path of the `Resource`, else of the resource."""
     return field_path[:-1] if field_path[-1:] == ("resource",) else field_path
+
+
+class TypeRules(Protocol):
+    """The rules of one type beyond its message."""
+
+    def read(self, written: dict[str, PlainValue], authority: str) -> tuple[dict[str, PlainValue], tuple[Fault, ...]]:
+        """Return the form of the message, and faults of the authored form."""
+
+    def complete(
+        self, message: DynamicMessage, written: PlainValue, catalogue: Catalogue, authority: str
+    ) -> list[Fault]:
+        """Fill in fields that clients need; return faults, at places within the message."""
+
+    def name_fault(self, name: str) -> Fault | None:
+        """Judge a wrapper's name, at a place within the wrapper."""
+
+    def references_of(self, message: DynamicMessage) -> Iterator[Reference]:
+        """Yield references beyond those in reference fields.
+
+        Raises:
+            MalformedName: a reference has no valid name.
+            KeyError: a reference is to a type that xDS does not serve.
+        """
+
+
+class TypeRow(NamedTuple):
+    """A type, and the module of its rules."""
+
+    row: ResourceType
+    module: str
+
+
+TYPE_RULES = (TypeRow(BY_SHORT_NAME["lcds"], "fsxds.snapshots.list_collections"),)
+
+
+def rules_of(row: ResourceType | None) -> TypeRules | None:
+    """Return a type's rules, or None."""
+    # Called per resource: a generator would cost more than the few rows.
+    for each in TYPE_RULES:
+        if each.row is row:
+            return cast("TypeRules", import_module(each.module))
+    return None

@@ -16,7 +16,7 @@ from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange
 from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
 from fsxds.snapshots.load import type_change
-from fsxds.snapshots.stages import Inputs, Staged
+from fsxds.snapshots.loaded_views import Inputs, Staged
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
 
 # The maximum number of shadowed resources named in one note; further ones are counted.
@@ -121,7 +121,7 @@ def _merged(sources: Sources, earlier: Sources | None, was: Rows | None) -> Rows
     if earlier is None or was is None:
         return _from_scratch(filled)
     names = _changed(sources, earlier)
-    found = {name: _first(sources, name) for name in names}
+    found = {name: next((rows[name] for rows in sources if name in rows), None) for name in names}
     return was.with_changes(
         [resource for resource in found.values() if resource is not None],
         [name for name, resource in found.items() if resource is None],
@@ -142,10 +142,6 @@ def _from_scratch(filled: Sequence[Rows]) -> Rows:
 
 def _changed(sources: Sources, earlier: Sources) -> set[str]:
     return set().union(*(now.changes_since(was).names for now, was in zip(sources, earlier, strict=True)))
-
-
-def _first(sources: Sources, name: str) -> Resource | None:
-    return next((rows[name] for rows in sources if name in rows), None)
 
 
 def _hidden(sources: Sources, earlier: Sources | None, known: tuple[frozenset[str], ...]) -> tuple[frozenset[str], ...]:

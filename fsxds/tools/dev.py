@@ -42,7 +42,7 @@ from fsxds.observe.log import Log
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import ENVOY, WatchStatus
 from fsxds.protocol.node_attributes import attributes_of_json
-from fsxds.rollout import ResourceVersion
+from fsxds.rollout.pending import ResourceVersion
 from fsxds.runtime.supervisor import until_stopped
 from fsxds.runtime.views import node_of
 from fsxds.server.app import Application, RunningServer

@@ -17,8 +17,7 @@ from types import MappingProxyType
 from fsxds.events.rollout_events import shares_of
 from fsxds.model.resources import Key, Rows, Snapshot, key_of
 from fsxds.publishing.held_resources import CLAIMS, DEPENDS, IN_USE, REJECTED, UNDEFINED, claimed_as, noun_of
-from fsxds.rollout import Composed, Hold, HoldingRules, HoldReason
-from fsxds.rollout.holding import compose
+from fsxds.rollout.holding import Composed, Hold, HoldingRules, HoldReason, compose
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.rollout.uses import CLUSTERS
 

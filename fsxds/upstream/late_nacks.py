@@ -26,8 +26,8 @@ from fsxds.events.upstream_events import UpstreamNacked
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, Rows
 from fsxds.model.values import BackOff, TypeUrl
-from fsxds.rollout import RejectingNode, ResourceVersion
-from fsxds.rollout.rejections import names_as_envoy
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import RejectingNode, names_as_envoy
 from fsxds.settings.options import Settings
 
 # Time of NACKs after a version was taken back; its upstream offers it at least once a minute.

@@ -26,12 +26,11 @@ from fsxds.model.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.model.resources import Reference, Resource, Rows, version_of_body
 from fsxds.model.values import Fault, Severity, TypeUrl
 from fsxds.settings.naming_rules import NamingRules
-from fsxds.snapshots.check_protocol import Check
-from fsxds.snapshots.names import VIRTUAL_HOST, aliases_of, claims_of, naming_fault
+from fsxds.snapshots.names import VIRTUAL_HOST, NameWriter, aliases_of, claims_of, may_hold_names, naming_fault
 from fsxds.snapshots.parse import field_rules
+from fsxds.snapshots.proposals import Check
 from fsxds.snapshots.redirect_payloads import read_redirect
-from fsxds.snapshots.structured_names import NameWriter, may_hold_names
-from fsxds.snapshots.type_rules import rules_of
+from fsxds.snapshots.shape import rules_of
 from fsxds.snapshots.upstream_content import origin_of
 
 # Of a NACK and a log line.

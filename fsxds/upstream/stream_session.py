@@ -279,7 +279,7 @@ class PollSession:
                     plain = frozenset() if names == {WILDCARD} else names
                     if plain != asked:
                         client.subscribe(row.type_url, *(plain - asked))
-                        client.unsubscribe(*(asked - plain))
+                        client.unsubscribe(row.type_url, *(asked - plain))
                         asked = plain
                     client.token, client.headers = access.token(), ((HEADER, context.relays.upwards),)
                     await self._poll_once(client, row.type_url, is_wanted=bool(names))

@@ -29,14 +29,15 @@ from fsxds.model.tree_trust import SeenManifests, TrustedSigners
 from fsxds.model.values import OfferedManifest, TypeUrl, Version
 from fsxds.protocol.messages import ClientResourceStatus, ConfigStatus, Node, OwnStatus, ResourceStatus
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.rollout import RejectingNode, ResourceVersion
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import RejectingNode
 from fsxds.runtime.asked_names import AskedNames
 from fsxds.runtime.row_source import RowSource, UpstreamKeeper, UpstreamStatus, rules_of
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.options import Settings
-from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.loaded_views import LoadedViews
-from fsxds.snapshots.redirects import Followed
+from fsxds.snapshots.locators import Followed
+from fsxds.snapshots.proposals import Check
 from fsxds.snapshots.resolution import Resolved
 from fsxds.snapshots.upstream_content import Elsewhere, HeldResource, UpstreamContent, UpstreamScope
 from fsxds.snapshots.upstream_rows import MergedView, Shadowed, Shadowing, shadowing_of

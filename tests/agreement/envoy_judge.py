@@ -23,7 +23,8 @@ from typing import Self
 from tests.agreement import envoy_bootstrap
 from tests.agreement.envoy_bootstrap import COUNTERS
 from tests.agreement.seeds import Seed
-from tests.support.envoy import Envoy, EnvoyError
+from tests.support.envoy import Envoy
+from tests.support.envoy_admin import EnvoyError
 from tests.support.patience import PATIENCE_S
 
 

@@ -12,11 +12,11 @@ from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Severity, SourceFile, SourceTree
 from fsxds.runtime.views import Views
 from fsxds.settings.view_rules import ViewRule
+from fsxds.snapshots.layers import Patching
 from fsxds.snapshots.layers_load import ViewsLoad
 from fsxds.snapshots.load import Acceptance
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.patches import Patching
 from tests.bench.data import lean_clusters
 from tests.bench.figures import Figure, cpu_of
 

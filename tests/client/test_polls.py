@@ -65,6 +65,8 @@ async def test_names_can_be_asked_for() -> None:
         assert ["b"] == list((await client.next()).resources)
         with pytest.raises(ValueError, match="polls for cds"):
             client.subscribe(EDS.type_url)
+        with pytest.raises(ValueError, match="polls for cds"):
+            client.unsubscribe(EDS.type_url, "b")
 
 
 async def test_a_refusal_is_told_with_the_next_poll() -> None:
@@ -360,7 +362,7 @@ async def test_other_names_are_asked_for_afresh() -> None:
         await client.next()
         client.ack()
         client.subscribe(CDS.type_url, "c")
-        client.unsubscribe("a")
+        client.unsubscribe(CDS.type_url, "a")
         await client.next()
 
     assert [(["a", "b"], None), (["a", "b"], "1"), (["b", "c"], None)] == requests
@@ -380,7 +382,7 @@ async def test_json_that_is_no_response(body: str) -> None:
 
 @pytest.mark.parametrize("status", [403, 404, 405, 501])
 async def test_a_server_of_files_is_read_by_get(status: int) -> None:
-    """A server that takes no POST is asked for the list of the type and its members, again and again without POST."""
+    """A server that takes no POST is asked for the list of the type and its members, again and again without POST; it gets no ACK."""
     asked = []
     files = {"/envoy.config.cluster.v3.Cluster/index.json": [{"name": "/envoy.config.cluster.v3.Cluster/a"}]}
 
@@ -393,6 +395,9 @@ async def test_a_server_of_files_is_read_by_get(status: int) -> None:
     async with answering(reply) as address, client_of(address) as client:
         client.token = "secret"
         first, second = await client.next(), await client.next()
+        count = len(asked)
+        await client.finish()
+        assert count == len(asked)
 
     assert (["a"], ["a"]) == (list(first.resources), list(second.resources))
     assert first.version != second.version
@@ -400,7 +405,7 @@ async def test_a_server_of_files_is_read_by_get(status: int) -> None:
 
 
 async def test_a_server_that_takes_no_get_either() -> None:
-    """What it says of the POST counts: it may be a server of polls that absent_names this client."""
+    """What it says of the POST counts: it may be a server of polls that refuses this client."""
 
     async def reply(request: web.Request) -> web.Response:
         return web.json_response({"message": f"no {request.method} for you"}, status=403)

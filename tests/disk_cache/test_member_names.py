@@ -14,7 +14,7 @@ from fsxds.events.process_events import MembersNotWritten, StateIgnored
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import Layers
 from fsxds.protocol.absence import with_removed
-from fsxds.rollout import RolloutState
+from fsxds.rollout.machine import RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.settings.forms import FleetRule
 from fsxds.settings.options import Settings

@@ -20,8 +20,8 @@ from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Severity, SourceFile
 from fsxds.server.parse_worker import ParseRules, parse_all
 from fsxds.settings.naming_rules import NO_RULES, ContextRule, NamingRules
-from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.snapshots.parse import FileParser
+from fsxds.snapshots.proposals import NoCheck
 from tests.support.trees import tree_of
 
 # So that looking is worth it.

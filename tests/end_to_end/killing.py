@@ -34,9 +34,9 @@ from fsxds.history.state_directory import DATABASE
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import TypeUrl, Version
-from fsxds.rollout import Rollout, RolloutOptions, RolloutState
+from fsxds.rollout.machine import Rollout, RolloutOptions, RolloutState
 from fsxds.runtime.channels import ChannelKey
-from fsxds.snapshots.snapshot_objects import snapshot_near
+from fsxds.snapshots.encoding import snapshot_near
 from fsxds.transports.grpc_streams.stream_requests import AGGREGATED
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 from tests.support.patience import PATIENCE_S

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.envoy import Envoy, EnvoyError
+from tests.support.envoy import Envoy
+from tests.support.envoy_admin import EnvoyError
 from tests.support.ports import free_port
 from tests.support.server import Server
 from tests.support.this_envoy import this_envoy

@@ -14,7 +14,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 
 from tests.end_to_end.test_envoy_names import CLUSTERS, ENDPOINTS, Fields, asked, assignment, cluster, clusters
 from tests.support.authorities import BY_AUTHORITY, FAILOVER, aggregated, envoy_bootstrap, envoy_source
-from tests.support.envoy import EnvoyError
+from tests.support.envoy_admin import EnvoyError
 from tests.support.grpc_envoy import StreamingEnvoy
 from tests.support.resources import direct_route
 from tests.support.scripted_streams import Request, ScriptedStreams, names_of, packed, resource

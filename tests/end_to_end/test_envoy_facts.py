@@ -18,7 +18,8 @@ from google.protobuf import any_pb2
 
 from fsxds.cli.main import main
 from tests.end_to_end.test_grpc_time_to_live import FEATURES, TTL_S, mortal
-from tests.support.envoy import Envoy, EnvoyError
+from tests.support.envoy import Envoy
+from tests.support.envoy_admin import EnvoyError
 from tests.support.grpc_envoy import SOTW_ADS, Fleet
 from tests.support.resources import direct_route, document, endpoints, http_listener, static_cluster
 from tests.support.scripted_rest import Answer, Poll, ScriptedRest

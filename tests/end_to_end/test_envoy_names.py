@@ -15,7 +15,7 @@ from envoy.config.listener.v3.listener_pb2 import Listener
 from xds.core.v3.resource_locator_pb2 import ResourceLocator
 from xds.core.v3.resource_name_pb2 import ResourceName
 
-from tests.support.envoy import EnvoyError
+from tests.support.envoy_admin import EnvoyError
 from tests.support.grpc_envoy import DELTA, DELTA_ADS, SOTW, SOTW_ADS, StreamingEnvoy, Variant
 from tests.support.resources import endpoints, static_cluster
 from tests.support.scripted_streams import Request, ScriptedStreams, names_of, packed, resource
@@ -82,16 +82,21 @@ def asked(server: ScriptedStreams, type_url: str = CLUSTERS) -> list[list[str]]:
 
 
 def test_how_envoy_writes_the_names_of_collections() -> None:
-    """Sorted parameters, those of the node in JSON, and only what would end a part of a URI is encoded."""
+    """Sorted parameters, those of the node in JSON under those of the name; only what would end a part of a URI is encoded."""
     with (
         ScriptedStreams(lambda _: None) as server,
-        asking(server, glob=f"{GLOB}?z=1&a=x y", node=NODE, node_params=["metadata", "id"]) as envoy,
+        asking(
+            server,
+            glob=f"{GLOB}?z=1&a=x y&xds.node.cluster=other",
+            node=NODE,
+            node_params=["metadata", "id", "cluster"],
+        ) as envoy,
     ):
         envoy.until(server.requests.copy, "a request")
         node_id = "n 1:a|b%25c+d%26e%3Df?g%23h/%C3%A9"
         metadata = 'xds.node.metadata.k="v"&xds.node.metadata.list=%5B1,2%5D&xds.node.metadata.n=42'
 
-        assert [[f"{GLOB}?a=x y&xds.node.id={node_id}&{metadata}&z=1"]] == asked(server)
+        assert [[f"{GLOB}?a=x y&xds.node.cluster=other&xds.node.id={node_id}&{metadata}&z=1"]] == asked(server)
 
 
 def test_which_members_envoy_takes() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fsxds.model.resources import Snapshot
-from fsxds.rollout import Rollout, RolloutOptions
+from fsxds.rollout.machine import Rollout, RolloutOptions
 from fsxds.transports.mirror.files import FORMS
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.envoy import Envoy

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.project.test_readme import blocks
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 from tests.support.grpc_envoy import StreamingEnvoy
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.structured_names import structured
-from tests.test_readme import blocks
 
 TOP = Path(__file__).parents[2]
 PORT = re.compile(r"\b(?:180\d\d|10001)\b")

@@ -19,8 +19,8 @@ from fsxds.model.values import Severity
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 from fsxds.settings.upstream_rules import Authority
-from fsxds.testing import Server, serve
-from fsxds.testing.server import SETTLE_S
+from fsxds.testing import serve
+from fsxds.testing.server import SETTLE_S, Server
 from tests.end_to_end.test_collections_envoy import collection_of
 from tests.support.follower import Follower
 from tests.support.own_address import own_address

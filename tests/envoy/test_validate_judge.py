@@ -22,7 +22,7 @@ from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import Severity
 from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
-from fsxds.snapshots.check_protocol import NoCheck
+from fsxds.snapshots.proposals import NoCheck
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
 from tests.envoy.judged import judged, resources_of
 from tests.support.envoy import Envoy, find_envoy

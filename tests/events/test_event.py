@@ -29,16 +29,15 @@ from fsxds.observe.log_catalogue import CATALOGUE, EVENTS_BY_NAME, FIELDS
 from fsxds.observe.problem_reports import MOST_LINES
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
-from fsxds.rollout import (
+from fsxds.rollout import Held, Step
+from fsxds.rollout.guard import Removal
+from fsxds.rollout.rejections import RejectingNode
+from fsxds.rollout.step import (
     Completed,
-    Held,
     LingeringEnded,
     LingeringStarted,
     PinsChanged,
-    RejectingNode,
-    Removal,
     Standing,
-    Step,
     StepKind,
     StepStarted,
     StepTimedOut,

@@ -9,17 +9,16 @@ from fsxds.events.rollout_events import CanaryAwaited, RolloutChanged, VersionsH
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import RowsChange
 from fsxds.model.values import Version
-from fsxds.rollout import (
+from fsxds.rollout import Held, Step
+from fsxds.rollout.guard import Removal
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import RejectingNode
+from fsxds.rollout.step import (
     Completed,
-    Held,
     LingeringEnded,
     LingeringStarted,
     PinsChanged,
-    RejectingNode,
-    Removal,
-    ResourceVersion,
     RolloutEvent,
-    Step,
     StepKind,
     StepStarted,
     StepTimedOut,

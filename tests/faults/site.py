@@ -29,7 +29,7 @@ from fsxds.history.state_directory import DATABASE
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot
 from fsxds.runtime.channels import ChannelKey
-from fsxds.snapshots.snapshot_objects import snapshot_near
+from fsxds.snapshots.encoding import snapshot_near
 from tests.end_to_end.killing import StreamFollower
 from tests.support.server import Server, write_file
 

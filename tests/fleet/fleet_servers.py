@@ -19,7 +19,7 @@ from fsxds.model.values import Layers
 from fsxds.protocol.messages import Node
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.rollout import RolloutOptions
+from fsxds.rollout.machine import RolloutOptions
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.views import NodeRules, Views
 from tests.fleet.made import KEYS

@@ -21,7 +21,7 @@ from fsxds.fleet.sealing import Sealing
 from fsxds.model.errors import ProtocolError
 from fsxds.publishing.node_channels import DROPPED_AFTER_S
 from fsxds.publishing.rollout_operator import RolloutOperator
-from fsxds.rollout import HoldingRules
+from fsxds.rollout.holding import HoldingRules
 from fsxds.runtime.channels import ChannelKey
 from fsxds.settings.rollout_forms import Canary, NackLimit
 from tests.fleet.fleet_servers import RULES, FleetServer, fleet_of

@@ -6,8 +6,7 @@ import pytest
 
 from fsxds.fleet import object_uses
 from fsxds.fleet.object_uses import ObjectUses, count_of_parts, decoded_object, encoded_object
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import object_of
+from fsxds.snapshots.encoding import DamagedBytesError, object_of
 from tests.history.made import clusters, snapshot_of
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from fsxds.fleet import pointers
 from fsxds.fleet.pointers import Head, Order, Pointer, RowsDifference, ViewKey
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import object_of
+from fsxds.snapshots.encoding import DamagedBytesError, object_of
 from tests.history.made import assert_same, cluster, clusters, snapshot_of
 from tests.support.snapshots import snapshot
 

@@ -13,8 +13,7 @@ from fsxds.fleet.publication import Publication
 from fsxds.fleet.records import Records, snapshot_in
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import Digest
+from fsxds.snapshots.encoding import DamagedBytesError, Digest
 from tests.fleet.made import KEYS, WHOLE, FaultyEngine, elected
 from tests.history.made import assert_same, clusters, snapshot_of
 

@@ -12,7 +12,7 @@ from fsxds.fleet.pointers import Order, ViewKey
 from fsxds.fleet.reports import MemberReport, MemberReporter, Servers
 from fsxds.fleet.sealing import Sealing
 from fsxds.model.values import TypeUrl, Version
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 from tests.fleet.made import KEYS
 from tests.support.patience import PATIENCE_S
 

@@ -7,7 +7,7 @@ from fsxds.fleet.key_values import MemoryKeyValues
 from fsxds.fleet.pointers import Order
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.errors import UsageError
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 from tests.fleet.made import KEYS, WHOLE, elected
 from tests.history.made import assert_same, clusters, snapshot_of
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fsxds.events.event import Event
 from fsxds.history.state import MOST_SNAPSHOTS, State
-from fsxds.rollout import RolloutState
+from fsxds.rollout.machine import RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream
 from tests.history.made import (

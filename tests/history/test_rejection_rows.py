@@ -7,10 +7,10 @@ from fsxds.events.process_events import StateIgnored
 from fsxds.history.rejection_rows import encode_rejections, restore_rejections
 from fsxds.history.state import State
 from fsxds.model.errors import StateError
-from fsxds.rollout import Nack, Rejections, ResourceVersion
-from fsxds.rollout.rejections import VOTES_FOR_S, HeldVersion
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import VOTES_FOR_S, HeldVersion, Nack, Rejections
 from fsxds.settings.rollout_forms import NackLimit
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError
 from tests.support.publishing import CDS, version_of_content
 from tests.support.rollouts import OneVoter
 

@@ -13,11 +13,14 @@ from fsxds.history.state import State
 from fsxds.history.state_directory import DAMAGED, DATABASE
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Version
-from fsxds.rollout import DrainingListener, Pin, Rollout, RolloutOptions, RolloutState, Standing, Step, Target
+from fsxds.rollout import Step
 from fsxds.rollout.holding import HoldingRules
+from fsxds.rollout.lingering import DrainingListener
+from fsxds.rollout.machine import Rollout, RolloutOptions, RolloutState
+from fsxds.rollout.step import Standing
+from fsxds.rollout.target import Pin, Target
 from fsxds.runtime.channels import ChannelKey
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import object_of
+from fsxds.snapshots.encoding import DamagedBytesError, object_of
 from tests.history.made import assert_same, check_database
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url

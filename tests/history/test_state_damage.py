@@ -14,7 +14,7 @@ import pytest
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.model.errors import StateError
-from fsxds.rollout import Rollout, RolloutOptions, RolloutState
+from fsxds.rollout.machine import Rollout, RolloutOptions, RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream
 from tests.history.made import EDS, assert_same, cluster, clusters, held_of, held_resource, snapshot_of

@@ -17,7 +17,8 @@ from fsxds.history.state_writer import StateWriter
 from fsxds.model.errors import StateError
 from fsxds.model.name_table import NameTable
 from fsxds.model.values import Version
-from fsxds.rollout import Nack, Rejections, RolloutState
+from fsxds.rollout.machine import RolloutState
+from fsxds.rollout.rejections import Nack, Rejections
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream
 from fsxds.settings.rollout_forms import NackLimit

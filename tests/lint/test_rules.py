@@ -33,9 +33,8 @@ from fsxds.model.values import Problem, Severity
 from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Acceptance, load
-from fsxds.snapshots.loaded_views import only_view, whole_tree, with_served
+from fsxds.snapshots.loaded_views import ResolutionRules, only_view, whole_tree, with_served
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.stages import ResolutionRules
 from tests.support.checkout import TOP
 from tests.support.envoy import find_envoy
 from tests.support.rule_list import own_rules, rule_list

@@ -15,7 +15,8 @@ from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.rollout import Rollout, RolloutOptions, StepKind
+from fsxds.rollout.machine import Rollout, RolloutOptions
+from fsxds.rollout.step import StepKind
 from tests.support.snapshots import resource, type_url
 
 CDS, LDS = type_url("CDS"), type_url("LDS")

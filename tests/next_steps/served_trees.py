@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from fsxds.testing import Server, serve
+from fsxds.testing import serve
+from fsxds.testing.server import Server
 from tests.support.patience import PATIENCE_S
 from tests.support.settings_files import read_file
 

@@ -100,6 +100,8 @@ def test_a_list_collection(tmp_path: Path) -> None:
         by_reference, by_value = first.json
         assert by_reference["name"] == f"{server.http}{BAR}"
         assert (by_value["value"]["name"], "contents" in by_value["value"]) == ("blurp", True)
+        server.write("lds.yaml", listener(named("bar"), 1004))
+        assert get(server, BAR).json["address"]["socket_address"]["port_value"] == 1004
         assert get(server, LIST, if_none_match=first.headers["etag"]).status == 304
         server.write("lists.yaml", collection(FOO, located("bar"), inlined(1003, name="blurp")))
         second = get(server, LIST, if_none_match=first.headers["etag"])

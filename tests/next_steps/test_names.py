@@ -41,7 +41,7 @@ def test_structured_and_plain_names_beside_each_other() -> None:
     ],
 )
 def test_a_name_has_one_canonical_form(written: str, asked: str) -> None:
-    """Name and URI have a canonical transform: each spelling is the same resource, and its body and references agree."""
+    """Name and URI have a canonical transform: each spelling is the same resource, and its body agrees."""
     name, other = (structured("ClusterLoadAssignment", path, AUTHORITY) for path in (written, asked))
     tree = {"eds.yaml": endpoints(name, 1)}
     with served(tree) as server, Follower(server.grpc) as first, Follower(server.grpc) as second:
@@ -75,10 +75,11 @@ def test_context_parameters_match_exactly() -> None:
         client.until_held(names[1])
 
 
-def test_variants_of_one_resource_by_the_parameters_of_the_node() -> None:
+@pytest.mark.parametrize("parameter", ["xds.node.id", "xds.client_feature.leds", "xds.resource.vhost_name"])
+def test_variants_of_one_resource_by_parameters(parameter: str) -> None:
     """Parameters select variants: two clients that write other ones get other contents under other names."""
-    names = [structured("Cluster", f"foo/web?xds.node.id={node}", AUTHORITY) for node in ("a", "b")]
-    globs = [structured("Cluster", f"foo/*?xds.node.id={node}", AUTHORITY) for node in ("a", "b")]
+    names = [structured("Cluster", f"foo/web?{parameter}={value}", AUTHORITY) for value in ("a", "b")]
+    globs = [structured("Cluster", f"foo/*?{parameter}={value}", AUTHORITY) for value in ("a", "b")]
     tree = {"cds.yaml": "".join(static_cluster(name, port) for port, name in enumerate(names, 1))}
     with served(tree) as server, Follower(server.grpc) as a, Follower(server.grpc) as b:
         a.ask(CLUSTERS, globs[0]).until_held(names[0])
@@ -101,12 +102,13 @@ def test_authority_is_optional_and_is_that_of_the_settings(tmp_path: Path) -> No
     [
         structured("Cluster", "foo", AUTHORITY),
         structured("ClusterLoadAssignment", "foo?a=constraint:x", AUTHORITY),
+        FOO.replace("/envoy.", "/type.googleapis.com/envoy."),
         "xdstp://x",
     ],
-    ids=["type", "reserved", "malformed"],
+    ids=["type", "reserved", "prefix", "malformed"],
 )
 def test_a_name_that_cannot_be_is_refused(name: str) -> None:
-    """A name of another type, with a reserved value, or malformed: refused alone, with the reason; 400 over HTTP."""
+    """A name of another type, with a reserved value, with the prefix of type URLs, or malformed: refused alone, with the reason; 400 over HTTP."""
     with served({"eds.yaml": endpoints(FOO, 1)}) as server, Follower(server.grpc) as client:
         client.ask(ENDPOINTS, name, FOO).until(lambda: bool(client.refused), "that it is refused")
         client.until_held(FOO)
@@ -119,4 +121,4 @@ def test_a_name_that_cannot_be_is_refused(name: str) -> None:
 def test_a_type_that_disagrees_is_a_problem_of_the_file() -> None:
     """The type is in the name: another one than the resource's is a problem."""
     with served({"cds.yaml": static_cluster("ok"), "eds.yaml": endpoints(structured("Cluster", "foo"), 1)}) as server:
-        assert any("type" in str(problem) for problem in server.problems)
+        assert [problem.rule for problem in server.problems] == ["name-of-other-type"]

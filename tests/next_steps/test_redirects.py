@@ -11,7 +11,7 @@ from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.listener.v3.listener_pb2 import Listener, ListenerCollection
 from xds.core.v3.resource_locator_pb2 import ResourceLocator
 
-from fsxds.testing import Server
+from fsxds.testing.server import Server
 from tests.next_steps.served_trees import AUTHORITY, get, served, wrapper
 from tests.next_steps.test_collections import collection, inlined, listener, named
 from tests.support.follower import Follower
@@ -88,6 +88,16 @@ def test_a_redirect_to_an_entry() -> None:
         assert (followed.name, followed.address.socket_address.port_value) == (foo, 1002)
 
 
+def test_an_anonymous_entry_is_not_referenced() -> None:
+    """An entry without a name cannot be, not even by the name of its listener."""
+    locator = {"authority": AUTHORITY, "resource_type": TYPES["ListenerCollection"], "id": "edge"}
+    to_entry = wrapper(named("foo"), "xds.core.v3.ResourceLocator", **locator, directives=[{"entry": "anonymous"}])
+    entries = inlined(1001, name="a"), inlined(1002)
+    with served({"lds.yaml": to_entry, "lists.yaml": collection(LIST, *entries)}) as server:
+        assert [problem.rule for problem in server.problems] == ["dangling-redirect"]
+        assert server.names("lds") == ()
+
+
 def test_a_payload_that_is_a_name() -> None:
     """A `ResourceName` as payload is a redirect too."""
     fields = {"authority": AUTHORITY, "resource_type": TYPES["ClusterLoadAssignment"], "id": "bar"}
@@ -98,21 +108,32 @@ def test_a_payload_that_is_a_name() -> None:
         assert port_of(client, FOO) == 1001
 
 
-def test_a_glob_is_no_target() -> None:
-    """The collection itself may not be redirected."""
-    tree = {"lds.yaml": redirect(named("a"), named("my-listeners/*")) + listener(named("my-listeners/foo"), 1001)}
-    with served(tree) as server:
-        assert server.problems
+@pytest.mark.parametrize(
+    ("name", "target", "rule"),
+    [("my-listeners/*", "foo", "malformed-name"), ("a", "my-listeners/*", "malformed-redirect")],
+    ids=["source", "target"],
+)
+def test_a_glob_is_no_redirect(name: str, target: str, rule: str) -> None:
+    """The collection itself may not be redirected, nor may a redirect lead to one."""
+    listeners = listener(named("my-listeners/foo"), 1001) + listener(named("foo"), 1002)
+    with served({"lds.yaml": listeners, "redirect.yaml": redirect(named(name), named(target))}) as server:
+        assert [problem.rule for problem in server.problems] == [rule]
 
 
 @pytest.mark.parametrize(
-    "targets", [[(FOO, BAR), (BAR, FOO)], [(FOO, FOO)], [(FOO, BAR)]], ids=["loop", "own", "dangling"]
+    ("targets", "rules"),
+    [
+        ([(FOO, BAR), (BAR, FOO)], {"redirect-loop"}),
+        ([(FOO, FOO)], {"redirect-loop"}),
+        ([(FOO, BAR)], {"dangling-redirect"}),
+    ],
+    ids=["loop", "own", "dangling"],
 )
-def test_redirects_that_lead_nowhere(targets: list[tuple[str, str]]) -> None:
+def test_redirects_that_lead_nowhere(targets: list[tuple[str, str]], rules: set[str]) -> None:
     """Loops and dangling redirects are problems, and nothing of them is served."""
     tree = {"eds.yaml": "".join(redirect(*each) for each in targets) + endpoints("good", 1001)}
     with served(tree) as server, Follower(server.grpc) as client:
-        assert server.problems
+        assert {problem.rule for problem in server.problems} == rules
         client.ask(ENDPOINTS, FOO, "good").until(lambda: FOO in client.removed, "that there is none")
         client.until_held("good")
 

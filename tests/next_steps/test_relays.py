@@ -10,7 +10,8 @@ from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.extensions.filters.network.direct_response.v3 import config_pb2
 from xds.core.v3.resource_locator_pb2 import ResourceLocator
 
-from fsxds.testing import Server, serve
+from fsxds.testing import serve
+from fsxds.testing.server import Server
 from tests.next_steps.served_trees import AUTHORITY, served
 from tests.next_steps.test_collections import listener, named
 from tests.next_steps.test_redirects import CLUSTERS, ENDPOINTS, FOO, LISTENERS, eds_cluster_of, port_of, service_name

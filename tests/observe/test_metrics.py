@@ -32,8 +32,8 @@ from fsxds.observe.internal_errors import observed_by
 from fsxds.observe.metrics import ACKED_WITHIN_S, CATALOGUE, LABELS, MOST_NODES, MOST_UNACKED, ROWS_BY_NAME, Metrics
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
-from fsxds.rollout import Completed, Held, Step, StepKind, StepStarted, StepTimedOut, Superseded
-from fsxds.rollout.step import RolloutEvent
+from fsxds.rollout import Held, Step
+from fsxds.rollout.step import Completed, RolloutEvent, StepKind, StepStarted, StepTimedOut, Superseded
 from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.server.admin_serving import upstream_readings
 from tests.support.log_events import subclasses

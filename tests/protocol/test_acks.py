@@ -8,7 +8,7 @@ from fsxds.model.resources import ResourceList
 from fsxds.model.values import Nonce, Version
 from fsxds.protocol.acks import MOST_UNANSWERED, Acks, PolledVersion, PollEvidence, PollState, Sent
 from fsxds.protocol.messages import SyncState
-from fsxds.rollout import Nack
+from fsxds.rollout.rejections import Nack
 from tests.support.snapshots import resource, type_url
 
 CDS = type_url("CDS")

@@ -15,7 +15,10 @@ from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node, SotwReque
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
-from fsxds.rollout import Nack, ResourceVersion, Standing, Step
+from fsxds.rollout import Step
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import Nack
+from fsxds.rollout.step import Standing
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between
 

@@ -14,7 +14,7 @@ from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.polling_node import LEAST_PAUSE_S
 from fsxds.protocol.subscription import Selection, Subscription, select
-from fsxds.rollout import Standing
+from fsxds.rollout.step import Standing
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between
 

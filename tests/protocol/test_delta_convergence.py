@@ -17,8 +17,8 @@ from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import TtlMode
-from fsxds.rollout import Standing
 from fsxds.rollout.pending import BACK_OFF
+from fsxds.rollout.step import Standing
 from tests.support.snapshots import type_url
 from tests.support.steps import step_between
 from tests.support.written_files import WrittenFiles, body_of

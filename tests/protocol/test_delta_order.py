@@ -13,7 +13,7 @@ from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import ENVOY, DeltaRequest, DeltaResponse, Node
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import TtlMode
-from fsxds.rollout import RolloutOptions
+from fsxds.rollout.machine import RolloutOptions
 from tests.support.rollouts import Tree, tree_snapshot
 from tests.support.snapshots import type_url
 

@@ -9,7 +9,7 @@ from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Unavailable, Wait, nonce_of, patience_s
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Subscription
-from fsxds.rollout import Standing
+from fsxds.rollout.step import Standing
 from tests.support.rollouts import marked
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between

@@ -12,7 +12,10 @@ from fsxds.protocol.messages import ENVOY, Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.polling_node import LEAST_PAUSE_S, PollingNode
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.rollout import Nack, ResourceVersion, Standing, Step
+from fsxds.rollout import Step
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import Nack
+from fsxds.rollout.step import Standing
 from tests.support.rollouts import Tree, tree_snapshot
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between

@@ -10,7 +10,7 @@ from fsxds.model.resources import Snapshot
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import PollMemory, PollRequest
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.rollout import Standing
+from fsxds.rollout.step import Standing
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between
 

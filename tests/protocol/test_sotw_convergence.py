@@ -15,8 +15,8 @@ from fsxds.protocol.messages import SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory, Subscription, select
 from fsxds.protocol.ttl import TtlMode
-from fsxds.rollout import Standing
 from fsxds.rollout.pending import BACK_OFF
+from fsxds.rollout.step import Standing
 from tests.support.snapshots import snapshot, type_url
 from tests.support.sotw_client import TypeClient
 from tests.support.steps import step_between

@@ -8,17 +8,9 @@ from collections.abc import Collection
 from fsxds.model.resources import Snapshot, key_of
 from fsxds.protocol.absence import NO_TOMBSTONES
 from fsxds.publishing.channel_rollout import LANE_PATIENCE, ChannelRollout, Generations, Holding, RemovedMembers
-from fsxds.rollout import (
-    Completed,
-    Composed,
-    Hold,
-    HoldReason,
-    Rollout,
-    RolloutOptions,
-    StepKind,
-    StepStarted,
-    StepTimedOut,
-)
+from fsxds.rollout.holding import Composed, Hold, HoldReason
+from fsxds.rollout.machine import Rollout, RolloutOptions
+from fsxds.rollout.step import Completed, StepKind, StepStarted, StepTimedOut
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from tests.support.publishing import CDS, Client, virtually
 from tests.support.rollouts import Tree, tree_of, tree_snapshot

@@ -8,7 +8,7 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.protocol.absence import removed_members
 from fsxds.publishing.publisher import PublishRules
-from fsxds.rollout import RolloutOptions
+from fsxds.rollout.machine import RolloutOptions
 from fsxds.runtime.channels import ChannelKey
 from tests.publishing.test_publisher_kept import process
 from tests.support.polls import until

@@ -16,7 +16,7 @@ from fsxds.model.values import Severity, Version
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.publishing.drained_listeners import _FILTER, DrainWatch, has_drained
 from fsxds.publishing.publisher import PublishRules
-from fsxds.rollout import RolloutOptions
+from fsxds.rollout.machine import RolloutOptions
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.transports.mirror.envoy_reader import EnvoyPage
 from tests.end_to_end.test_draining_envoy import LONG_S, ask, clusters, connection, inline

@@ -10,8 +10,9 @@ import pytest
 from fsxds.model.resources import Key
 from fsxds.model.values import Problem
 from fsxds.publishing.held_resources import MOST_PROBLEMS, hold_problems, noun_of, rejection_problems
-from fsxds.rollout import Hold, HoldReason, Nack, Rejections, Target
-from fsxds.rollout.rejections import HeldVersion
+from fsxds.rollout.holding import Hold, HoldReason
+from fsxds.rollout.rejections import HeldVersion, Nack, Rejections
+from fsxds.rollout.target import Target
 from fsxds.settings.rollout_forms import NackLimit
 from tests.support.publishing import version_of_content
 from tests.support.rollouts import OneVoter, tree_snapshot

@@ -11,7 +11,7 @@ from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.publishing import node_channels
 from fsxds.publishing.publisher import PublishRules
-from fsxds.rollout import RolloutOptions
+from fsxds.rollout.machine import RolloutOptions
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.options import BY_NAME

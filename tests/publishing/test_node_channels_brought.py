@@ -9,7 +9,9 @@ from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.rollout import RolloutOptions, Standing, Step
+from fsxds.rollout import Step
+from fsxds.rollout.machine import RolloutOptions
+from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.options import BY_NAME

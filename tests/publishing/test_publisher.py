@@ -12,7 +12,10 @@ from fsxds.events.process_events import SnapshotSetAside
 from fsxds.events.rollout_events import RolloutChanged
 from fsxds.model.resources import Key
 from fsxds.publishing.publisher import PublishRules
-from fsxds.rollout import Completed, Held, HoldingRules, RolloutOptions, StepTimedOut
+from fsxds.rollout import Held
+from fsxds.rollout.holding import HoldingRules
+from fsxds.rollout.machine import RolloutOptions
+from fsxds.rollout.step import Completed, StepTimedOut
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 from fsxds.settings.rollout_forms import NackLimit

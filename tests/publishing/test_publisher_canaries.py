@@ -10,7 +10,7 @@ from fsxds.events.file_events import SnapshotPublished
 from fsxds.events.rollout_events import CanaryAwaited, RolloutChanged
 from fsxds.protocol.messages import Node
 from fsxds.publishing.held_resources import ExplainedHold
-from fsxds.rollout import StepStarted
+from fsxds.rollout.step import StepStarted
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.rollout_forms import Canary, NackLimit, is_in_share

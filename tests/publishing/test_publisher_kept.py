@@ -19,7 +19,8 @@ from fsxds.protocol.messages import Node
 from fsxds.publishing import node_channels
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
-from fsxds.rollout import HoldingRules, RolloutOptions
+from fsxds.rollout.holding import HoldingRules
+from fsxds.rollout.machine import RolloutOptions
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.views import Views
 from fsxds.settings.options import BY_NAME

@@ -17,7 +17,8 @@ from fsxds.model.values import Layers
 from fsxds.protocol.messages import Node
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import NO_HISTORY, RolloutOperator
-from fsxds.rollout import PinsChanged, RolloutOptions
+from fsxds.rollout.machine import RolloutOptions
+from fsxds.rollout.step import PinsChanged
 from fsxds.settings.rollout_forms import Canary, is_in_share
 from fsxds.transports.admin.rollout_control import ChannelReport, WaitingReport
 from tests.publishing.test_node_channels import joined

@@ -10,8 +10,8 @@ import pytest
 from fsxds.events.rollout_events import VersionsHeld, VersionsReleased
 from fsxds.protocol.messages import Node, SyncState
 from fsxds.publishing.verdicts import has_version
-from fsxds.rollout import Nack, RolloutOptions
-from fsxds.rollout.rejections import VOTES_FOR_S
+from fsxds.rollout.machine import RolloutOptions
+from fsxds.rollout.rejections import VOTES_FOR_S, Nack
 from fsxds.settings.rollout_forms import Canary, NackLimit
 from tests.support.costs import cost_s
 from tests.support.publishing import (

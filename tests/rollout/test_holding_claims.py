@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.model.resources import Snapshot, claims_of
-from fsxds.rollout import HoldingRules, HoldReason, Target
-from fsxds.rollout.holding import Composed, compose
+from fsxds.rollout.holding import Composed, HoldingRules, HoldReason, compose
 from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.target import Target
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url
 

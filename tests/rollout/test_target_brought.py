@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fsxds.model.resources import Snapshot
-from fsxds.rollout import HoldingRules, HoldReason, Target
+from fsxds.rollout.holding import HoldingRules, HoldReason
+from fsxds.rollout.target import Target
 from tests.support.mentions import load_mentions
 from tests.support.snapshots import type_url
 

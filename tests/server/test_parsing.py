@@ -25,8 +25,8 @@ from fsxds.model.resources import ParsedFile
 from fsxds.model.values import BackOff, Severity, SourceFile
 from fsxds.server.parse_worker import ParseRules, ParseWorker, WorkerStartError, parse_all
 from fsxds.server.parsing import MOST_EDITED_FILES, ParseLimits, Parsing, cores, parse_now
-from fsxds.snapshots.check_protocol import Found, NoCheck
 from fsxds.snapshots.parse import FileParser
+from fsxds.snapshots.proposals import Found, NoCheck
 from tests.support.this_envoy import this_envoy
 from tests.support.trees import tree_of
 

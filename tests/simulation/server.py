@@ -21,7 +21,10 @@ from fsxds.protocol.subscription import Selection, SharedMemory
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import MOST_HELD, NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.rollout import Rejections, RolloutState, Standing, Step
+from fsxds.rollout import Step
+from fsxds.rollout.machine import RolloutState
+from fsxds.rollout.rejections import Rejections
+from fsxds.rollout.step import Standing
 from fsxds.runtime.access import Peer
 from fsxds.runtime.channels import Channel, ChannelKey
 from fsxds.runtime.views import NodeRules, Views

@@ -11,7 +11,8 @@ from fsxds.model.resources import Key, Snapshot, key_of
 from fsxds.model.values import Layers
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
-from fsxds.rollout import HoldingRules, RolloutOptions
+from fsxds.rollout.holding import HoldingRules
+from fsxds.rollout.machine import RolloutOptions
 from fsxds.rollout.uses import demands_of
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.options import BY_NAME

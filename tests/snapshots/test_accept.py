@@ -14,10 +14,9 @@ from fsxds.lint.linter import Linter
 from fsxds.model.resources import CLAIMED, Document, Origin, ParsedFile, Snapshot
 from fsxds.model.values import Problem, Severity, SourceFile
 from fsxds.snapshots.accept import AuthoredVersions, TreeChange, accept, declarations_of
-from fsxds.snapshots.check_protocol import Conflicts, FileRule
 from fsxds.snapshots.load import Acceptance, load, merge
 from fsxds.snapshots.names import unique_names
-from fsxds.snapshots.proposals import FileRecord, Proposal, Proposals, Records, ServedFiles
+from fsxds.snapshots.proposals import Conflicts, FileRecord, FileRule, Proposal, Proposals, Records, ServedFiles
 from tests.support.mentions import MentionStory
 from tests.support.mentions import held as held_mentions
 from tests.support.mentions import parse_file as parse_mentions

@@ -17,9 +17,9 @@ from fsxds.model.values import Severity, SourceFile
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.settings.upstream_rules import Authority
 from fsxds.snapshots.load import Acceptance, Loaded, load
+from fsxds.snapshots.loaded_views import CollectionRules, ResolutionRules
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.resolution import Resolved, resolve
-from fsxds.snapshots.stages import CollectionRules, ResolutionRules
 from tests.support.trees import tree_of
 
 CDS = "envoy.config.cluster.v3.Cluster"

@@ -21,6 +21,7 @@ class Follower:
     Attributes:
         held: what it holds, by name: of Delta streams resources, of SotW streams the packed messages of the last response.
         removed: the names that Delta responses removed, in order.
+        sent: the names of the resources in each Delta response.
         versions: the version of each response.
         refused: the reasons of `resource_errors`, by name.
     """
@@ -29,6 +30,7 @@ class Follower:
         self.held: dict[str, discovery_pb2.Resource] = {}
         self.bodies: list[Any] = []
         self.removed: list[str] = []
+        self.sent: list[set[str]] = []
         self.versions: list[str] = []
         self.refused: dict[str, str] = {}
         self.error: grpc.RpcError | None = None
@@ -97,6 +99,7 @@ class Follower:
         acknowledged = {"type_url": response.type_url, "response_nonce": response.nonce}
         self.refused |= {each.resource_name.name: each.error_detail.message for each in response.resource_errors}
         if self._delta:
+            self.sent.append({resource.name for resource in response.resources})
             self.held |= {resource.name: resource for resource in response.resources}
             self.removed += response.removed_resources
             for name in response.removed_resources:

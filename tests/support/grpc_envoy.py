@@ -15,7 +15,8 @@ from typing import Any
 import yaml
 
 from fsxds.envoy.envoy_bootstrap import XDS_CLUSTER, BootstrapRequest, Identity, ads_bootstrap
-from tests.support.envoy import Envoy, EnvoyError
+from tests.support.envoy import Envoy
+from tests.support.envoy_admin import EnvoyError
 from tests.support.patience import PATIENCE_S
 from tests.support.resources import document
 from tests.support.server import Server, write_file

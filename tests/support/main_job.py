@@ -24,7 +24,7 @@ CLUSTERS = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 # The tables that name modules of capabilities.
 TABLES = (
     *(("fsxds.server.app", "REST_PARTS"), ("fsxds.server.app", "SERVICES"), ("fsxds.server.app", "TRANSPORTS")),
-    *(("fsxds.snapshots.stages", "STAGES"), ("fsxds.snapshots.type_rules", "TYPE_RULES")),
+    *(("fsxds.snapshots.loaded_views", "STAGES"), ("fsxds.snapshots.shape", "TYPE_RULES")),
 )
 
 
@@ -63,7 +63,7 @@ async def do_main_job(folder: Path) -> None:
     from fsxds.server import serving
     from fsxds.settings.options import Settings
     from fsxds.settings.reading import SettingsReader
-    from fsxds.snapshots.check_protocol import NoCheck
+    from fsxds.snapshots.proposals import NoCheck
 
     tree, out, ready_file = folder / "tree", folder / "out", folder / "ready.json"
     tree.mkdir()

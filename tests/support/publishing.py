@@ -24,7 +24,9 @@ from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.rollout import RolloutEvent, RolloutOptions, Standing, Step
+from fsxds.rollout import Step
+from fsxds.rollout.machine import RolloutOptions
+from fsxds.rollout.step import RolloutEvent, Standing
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.views import NodeRules, Views

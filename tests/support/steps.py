@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fsxds.model.resources import Snapshot
-from fsxds.rollout import Step, StepKind
+from fsxds.rollout import Step
+from fsxds.rollout.step import StepKind
 
 
 def step_between(before: Snapshot, after: Snapshot, endpoints: Collection[str] = ()) -> Step:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 
 from fsxds.model.resources import Origin, Snapshot, key_of
-from fsxds.rollout import HoldingRules
+from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.tools.held_changes import held_changes
 from tests.support.mentions import load_mentions

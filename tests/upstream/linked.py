@@ -12,7 +12,7 @@ from fsxds.events.upstream_events import UpstreamLost
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resources import Rows
 from fsxds.model.values import BackOff
-from fsxds.rollout import RejectingNode
+from fsxds.rollout.rejections import RejectingNode
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.upstream.intake import LinkContext

@@ -12,8 +12,8 @@ import pytest
 from fsxds.events.upstream_events import UpstreamNacked
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import TypeUrl
-from fsxds.rollout import RejectingNode, ResourceVersion
-from fsxds.rollout.rejections import names_as_envoy
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import RejectingNode, names_as_envoy
 from fsxds.settings.options import Settings
 from fsxds.upstream.late_nacks import BACK_OFF, REMEMBERED_FOR_S, LateNacks
 from tests.support.errors import Recorder

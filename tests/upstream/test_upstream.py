@@ -192,14 +192,14 @@ class TestDenials:
         assert upstream.absent_names(CDS, {"*", "x", "web"}) == {"*", "x"}
 
     def test_nothing_while_it_is_away(self, catalogue: Catalogue) -> None:
-        """Who never answered absent_names nothing, but names that are another's."""
+        """Who never answered lacks nothing, but names that are another's."""
         upstream = upstream_of(catalogue, replace(ASKED_ONLY, others=frozenset("b")))
         other = "xdstp://b/envoy.config.cluster.v3.Cluster/c"
         upstream.ask({CDS: frozenset({"web", "*", other})}, NOW_S)
         assert upstream.absent_names(CDS, {"web", "*", other}) == {other}
 
     def test_silence_of_who_is_away(self, catalogue: Catalogue) -> None:
-        """Time without a connection absent_names nothing."""
+        """Time without a connection lacks nothing."""
         upstream = connected(catalogue, ASKED_ONLY)
         upstream.ask({CDS: frozenset({"web"})}, NOW_S)
         upstream.lost(ConnectionLostError("gone", "UNAVAILABLE"), NOW_S + 1)

@@ -14,7 +14,7 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from fsxds.model.errors import ProtocolError
 from fsxds.model.values import Layers
 from fsxds.protocol.messages import SyncState
-from fsxds.rollout import HoldingRules
+from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, RequestParameters
 from fsxds.transports.admin.rollout_control import (

@@ -47,7 +47,8 @@ from fsxds.protocol.messages import (
 from fsxds.protocol.requested_names import reason_of
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.rollout import Standing, Step
+from fsxds.rollout import Step
+from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel
 from fsxds.transports.exchange import Exchange, Requester, peer_of_call
 from fsxds.transports.grpc_streams.stream_requests import (

@@ -26,7 +26,9 @@ from fsxds.model.resources import RowsChange, Snapshot
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.rollout import Nack, Standing, Step, nack_of
+from fsxds.rollout import Step
+from fsxds.rollout.rejections import Nack, nack_of
+from fsxds.rollout.step import Standing
 from fsxds.settings.forms import Address, UnixAddress
 
 _CDS, _LDS, _RDS, _LISTS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds", "lcds"))

@@ -22,7 +22,8 @@ from fsxds.model.resources import Rows, RowsChange, Snapshot
 from fsxds.model.values import BackOff, TypeUrl
 from fsxds.protocol.messages import ClientStatus, SyncState, WatchStatus, combined_state
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.rollout import Standing, Step, StepKind
+from fsxds.rollout import Step
+from fsxds.rollout.step import Standing, StepKind
 from fsxds.runtime.channels import Channel, Channels
 from fsxds.runtime.store import end_wait
 from fsxds.runtime.supervisor import Attempts

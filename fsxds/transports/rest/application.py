@@ -27,7 +27,8 @@ from fsxds.protocol.messages import ClientStatus, Node, SyncState, combined_stat
 from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Unavailable, Wait
 from fsxds.protocol.polling_node import POLLING, PollingNode
 from fsxds.protocol.subscription import Selection
-from fsxds.rollout import Standing, Step
+from fsxds.rollout import Step
+from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.store import end_wait
 from fsxds.settings.forms import Address, TcpAddress

@@ -8,8 +8,8 @@ from typing import Any
 from fsxds.api.catalogue import Catalogue
 from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Identity, ads_bootstrap, mirror_bootstrap, rest_bootstrap
 from fsxds.formats.yaml_format import read_yaml
-from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.snapshots.parse import field_rules
+from fsxds.snapshots.proposals import NoCheck
 from fsxds.tools.doctor.facts import read_bootstrap
 from fsxds.tools.importing.pieces import XdsConnection
 from fsxds.tools.importing.plan import ImportPlan, Planner

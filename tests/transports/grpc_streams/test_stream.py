@@ -18,7 +18,7 @@ from fsxds.model.values import Severity
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Subscription
-from fsxds.rollout import Nack
+from fsxds.rollout.rejections import Nack
 from fsxds.runtime.channels import ChannelClient
 from fsxds.settings.options import Settings
 from fsxds.transports.grpc_streams.stream import MOST_IGNORED_REPORTED, StreamContext

@@ -10,7 +10,9 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import RowsChange
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.rollout import Nack, Standing, Step, StepKind
+from fsxds.rollout import Step
+from fsxds.rollout.rejections import Nack
+from fsxds.rollout.step import Standing, StepKind
 from fsxds.transports.mirror.envoy_reader import FileRejection, ListVersions, standing_of
 from tests.support.polls import named, snapshot_of
 

@@ -20,7 +20,8 @@ from fsxds.model.values import BackOff
 from fsxds.observe.change_reports import MirrorReports
 from fsxds.protocol.messages import SyncState
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.rollout import Nack, Standing
+from fsxds.rollout.rejections import Nack
+from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.mirror import directory as directory_module

@@ -10,7 +10,8 @@ import pytest
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import Node
 from fsxds.protocol.polling_node import PollingNode
-from fsxds.rollout import Nack, Standing
+from fsxds.rollout.rejections import Nack
+from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from fsxds.transports.rest import application
 from fsxds.transports.rest.application import RestClient

@@ -14,10 +14,9 @@ from fsxds.model.values import PlainText, PlainValue, SourceFile, VariedFile
 from fsxds.server.parse_worker import ParseRules, ParseWorker
 from fsxds.server.parsing import Parsing
 from fsxds.settings.view_rules import Variables
+from fsxds.snapshots.encoding import decode
 from fsxds.snapshots.load import Acceptance, load
-from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.parsed_bytes import decode
-from fsxds.snapshots.variables import Substitution
+from fsxds.snapshots.parse import FileParser, Substitution
 from tests.support.trees import tree_of
 from tests.support.views import ViewStory, held, problems, served
 

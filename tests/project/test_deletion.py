@@ -34,14 +34,11 @@ CAPABILITIES = {
         *("fsxds.publishing.rollout_operator", "fsxds.observe.metrics"),
     ),
     "redirects and list collections": (
-        *("fsxds.snapshots.resolution", "fsxds.snapshots.redirects", "fsxds.snapshots.locators"),
+        *("fsxds.snapshots.resolution", "fsxds.snapshots.locators"),
         *("fsxds.snapshots.list_collections", "fsxds.snapshots.folder_collections", "fsxds.upstream"),
     ),
     "service manager": ("fsxds.server.service_manager",),
-    "views": (
-        *("fsxds.snapshots.layers", "fsxds.snapshots.layers_load", "fsxds.snapshots.layered_tree"),
-        *("fsxds.snapshots.projections", "fsxds.snapshots.patches", "fsxds.editor"),
-    ),
+    "views": ("fsxds.snapshots.layers", "fsxds.snapshots.layers_load", "fsxds.editor"),
     "canaries": ("fsxds.publishing.canaries",),
 }
 

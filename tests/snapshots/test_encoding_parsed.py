@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.model.resources import ParsedFile, Resource
+from fsxds.snapshots.encoding import DamagedBytesError, decode, encode
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 from tests.support.trees import read_tree, tree_of
 
 TREES = sorted(path for path in (Path(__file__).parent.parent / "trees").iterdir() if path.is_dir())

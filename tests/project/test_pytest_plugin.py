@@ -6,7 +6,7 @@ import tomllib
 from importlib import import_module
 from pathlib import Path
 
-TOP = Path(__file__).parent.parent
+TOP = Path(__file__).parents[2]
 
 TEST = """\
 import json

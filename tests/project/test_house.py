@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-TOP = Path(__file__).parent.parent
+TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "fsxds"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

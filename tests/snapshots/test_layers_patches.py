@@ -12,9 +12,9 @@ from fsxds.api.printing import Printer
 from fsxds.lint.linter import Linter
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import PlainValue, Problem, Severity
+from fsxds.snapshots.layers import Patching
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.patches import Patching
 from tests.support.views import ViewStory, held, problems, served
 
 COMMON = ("common",)

@@ -51,7 +51,7 @@ def test_importing_is_light() -> None:
     """`import fsxds` imports no room and no library; the worker process that parses begins with it."""
     code = "import sys; before = set(sys.modules); import fsxds; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True,
-                          env={"PYTHONPATH": str(Path(__file__).parent.parent)})  # fmt: skip
+                          env={"PYTHONPATH": str(Path(__file__).parents[2])})  # fmt: skip
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
 
     assert [name for name in done.stdout.split() if name.startswith("fsxds")] == ["fsxds"]
@@ -60,7 +60,7 @@ def test_importing_is_light() -> None:
 
 def test_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of the docstring does what it says."""
-    monkeypatch.chdir(Path(__file__).parent.parent)
+    monkeypatch.chdir(Path(__file__).parents[2])
     results = doctest.testmod(fsxds)
 
     assert (0, True) == (results.failed, results.attempted > 0)

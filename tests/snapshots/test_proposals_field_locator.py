@@ -3,10 +3,9 @@ from __future__ import annotations
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
 from fsxds.model.values import Fault, Problem, SourceTree
-from fsxds.snapshots.check_protocol import FieldLocator, NoCheck
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.proposals import Decision, Proposals, ServedFiles
+from fsxds.snapshots.proposals import Decision, FieldLocator, NoCheck, Proposals, ServedFiles
 from tests.support.trees import tree_of
 
 ROUTES = """\

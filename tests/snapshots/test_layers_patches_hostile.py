@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
 from fsxds.model.values import Severity
+from fsxds.snapshots.layers import Patching
 from fsxds.snapshots.load import Acceptance
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.patches import Patching
 from tests.support.views import ViewStory
 
 KEYS = st.sampled_from(

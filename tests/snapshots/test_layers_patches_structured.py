@@ -8,9 +8,9 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
 from fsxds.model.values import Severity
 from fsxds.settings.naming_rules import ContextRule, NamingRules
+from fsxds.snapshots.layers import Patching
 from fsxds.snapshots.load import Acceptance
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.patches import Patching
 from tests.support.views import ViewStory, problems, served
 
 A = ("common", "nodes/a")

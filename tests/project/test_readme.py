@@ -21,7 +21,7 @@ from fsxds.settings.option import IN_FILE_ONLY
 from tests.support.reference_pages import REFERENCE, reference_pages
 from tests.support.server import Server
 
-TOP = Path(__file__).parent.parent
+TOP = Path(__file__).parents[2]
 README_BYTES = 8_000
 PAGE_BYTES = 15_000
 FLAGS_OF_OTHERS = {

@@ -9,11 +9,11 @@ import pytest
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Origin, Resource
 from fsxds.model.values import Version
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.snapshots.snapshot_objects import (
+from fsxds.snapshots.encoding import (
     DIGEST_BYTES,
     LARGE_BYTES,
     Content,
+    DamagedBytesError,
     Digest,
     KeptObject,
     facts_of,

@@ -15,11 +15,10 @@ from fsxds.model.resources import Rows, Snapshot
 from fsxds.model.values import WHOLE_TREE, Severity, SourceFile
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.settings.options import Settings
-from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.load import Acceptance, load
-from fsxds.snapshots.loaded_views import LoadedViews, whole_tree, with_served
+from fsxds.snapshots.loaded_views import CollectionRules, LoadedViews, ResolutionRules, whole_tree, with_served
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.stages import CollectionRules, ResolutionRules
+from fsxds.snapshots.proposals import Check
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
 from tests.support.snapshots import resource
 from tests.support.trees import tree_of

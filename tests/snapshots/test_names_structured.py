@@ -20,8 +20,8 @@ from fsxds.model.resources import ParsedFile
 from fsxds.model.values import PlainValue, SourceFile, VariedFile
 from fsxds.server.parse_worker import ParseRules, ParseWorker
 from fsxds.settings.naming_rules import ContextRule, NamingRules
+from fsxds.snapshots.encoding import decode
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.parsed_bytes import decode
 
 C = "envoy.config.cluster.v3.Cluster"
 CLA = "envoy.config.endpoint.v3.ClusterLoadAssignment"

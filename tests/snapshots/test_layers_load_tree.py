@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
 from fsxds.runtime.views import Views
-from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree
+from fsxds.snapshots.layers_load import NO_LAYER, LayeredTree
 from tests.support.trees import tree_of
 from tests.support.views import rules_of
 

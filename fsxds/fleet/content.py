@@ -21,17 +21,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fsxds.fleet.key_values import (
-    MOST_BYTES,
-    MOST_CHANGES,
-    Changed,
-    Delete,
-    Guard,
-    KeyValues,
-    Put,
-    end_of,
-)
-from fsxds.fleet.object_uses import count_of_parts, decoded_object
+from fsxds.fleet.key_values import MOST_BYTES, MOST_CHANGES, Changed, Delete, Guard, KeyValues, Put, end_of
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
@@ -41,13 +31,22 @@ from fsxds.snapshots.snapshot_objects import (
     DIGEST_BYTES,
     Content,
     Digest,
+    KeptObject,
     digests_in,
+    joined,
     object_of,
+    parted,
     snapshot_near,
 )
 
 # The number of keys per read: 42 MB of the largest parts.
 MOST_READ = 60
+
+# The most bytes under one key of etcd; a larger object is split over several keys.
+MOST_PART_BYTES = 700_000
+
+_COUNT_BYTES = 4
+_IN_PARTS = b"\xff" * _COUNT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,3 +269,26 @@ def batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
         size += added
     if batch:
         yield batch
+
+
+def encoded_object(kept: KeptObject) -> list[bytes]:
+    """Encode an object, in parts: mostly one."""
+    children = joined(child.digest for child in kept.children())
+    whole = (len(children) // DIGEST_BYTES).to_bytes(_COUNT_BYTES) + children + kept.content()
+    if len(whole) <= MOST_PART_BYTES:
+        return [whole]
+    parts = [whole[at : at + MOST_PART_BYTES] for at in range(0, len(whole), MOST_PART_BYTES)]
+    return [_IN_PARTS + len(parts).to_bytes(_COUNT_BYTES), *parts]
+
+
+def count_of_parts(first: bytes) -> int:
+    """Return the number of further parts; 0 for a whole object."""
+    return int.from_bytes(first[_COUNT_BYTES:]) if first[:_COUNT_BYTES] == _IN_PARTS else 0
+
+
+def decoded_object(whole: bytes) -> Content:
+    """Decode an object. DamagedBytesError: there is none."""
+    end = _COUNT_BYTES + int.from_bytes(whole[:_COUNT_BYTES]) * DIGEST_BYTES
+    if len(whole) < end or len(whole) < _COUNT_BYTES:
+        raise DamagedBytesError("an object is damaged")
+    return Content(whole[end:], parted(whole[_COUNT_BYTES:end]))

@@ -23,13 +23,13 @@ from fsxds.fleet.key_values import (
     CompactedError,
     Delete,
     Guard,
+    Lease,
     LeaseLostError,
     Put,
     RejectedRequestError,
     UnreachableError,
     followed,
 )
-from fsxds.fleet.lease import Lease
 from fsxds.model.errors import ProtocolError
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.transports.admin.report_json import written

@@ -15,10 +15,10 @@ from fsxds.events.event import Observer
 from fsxds.events.rollout_events import RolloutCommanded
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_commands import FleetCommands, Request
-from fsxds.fleet.fleet_history import HistoryRow, read_history, snapshot_of
 from fsxds.fleet.fleet_planner import FleetPlanner
 from fsxds.fleet.key_values import RejectedRequestError, UnreachableError, end_of
 from fsxds.fleet.pointers import Order
+from fsxds.fleet.records import HistoryRow, read_history, snapshot_of
 from fsxds.fleet.reports import MemberReport
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resources import Snapshot

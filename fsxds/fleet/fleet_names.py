@@ -28,6 +28,7 @@ from fsxds.fleet.content import FleetContent, batches
 from fsxds.fleet.key_values import (
     Delete,
     KeyValue,
+    Lease,
     LeaseLostError,
     Put,
     RejectedRequestError,
@@ -35,7 +36,6 @@ from fsxds.fleet.key_values import (
     end_of,
     followed,
 )
-from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order
 from fsxds.fleet.publication import NoPublisherError, Publication
 from fsxds.model.values import TypeUrl

@@ -25,27 +25,25 @@ from fsxds.client.client_tls import ClientTls
 from fsxds.events.event import Observer
 from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
 from fsxds.events.process_events import InternalError
-from fsxds.fleet.barrier import Barrier, FleetChannels
-from fsxds.fleet.client_reports import ClientsReporter
 from fsxds.fleet.content import FleetContent, Keys
 from fsxds.fleet.etcd import EtcdKeyValues, Members
 from fsxds.fleet.fleet_commands import CommandedPublisher, FleetCommands, Request
 from fsxds.fleet.fleet_names import FleetNames, UpstreamNames
 from fsxds.fleet.fleet_planner import FleetPlanner, PublisherStart
-from fsxds.fleet.following import Following
+from fsxds.fleet.following import Barrier, FleetChannels, Following
 from fsxds.fleet.key_values import (
     CompactedError,
     Delete,
     Guard,
+    Lease,
     LeaseLostError,
     Put,
     RejectedRequestError,
     UnreachableError,
 )
-from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import NoPublisherError, Publication
-from fsxds.fleet.reports import MemberReport, MemberReporter
+from fsxds.fleet.reports import ClientsReporter, MemberReport, MemberReporter
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resources import Snapshot

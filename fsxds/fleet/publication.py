@@ -12,14 +12,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Collection, Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from fsxds.fleet.content import FleetContent, Published
+from fsxds.fleet.content import FleetContent, Published, encoded_object
 from fsxds.fleet.key_values import Delete, Guard, Put, RejectedRequestError, UnreachableError
-from fsxds.fleet.object_uses import ObjectUses, encoded_object
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, RowsDifference, ViewKey
 from fsxds.model.errors import FsxdsError
 from fsxds.model.resources import Snapshot
@@ -241,3 +240,46 @@ class Publication:
 
     def _is_unused(self, name: bytes) -> bool:
         return name in self._stored and self._digests.get(name) not in self._uses
+
+
+class ObjectUses:
+    """Counts references by objects and served snapshots."""
+
+    def __init__(self) -> None:
+        self._uses = Counter[Digest]()
+        self._children: dict[Digest, tuple[Digest, ...]] = {}
+
+    def __contains__(self, digest: object) -> bool:
+        """Whether an object is in use."""
+        return digest in self._children
+
+    def add(self, kept: KeptObject) -> Iterator[KeptObject]:
+        """Count a use, and yield newly used objects; must be exhausted."""
+        self._uses[kept.digest] += 1
+        if kept.digest in self._children:
+            return
+        children = kept.children()
+        self._children[kept.digest] = tuple(child.digest for child in children)
+        yield kept
+        for child in children:
+            yield from self.add(child)
+
+    def add_named(self, digest: Digest, children: Mapping[Digest, tuple[Digest, ...]]) -> Iterator[Digest]:
+        """Count a stored object, given all children below it; yields digests."""
+        self._uses[digest] += 1
+        if digest in self._children:
+            return
+        self._children[digest] = children[digest]
+        yield digest
+        for child in children[digest]:
+            yield from self.add_named(child, children)
+
+    def remove(self, digest: Digest) -> Iterator[Digest]:
+        """Uncount a use, and yield unused objects; must be exhausted."""
+        self._uses[digest] -= 1
+        if self._uses[digest]:
+            return
+        del self._uses[digest]
+        yield digest
+        for child in self._children.pop(digest):
+            yield from self.remove(child)

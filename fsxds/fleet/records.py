@@ -1,24 +1,43 @@
-"""Records for the next publisher: texts about snapshots, whose objects are kept as long as the text.
+"""Records for the next publisher: the history, and the places of rollouts, with the objects of their snapshots.
 
 | rule | reason |
 | --- | --- |
 | A record is written only from the revision that this publisher knows. | A write without an answer may come about later. |
 | Objects of the old and new text are kept until it is certain which is there. | The same. |
 | Objects of a record sealed with another key are not kept. | It is written again with the first key. |
+| A rollout that serves its target and holds nothing has no record. | It begins with the published snapshot. |
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import Delete, Guard, Put, UnreachableError, end_of
-from fsxds.fleet.pointers import NOTHING_PUBLISHED, Pointer
+from fsxds.fleet.pointers import NOTHING_PUBLISHED, Pointer, ViewKey
 from fsxds.fleet.publication import Publication
+from fsxds.history.entries import HistoryEntry, changes_between, entry_of, facts_of
+from fsxds.history.rollout_rows import (
+    OtherFormError,
+    decode_state,
+    encode_state,
+    is_same_place,
+    snapshots_of,
+)
+from fsxds.history.state_writer import commit_of
 from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers
+from fsxds.protocol.tombstones import Tombstones
+from fsxds.rollout import Rejections, RolloutState, snapshot_id
+from fsxds.runtime.channels import ChannelKey
+from fsxds.snapshots.load import same_content
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import Digest
 
@@ -123,3 +142,204 @@ class Records:
         if revision is None:
             raise UnreachableError("an earlier write arrived late, or another server publishes")
         self._modified[name] = revision
+
+
+_HISTORY = "history/"
+
+# Limit per view.
+MOST_SNAPSHOTS = 50
+
+
+class HistoryRow(NamedTuple):
+    """An entry and its record."""
+
+    entry: HistoryEntry
+    record: KeptRecord
+
+    @classmethod
+    def of(cls, number: str, record: KeptRecord) -> HistoryRow:
+        """Read the entry of a record. DamagedBytesError: it has none."""
+        try:
+            row = json.loads(record.text)
+            return cls(entry_of(int(number), json.dumps(row["layers"]), row["facts"]), record)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise DamagedBytesError(f"an entry is damaged: {type(error).__name__}") from error
+
+
+async def read_history(content: FleetContent) -> list[HistoryRow]:
+    """Return readable entries, the newest first."""
+    prefix, rows = content.keys.records + _HISTORY.encode(), list[HistoryRow]()
+    for key, one in (await content.engine.read_range(prefix, end_of(prefix))).values.items():
+        try:
+            record = KeptRecord.decoded(content.sealing.opened(key, one.value), content.sealing.key_of(one.value))
+            rows.append(HistoryRow.of(key[len(prefix) :].decode(errors="replace"), record))
+        except DamagedBytesError:
+            continue
+    return sorted(rows, key=lambda row: row.entry.number, reverse=True)
+
+
+async def snapshot_of(content: FleetContent, row: HistoryRow, near: Snapshot | None) -> Snapshot:
+    """Return an entry's snapshot, sharing resources with `near`. DamagedBytesError: it cannot be read."""
+    return await snapshot_in(content, row.record, row.record.roots[0], near)
+
+
+class FleetHistory:
+    """Adds to the history, as the publisher, with the git commit of `tree`, if any."""
+
+    def __init__(self, records: Records, tree: Path | None) -> None:
+        self._records = records
+        self._tree = tree
+        self._rows: dict[int, HistoryRow] = {}
+        self._last: dict[Layers, Snapshot] = {}
+        for name, record in records.found.items():
+            # A record that is sealed with another key than the first loses its objects.
+            if name.startswith(_HISTORY) and record.key_id == records.key_id:
+                try:
+                    row = HistoryRow.of(name.removeprefix(_HISTORY), record)
+                except DamagedBytesError:
+                    continue
+                self._rows[row.entry.number] = row
+
+    async def add(self, layers: Layers, snapshot: Snapshot) -> None:
+        """Add a reached snapshot, unless it equals the last one."""
+        if self._last.get(layers) is snapshot:
+            return
+        numbers = [number for number, row in sorted(self._rows.items()) if row.entry.layers == layers]
+        before = await self._newest(layers, numbers, snapshot)
+        changes = changes_between(before, snapshot)
+        if before is None or changes:
+            number = max(self._rows, default=0) + 1
+            commit = None if self._tree is None else await asyncio.to_thread(commit_of, self._tree)
+            entry = HistoryEntry(number, layers, snapshot_id(snapshot), time.time(), commit, changes)
+
+            def text_of(_: Mapping[str, Digest]) -> str:
+                return json.dumps({"layers": layers, "facts": facts_of(entry)})
+
+            record = await self._records.keep(f"{_HISTORY}{number:09}", {"served": snapshot}, text_of)
+            self._rows[number] = HistoryRow(entry, record)
+            for old in numbers[: len(numbers) + 1 - MOST_SNAPSHOTS]:
+                await self._records.remove(f"{_HISTORY}{old:09}")
+                del self._rows[old]
+        self._last[layers] = snapshot
+
+    async def _newest(self, layers: Layers, numbers: list[int], near: Snapshot) -> Snapshot | None:
+        if layers in self._last or not numbers:
+            return self._last.get(layers)
+        try:
+            return await snapshot_of(self._records.content, self._rows[numbers[-1]], near)
+        except DamagedBytesError:
+            return None
+
+
+_PLACES = "place/"
+
+
+class FleetPlaces:
+    """A fleet's `PlaceKeeper`. Reports restore rejections."""
+
+    def __init__(
+        self,
+        publication: Publication,
+        records: Records,
+        kept: Mapping[ViewKey, RolloutState],
+        on_due: Callable[[], object],
+    ) -> None:
+        self.read_members: Callable[[], Mapping[Layers, Tombstones]] = dict
+        self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
+        self._publication = publication
+        self._records = records
+        self._restored = kept
+        self._on_due = on_due
+        self._due: dict[ViewKey, Callable[[], RolloutState | None]] = {}
+        # The last written states, with the time of writing.
+        self._written: dict[ViewKey, tuple[RolloutState, float]] = {}
+
+    def restored(self) -> dict[ChannelKey, RolloutState]:
+        """Return the initial states of rollouts."""
+        return {
+            ChannelKey(*key): _at(served, self._restored.get(key)) for key, served in self._publication.served.items()
+        }
+
+    def restored_members(self) -> dict[Layers, Tombstones]:
+        """Return nothing: servers know the removed members."""
+        return {}
+
+    def restore_rejections(self, rejections: Rejections) -> None:
+        """Do nothing: reports restore rejections."""
+
+    def note_rejections(self) -> None:
+        """Do nothing: reports restore rejections."""
+
+    def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
+        """Write a rollout's place soon, as it is then."""
+        if key.is_main:
+            self._due[ViewKey(key.layers, key.is_canary)] = read
+            self._on_due()
+
+    def forget(self, key: ChannelKey) -> None:
+        """Remove a rollout's place soon."""
+        if key.is_main:
+            self._due[ViewKey(key.layers, key.is_canary)] = _no_state
+            self._on_due()
+
+    async def write(self) -> None:
+        """Write due places. NoPublisherError, UnreachableError, RejectedRequestError: they cannot be written."""
+        may_keep = self._publication.content.may_keep
+        for key, read in tuple(self._due.items()):
+            state, now_s = read(), time.time()
+            if state is None or _is_plain(state) or not all(map(may_keep, snapshots_of(state).values())):
+                await self._records.remove(_PLACES + key.text)
+                self._written.pop(key, None)
+            elif key not in self._written or not is_same_place(*self._written[key], state, now_s):
+                kept: RolloutState = state
+
+                def text_of(digests: Mapping[str, Digest], kept: RolloutState = kept, now_s: float = now_s) -> str:
+                    return encode_state(kept, digests, now_s)
+
+                await self._records.keep(_PLACES + key.text, snapshots_of(state), text_of)
+                self._written[key] = state, now_s
+            if self._due.get(key) is read:
+                del self._due[key]
+
+
+async def read_places(records: Records, publication: Publication) -> dict[ViewKey, RolloutState]:
+    """Return readable places of an earlier publisher."""
+    found: dict[ViewKey, RolloutState] = {}
+    for name, record in records.found.items():
+        if name.startswith(_PLACES):
+            try:
+                key = ViewKey.of(name.removeprefix(_PLACES))
+                found[key] = await _read(record, records, publication.served.get(key))
+            except (DamagedBytesError, OtherFormError):
+                continue
+    return found
+
+
+async def _read(record: KeptRecord, records: Records, near: Snapshot | None) -> RolloutState:
+    snapshots = {root: await snapshot_in(records.content, record, root, near) for root in record.roots}
+
+    def restore(digest: Digest) -> Snapshot:
+        try:
+            return snapshots[digest]
+        except KeyError:
+            raise DamagedBytesError("a place names a snapshot that is not kept") from None
+
+    return decode_state(record.text.encode(), restore, time.time())
+
+
+def _at(served: Snapshot, kept: RolloutState | None) -> RolloutState:
+    """The published snapshot may be later than the kept state."""
+    if kept is None:
+        return RolloutState(served, served, served)
+    target = served if same_content(kept.target, served) else kept.target
+    good = served if kept.good is not None and same_content(kept.good, served) else kept.good
+    return replace(kept, served=served, target=target, good=good)
+
+
+def _is_plain(state: RolloutState) -> bool:
+    is_decided = bool(state.pins) or state.pinned is not None or bool(state.before) or bool(state.held_for_s)
+    return state.target is state.served and not is_decided and not state.draining
+
+
+def _no_state() -> None:
+    """Return the place of a rollout that is forgotten."""

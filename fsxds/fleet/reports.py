@@ -1,20 +1,35 @@
-"""The report of each server, under its lease."""
+"""The report of each server, under its lease; also on its clients: rejections, and canaries.
+
+| rule | reason |
+| --- | --- |
+| A rejection is reported until the node takes that version or leaves. | The publisher holds the version back meanwhile, and would offer it again. |
+| Nodes with equal rejections are one group, with some of them named. | All of ten thousand may reject. |
+| Each canary is named. | The silence of one that left is no consent. |
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Never
+from typing import Any, Never, TypeAlias
 
-from fsxds.fleet.client_reports import ViewClients
+from fsxds.api.secrets import mask_reason
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import LeaseLostError, RejectedRequestError, UnreachableError, followed
-from fsxds.fleet.lease import Lease
+from fsxds.fleet.key_values import Lease, LeaseLostError, RejectedRequestError, UnreachableError, followed
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import TypeUrl, Version
+from fsxds.protocol.messages import SyncState
+from fsxds.publishing.channel_rollout import ChannelRollout
+from fsxds.publishing.publisher import Publisher
+from fsxds.publishing.verdicts import has_version
+from fsxds.rollout import NodeKey, ResourceVersion, Standing
+from fsxds.runtime.channels import ChannelClient, node_key
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 # The least time between two reports.
@@ -125,3 +140,134 @@ class Servers:
                     # Another version of fsxds wrote it: the server is present, but is not waited for.
                     self.reports[name] = MemberReport()
         self._on_changed()
+
+
+# Limits per view (groups, named nodes, canaries) and per group or version.
+MOST_GROUPS, MOST_VERSIONS, MOST_NAMED, MOST_CANARIES, LONGEST_WORDS = 16, 32, 8, 64, 300
+
+NodeName: TypeAlias = tuple[str, str]
+"""The id and the cluster of a node; of a node without an id, its client's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectingGroup:
+    """Nodes with equal rejections, some of them named; `reasons` are the first one's."""
+
+    reasons: Mapping[ResourceVersion, str]
+    named: tuple[NodeName, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewClients:
+    """A view's nodes at one server.
+
+    Attributes:
+        canaries: whether each has taken everything it is served.
+    """
+
+    count: int = 0
+    rejecting: tuple[RejectingGroup, ...] = ()
+    canaries: Mapping[NodeName, bool] = field(default_factory=lambda: MappingProxyType({}))
+
+    def row(self) -> list[Any]:
+        """Return the row for JSON."""
+        rejecting = [
+            [[[*key, version, words] for (key, version), words in one.reasons.items()], one.named, one.count]
+            for one in self.rejecting
+        ]
+        return [self.count, rejecting, [[*node, has_taken] for node, has_taken in self.canaries.items()]]
+
+    @classmethod
+    def of(cls, row: Any) -> ViewClients:
+        """Read a row of JSON. ValueError, TypeError: it is none."""
+        count, rejecting, canaries = row
+        groups = tuple(
+            RejectingGroup(
+                {
+                    ((TypeUrl(str(url)), str(name)), Version(str(digest))): str(words)
+                    for url, name, digest, words in each
+                },
+                tuple((str(node), str(cluster)) for node, cluster in named),
+                int(number),
+            )
+            for each, named, number in rejecting
+        )
+        return cls(int(count), groups, {(str(node), str(cluster)): bool(taken) for node, cluster, taken in canaries})
+
+
+class ClientsReporter:
+    """Collects the reports on this server's clients."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        # The reasons of each node's rejections that it has not taken since.
+        self._rejected: dict[NodeKey, dict[ResourceVersion, str]] = {}
+
+    def by_view(self, published: Mapping[ViewKey, Snapshot]) -> dict[ViewKey, ViewClients]:
+        """Report on each view."""
+        counts, nodes = Counter[ViewKey](), dict[ViewKey, dict[NodeKey, ChannelClient]]()
+        # There may be a hundred thousand clients, and mostly none rejects anything.
+        are_needed = bool(self._rejected or self._publisher.verdicts.rejections.nodes)
+        for key, rollout in self._publisher.rollouts.items():
+            view = ViewKey(key.layers, key.is_canary)
+            counts[view] += len(rollout.channel.clients) + len(rollout.channel.absent)
+            if are_needed:
+                nodes.setdefault(view, {}).update((node_key(client), client) for client in rollout.channel.known)
+        self._note({node: view for view, each in nodes.items() for node in each}, published)
+        return {
+            view: ViewClients(
+                count, tuple(self._groups(nodes.get(view, {}))), self._canaries(view) if view.is_canary else {}
+            )
+            for view, count in counts.items()
+        }
+
+    def _note(self, views: Mapping[NodeKey, ViewKey], published: Mapping[ViewKey, Snapshot]) -> None:
+        rejecting = self._publisher.verdicts.rejections.nodes
+        for node, one in rejecting.items():
+            known = self._rejected.setdefault(node, {})
+            known.update((version, words or "") for version, (words, _) in one.reasons.items())
+        for node, known in tuple(self._rejected.items()):
+            served = published.get(views[node]) if node in views else None
+            current = rejecting[node].reasons if node in rejecting else {}
+            left = {
+                version: words
+                for version, words in known.items()
+                if version in current or not (served is not None and has_version(served, version))
+            }
+            if node in views and left:
+                self._rejected[node] = left
+            else:
+                del self._rejected[node]
+
+    def _groups(self, nodes: Mapping[NodeKey, ChannelClient]) -> Iterator[RejectingGroup]:
+        if self._rejected.keys().isdisjoint(nodes):
+            return
+        versions = {node: frozenset(known) for node, known in self._rejected.items() if node in nodes}
+        for rejected, count in Counter(versions.values()).most_common(MOST_GROUPS):
+            members = [node for node, each in versions.items() if each == rejected]
+            reasons = {
+                version: mask_reason(words)[:LONGEST_WORDS]
+                for version, words in sorted(self._rejected[members[0]].items())[:MOST_VERSIONS]
+            }
+            yield RejectingGroup(reasons, tuple(_name(nodes[node]) for node in members[:MOST_NAMED]), count)
+
+    def _canaries(self, view: ViewKey) -> dict[NodeName, bool]:
+        found: dict[NodeName, bool] = {}
+        for key, rollout in self._publisher.rollouts.items():
+            if ViewKey(key.layers, key.is_canary) == view:
+                for client in rollout.channel.known:
+                    found[_name(client)] = found.get(_name(client), True) and _has_taken(client, rollout)
+        return dict(sorted(found.items())[:MOST_CANARIES])
+
+
+def _has_taken(client: ChannelClient, rollout: ChannelRollout) -> bool:
+    """Whether a client has all that its view is published."""
+    if rollout.goal is not None or client not in rollout.channel.clients:
+        return False
+    is_taken = rollout.asked is None or client.standing(rollout.asked) is Standing.TAKEN
+    return is_taken and client.sync_state() in {SyncState.SYNCED, SyncState.NOT_SENT}
+
+
+def _name(client: ChannelClient) -> NodeName:
+    return (client.node.id, client.node.cluster) if client.node.id else (client.name, "")

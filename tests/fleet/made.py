@@ -10,17 +10,8 @@ from dataclasses import dataclass, field
 from fsxds.events.event import Event
 from fsxds.fleet.content import FleetContent, Keys
 from fsxds.fleet.following import Following
-from fsxds.fleet.key_values import (
-    Changed,
-    CompactedError,
-    Delete,
-    Found,
-    Guard,
-    KeyValues,
-    MemoryKeyValues,
-    Put,
-    UnreachableError,
-)
+from fsxds.fleet.key_values import Changed, CompactedError, Delete, Found, Guard, KeyValues, Put, UnreachableError
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import ViewKey
 from fsxds.fleet.publication import Publication
 from fsxds.fleet.sealing import Cleartext, Sealing

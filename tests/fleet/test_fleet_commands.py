@@ -10,8 +10,8 @@ import pytest
 
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_commands import CommandedPublisher, FleetCommands, Request
-from fsxds.fleet.key_values import Delete, Guard, MemoryKeyValues, Put
-from fsxds.fleet.lease import Lease
+from fsxds.fleet.key_values import Delete, Guard, Lease, Put
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.sealing import Sealing
 from fsxds.model.errors import ProtocolError
 from tests.fleet.made import KEYS

@@ -12,8 +12,8 @@ import pytest
 
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_names import AbsentNames, FleetNames, UpstreamNames
-from fsxds.fleet.key_values import Delete, Guard, MemoryKeyValues, Put, UnreachableError
-from fsxds.fleet.lease import Lease
+from fsxds.fleet.key_values import Delete, Guard, Lease, Put, UnreachableError
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import Order
 from fsxds.fleet.publication import Publication
 from fsxds.runtime.asked_names import AskedNames

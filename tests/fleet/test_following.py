@@ -13,7 +13,8 @@ import pytest
 from fsxds.events.fleet_events import FleetLost, FleetReached, SnapshotUnreadable
 from fsxds.fleet import following
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import KeyValue, MemoryKeyValues, Put, UnreachableError, end_of
+from fsxds.fleet.key_values import KeyValue, Put, UnreachableError, end_of
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import Order, ViewKey
 from fsxds.fleet.publication import NoPublisherError
 from tests.fleet.engines import ENGINES, running_engine

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fsxds.fleet import key_values
+from fsxds.fleet import memory_engine
 from fsxds.fleet.key_values import (
     Changed,
     CompactedError,
@@ -17,10 +17,10 @@ from fsxds.fleet.key_values import (
     KeyValue,
     KeyValues,
     LeaseLostError,
-    MemoryKeyValues,
     Put,
     end_of,
 )
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from tests.fleet.engines import ENGINES, running_engine
 from tests.support.patience import PATIENCE_S
 
@@ -160,7 +160,7 @@ async def test_lease_that_nobody_keeps_alive_ends(engine) -> None:
 
 async def test_what_is_not_known_any_more_is_said(monkeypatch) -> None:
     """The engine in memory forgets old changes, as a compacted etcd does."""
-    monkeypatch.setattr(key_values, "MOST_LOGGED", 3)
+    monkeypatch.setattr(memory_engine, "MOST_LOGGED", 3)
     engine = MemoryKeyValues()
     for number in range(5):
         await engine.write([Put(b"p/1", b"%d" % number)])

@@ -13,10 +13,11 @@ import pytest
 from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
 from fsxds.events.process_events import InternalError
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.fleet_history import read_history
 from fsxds.fleet.fleet_planner import FleetPlanner
-from fsxds.fleet.key_values import Delete, Guard, MemoryKeyValues, Put
+from fsxds.fleet.key_values import Delete, Guard, Put
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import ViewKey
+from fsxds.fleet.records import read_history
 from fsxds.fleet.sealing import Sealing
 from fsxds.model.errors import ProtocolError
 from fsxds.publishing.node_channels import DROPPED_AFTER_S

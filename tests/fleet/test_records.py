@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import MemoryKeyValues, Put, UnreachableError
+from fsxds.fleet.key_values import Put, UnreachableError
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.publication import Publication
 from fsxds.fleet.records import Records, snapshot_in
 from fsxds.fleet.sealing import Cleartext, Sealing

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import MemoryKeyValues
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import Order
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.errors import UsageError

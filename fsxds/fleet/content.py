@@ -120,7 +120,7 @@ class Published:
 
 
 class FleetContent:
-    """Reads and writes the content. Each method may raise UnreachableError or RejectedRequestError."""
+    """Reads and writes the content. Each method may raise EngineError."""
 
     def __init__(self, engine: KeyValues, keys: Keys, sealing: Sealing | Cleartext | None = None) -> None:
         self.engine = engine

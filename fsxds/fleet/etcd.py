@@ -295,7 +295,7 @@ def _end_of(response: Any) -> Exception:
     if response is grpc.aio.EOF:
         return _EndedError("it ended the call")
     if response.compact_revision:
-        return CompactedError(f"what changed before revision {response.compact_revision} was compacted")
+        return CompactedError(response.compact_revision)
     return _EndedError(response.cancel_reason)
 
 

@@ -20,14 +20,12 @@ from typing import Any, Never
 
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import (
-    CompactedError,
     Delete,
+    EngineError,
     Guard,
     Lease,
     LeaseLostError,
     Put,
-    RejectedRequestError,
-    UnreachableError,
     followed,
 )
 from fsxds.model.errors import ProtocolError
@@ -70,10 +68,10 @@ class FleetCommands:
         except TimeoutError as error:
             fact = f"no server answered within {within_s:g} s; the command may still be carried out"
             raise ProtocolError(f"{fact}: fsxds rollout status shows it", "UNAVAILABLE") from error
-        except (UnreachableError, RejectedRequestError, LeaseLostError, CompactedError, DamagedBytesError) as error:
+        except (EngineError, DamagedBytesError) as error:
             raise ProtocolError(f"the fleet cannot be asked: {error}", "UNAVAILABLE") from error
         finally:
-            with suppress(UnreachableError, RejectedRequestError, TimeoutError):
+            with suppress(EngineError, TimeoutError):
                 async with asyncio.timeout(1.0):
                     await engine.write([Delete(key), Delete(answer_key)])
         raise ProtocolError("the fleet cannot be asked", "UNAVAILABLE")
@@ -96,7 +94,7 @@ class CommandedPublisher:
         self._answer = answer
 
     async def keep_answered(self) -> Never:
-        """Answer until cancelled. UnreachableError, RejectedRequestError: requests cannot be read."""
+        """Answer until cancelled. EngineError: requests cannot be read."""
         engine, prefix = self._content.engine, self._content.keys.commands
         while True:
             async with aclosing(followed(engine, prefix)) as following:

@@ -16,7 +16,7 @@ from fsxds.events.rollout_events import RolloutCommanded
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_commands import FleetCommands, Request
 from fsxds.fleet.fleet_planner import FleetPlanner
-from fsxds.fleet.key_values import RejectedRequestError, UnreachableError, end_of
+from fsxds.fleet.key_values import EngineError, end_of
 from fsxds.fleet.pointers import Order
 from fsxds.fleet.records import HistoryRow, read_history, snapshot_of
 from fsxds.fleet.reports import MemberReport
@@ -127,7 +127,7 @@ class FleetControl:
                 last = await content.last_order()
                 publisher = (await content.engine.read([keys.publisher])).values.get(keys.publisher)
                 found = await content.engine.read_range(keys.servers, end_of(keys.servers))
-        except (UnreachableError, RejectedRequestError, DamagedBytesError, TimeoutError):
+        except (EngineError, DamagedBytesError, TimeoutError):
             return ()
         return [
             self._server(key, one.value, last, is_publisher=publisher is not None and publisher.value == name)
@@ -217,7 +217,7 @@ async def _read(reading: Awaitable[Result]) -> Result:
     """Read from the engine. ProtocolError: it cannot be read."""
     try:
         return await reading
-    except (UnreachableError, RejectedRequestError, DamagedBytesError) as error:
+    except (EngineError, DamagedBytesError) as error:
         raise ProtocolError(f"the history of the fleet cannot be read: {error}", "UNAVAILABLE") from error
 
 

@@ -27,12 +27,10 @@ from zlib import crc32
 from fsxds.fleet.content import FleetContent, batches
 from fsxds.fleet.key_values import (
     Delete,
+    EngineError,
     KeyValue,
     Lease,
-    LeaseLostError,
     Put,
-    RejectedRequestError,
-    UnreachableError,
     end_of,
     followed,
 )
@@ -144,7 +142,7 @@ class FleetNames:
                 for batch in batches(changes):
                     await self._content.engine.write(batch)
                 written = rows
-            except (UnreachableError, RejectedRequestError, LeaseLostError):
+            except EngineError:
                 # Some changes may have been written.
                 written = {number: {} for number in rows.keys() | written.keys()}
                 await asyncio.sleep(RETRY_S)
@@ -157,7 +155,7 @@ class FleetNames:
         """Follow the absent names, until cancelled."""
         prefix = self._content.keys.absent
         while True:
-            with suppress(UnreachableError, RejectedRequestError, DamagedBytesError):
+            with suppress(EngineError, DamagedBytesError):
                 async with aclosing(followed(self._content.engine, prefix)) as following:
                     async for values, is_all in following:
                         if is_all:
@@ -201,7 +199,7 @@ class UpstreamNames:
     async def keep_asked(self) -> Never:
         """Ask until cancelled."""
         while True:
-            with suppress(UnreachableError, RejectedRequestError):
+            with suppress(EngineError):
                 async with aclosing(followed(self._content.engine, self._content.keys.names)) as following:
                     async for values, is_all in following:
                         self._receive(values, {} if is_all else self._reported)

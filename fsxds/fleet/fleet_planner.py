@@ -23,7 +23,7 @@ from fsxds.events.event import Event, Observer
 from fsxds.events.file_events import SnapshotPublished
 from fsxds.events.fleet_events import PublicationFailed, SecretsNotPublished
 from fsxds.fleet.fleet_names import AbsentNames, UpstreamNames
-from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
+from fsxds.fleet.key_values import EngineError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import Publication
 from fsxds.fleet.records import FleetHistory, FleetPlaces, Records, read_places
@@ -184,7 +184,7 @@ class FleetPlanner:
             try:
                 await self._publish()
                 self._kept.replace(seen)
-            except (UnreachableError, RejectedRequestError) as error:
+            except EngineError as error:
                 if str(error) != failed:
                     failed = str(error)
                     self._observer(PublicationFailed(failed))
@@ -235,7 +235,7 @@ class FleetPlanner:
             # A server that has nothing yet, or whose report is not understood, reads everything published anew.
             orders = (one.order for one in reports if one.order != NOTHING_PUBLISHED)
             reached = min(orders, default=self._publication.order)
-            with suppress(UnreachableError, RejectedRequestError):
+            with suppress(EngineError):
                 await self._publication.collect(reached)
 
     def _drop_unused(self) -> None:

@@ -28,7 +28,7 @@ from typing import Never
 from fsxds.events.event import Observer
 from fsxds.events.fleet_events import FleetLost, FleetReached, SnapshotUnreadable
 from fsxds.fleet.content import FleetContent, Published
-from fsxds.fleet.key_values import CompactedError, RejectedRequestError, UnreachableError
+from fsxds.fleet.key_values import CompactedError, EngineError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.model.resources import Rows, Snapshot
 from fsxds.model.values import Layers
@@ -128,13 +128,13 @@ class Following:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._watch(published.revision + 1))
                     tasks.create_task(self._keep_applied())
-            except* (UnreachableError, RejectedRequestError) as group:
-                self._note_lost(str(group.exceptions[0]))
-            except* DamagedBytesError as group:
-                self._observer(SnapshotUnreadable(str(group.exceptions[0])))
             except* CompactedError:
                 # The pointers are read again.
                 pass
+            except* EngineError as group:
+                self._note_lost(str(group.exceptions[0]))
+            except* DamagedBytesError as group:
+                self._observer(SnapshotUnreadable(str(group.exceptions[0])))
             await asyncio.sleep(PAUSE_S)
 
     async def _watch(self, since: int) -> None:
@@ -241,7 +241,7 @@ class Barrier:
             waiting, self._waiting = self._waiting, []
             try:
                 order = await self._content.last_order()
-            except (UnreachableError, RejectedRequestError, DamagedBytesError):
+            except (EngineError, DamagedBytesError):
                 self._waiting += (one for one in waiting if not one.done())
                 self._is_due.set()
                 await asyncio.sleep(RETRY_S)

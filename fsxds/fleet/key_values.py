@@ -22,20 +22,28 @@ MOST_CHANGES = 120
 MOST_BYTES = 1_000_000
 
 
-class UnreachableError(FsxdsError):
+class EngineError(FsxdsError):
+    """An engine did not do a request."""
+
+
+class UnreachableError(EngineError):
     """No server answered; a write may have succeeded."""
 
 
-class RejectedRequestError(FsxdsError):
+class RejectedRequestError(EngineError):
     """The engine rejects a request for good: no space, or no permission."""
 
 
-class LeaseLostError(FsxdsError):
+class LeaseLostError(EngineError):
     """A lease has expired or was revoked."""
 
 
-class CompactedError(FsxdsError):
-    """Changes are no longer known."""
+class CompactedError(EngineError):
+    """Changes are no longer known, before a revision."""
+
+    def __init__(self, revision: int) -> None:
+        super().__init__(f"what changed before revision {revision} was compacted")
+        self.revision = revision
 
 
 class KeyValue(NamedTuple):
@@ -83,7 +91,7 @@ class Changed(NamedTuple):
 
 
 class KeyValues(Protocol):
-    """An engine. Each method may raise UnreachableError or RejectedRequestError."""
+    """An engine. Each method may raise EngineError."""
 
     async def read(self, keys: Sequence[bytes]) -> Found:
         """Read keys, including every write before the call."""
@@ -95,11 +103,7 @@ class KeyValues(Protocol):
         """Make all changes, or none if a guard does not hold; return the revision or None."""
 
     def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield changes from `first` to before `end`, since a revision.
-
-        Raises:
-            CompactedError: they are no longer known.
-        """
+        """Yield changes from `first` to before `end`, since a revision. CompactedError: they are no longer known."""
 
     async def grant(self, ttl_s: int) -> int:
         """Create a lease."""
@@ -117,10 +121,7 @@ def end_of(prefix: bytes) -> bytes:
 
 
 async def followed(engine: KeyValues, prefix: bytes) -> AsyncGenerator[tuple[Mapping[bytes, KeyValue | None], bool]]:
-    """Yield all keys with a prefix (True), then changes (False); after a compaction, all keys again.
-
-    UnreachableError, RejectedRequestError: the engine cannot be read.
-    """
+    """Yield all keys with a prefix (True), then changes (False), without end; after a compaction, all keys again."""
     while True:
         found = await engine.read_range(prefix, end_of(prefix))
         yield found.values, True
@@ -158,7 +159,7 @@ class Lease:
             except LeaseLostError as error:
                 self._change(0, str(error))
                 continue
-            except (UnreachableError, RejectedRequestError) as error:
+            except EngineError as error:
                 if self.current.current and asyncio.get_running_loop().time() - self._kept_s > TTL_S:
                     self._change(0, str(error))
             await asyncio.sleep(KEEP_EVERY_S)
@@ -171,5 +172,5 @@ class Lease:
         """Revoke the lease: other servers need not wait."""
         if lease := self.current.current:
             self._change(0, "it was given back")
-            with suppress(UnreachableError, RejectedRequestError):
+            with suppress(EngineError):
                 await self._engine.revoke(lease)

@@ -32,14 +32,11 @@ from fsxds.fleet.fleet_names import FleetNames, UpstreamNames
 from fsxds.fleet.fleet_planner import FleetPlanner, PublisherStart
 from fsxds.fleet.following import Barrier, FleetChannels, Following
 from fsxds.fleet.key_values import (
-    CompactedError,
     Delete,
+    EngineError,
     Guard,
     Lease,
-    LeaseLostError,
     Put,
-    RejectedRequestError,
-    UnreachableError,
 )
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import NoPublisherError, Publication
@@ -321,7 +318,7 @@ class Member(SingleServer):
             except* DamagedBytesError as group:
                 self._context.observer(PublisherLost(str(group.exceptions[0])))
                 await self._resign(lease)
-            except* (UnreachableError, RejectedRequestError, LeaseLostError, CompactedError):
+            except* EngineError:
                 # `Following` reports it.
                 pass
             finally:
@@ -330,7 +327,7 @@ class Member(SingleServer):
 
     async def _resign(self, lease: int) -> None:
         """Let another server publish, which may have the key that is missing here."""
-        with suppress(UnreachableError, RejectedRequestError, LeaseLostError):
+        with suppress(EngineError):
             found = (await self._engine.read([self._keys.publisher])).values.get(self._keys.publisher)
             if found is not None and found.value == self.name.encode():
                 fence = Guard(self._keys.publisher, created=found.created)

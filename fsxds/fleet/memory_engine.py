@@ -33,9 +33,9 @@ class MemoryKeyValues:
         self._owners: dict[bytes, int] = {}
         self._leases: dict[int, _Lease] = {}
         self._numbers = count(1)
-        # The last changes by revision, for watches; and the last revision that is no longer in it.
+        # The last changes by revision, for watches; and the first revision in it.
         self._log: dict[int, Mapping[bytes, KeyValue | None]] = {}
-        self._forgotten = 0
+        self._logged_since = 2
         self._written = asyncio.Event()
 
     async def read(self, keys: Sequence[bytes]) -> Found:
@@ -79,16 +79,16 @@ class MemoryKeyValues:
                 self._leases[one.lease].keys.add(one.key)
         self._log[self.revision] = MappingProxyType(changed)
         while len(self._log) > MOST_LOGGED:
-            self._forgotten = next(iter(self._log))
-            del self._log[self._forgotten]
+            del self._log[self._logged_since]
+            self._logged_since += 1
         written, self._written = self._written, asyncio.Event()
         written.set()
 
     async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
         """Yield changes of a range."""
         while True:
-            if since <= self._forgotten:
-                raise CompactedError("what changed is not known any more")
+            if since < self._logged_since:
+                raise CompactedError(self._logged_since)
             changed = {
                 key: one
                 for revision in range(since, self.revision + 1)
@@ -210,10 +210,8 @@ class _Calls:
                     kv = _message(key, one or KeyValue(b"", 0, changed.revision))
                     response.events.add(type=0 if one else EVENT_DELETED, kv=kv)
                 yield response
-        except CompactedError:
-            yield MESSAGES["WatchResponse"](
-                header=self._header(), canceled=True, compact_revision=self._engine.revision
-            )
+        except CompactedError as error:
+            yield MESSAGES["WatchResponse"](header=self._header(), canceled=True, compact_revision=error.revision)
 
     async def grant(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
         return MESSAGES["LeaseGrantResponse"](ID=await self._engine.grant(request.TTL), TTL=request.TTL)

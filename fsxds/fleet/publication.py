@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fsxds.fleet.content import FleetContent, Published, encoded_object
-from fsxds.fleet.key_values import Delete, Guard, Put, RejectedRequestError, UnreachableError
+from fsxds.fleet.key_values import Delete, EngineError, Guard, Put, UnreachableError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, RowsDifference, ViewKey
 from fsxds.model.errors import FsxdsError
 from fsxds.model.resources import Snapshot
@@ -40,7 +40,7 @@ class _Root:
 
 
 class Publication:
-    """This server's publications. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
+    """This server's publications. Each method may raise NoPublisherError or EngineError.
 
     Args:
         fence: holds while this server is the publisher.
@@ -148,7 +148,7 @@ class Publication:
         missing = new.keys() - (self._stored.keys() - self._unsure)
         try:
             await self._write({name: one for name, one in new.items() if name in missing})
-        except (UnreachableError, RejectedRequestError):
+        except EngineError:
             self.release(root.digest)
             raise
         return root.digest

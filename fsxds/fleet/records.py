@@ -70,7 +70,7 @@ async def snapshot_in(content: FleetContent, record: KeptRecord, root: Digest, n
 
 
 class Records:
-    """Records by name. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
+    """Records by name. Each method may raise NoPublisherError or EngineError.
 
     Attributes:
         found: the records when this server began to publish.
@@ -283,7 +283,7 @@ class FleetPlaces:
             self._on_due()
 
     async def write(self) -> None:
-        """Write due places. NoPublisherError, UnreachableError, RejectedRequestError: they cannot be written."""
+        """Write due places. NoPublisherError, EngineError: they cannot be written."""
         may_keep = self._publication.content.may_keep
         for key, read in tuple(self._due.items()):
             state, now_s = read(), time.time()

@@ -20,7 +20,7 @@ from typing import Any, Never, TypeAlias
 
 from fsxds.api.secrets import mask_reason
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import Lease, LeaseLostError, RejectedRequestError, UnreachableError, followed
+from fsxds.fleet.key_values import EngineError, Lease, followed
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import TypeUrl, Version
@@ -94,7 +94,7 @@ class MemberReporter:
             lease = self._lease.current.current
             made = lease, self._report().encoded()
             if lease and made != reported:
-                with suppress(UnreachableError, RejectedRequestError, LeaseLostError):
+                with suppress(EngineError):
                     await self._content.engine.write([self._content.put(self._key, made[1])._replace(lease=lease)])
                     reported = made
                 await asyncio.sleep(LEAST_PAUSE_S)
@@ -121,7 +121,7 @@ class Servers:
         self._on_changed = on_changed
 
     async def keep_current(self) -> Never:
-        """Follow until cancelled. UnreachableError, RejectedRequestError: the reports cannot be read."""
+        """Follow until cancelled. EngineError: the reports cannot be read."""
         while True:
             async with aclosing(followed(self._content.engine, self._prefix)) as following:
                 async for values, is_all in following:

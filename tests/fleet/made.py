@@ -87,7 +87,7 @@ class FaultyEngine:
                 coming.cancel()
             await asyncio.sleep(self.lag_s)
             if self._chance.random() < self._share:
-                raise CompactedError("it was compacted")
+                raise CompactedError(since)
             self._may_fail()
             yield coming.result()
 

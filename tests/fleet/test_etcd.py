@@ -119,7 +119,7 @@ async def test_compacted_changes_are_not_passed_over(tmp_path) -> None:
             etcdctl(etcd, "compact", str(last))
 
             async with aclosing(engine.watch(b"p", end_of(b"p"), first)) as watching:
-                with pytest.raises(CompactedError):
+                with pytest.raises(CompactedError, match=f"before revision {last} was compacted"):
                     await anext(watching)
             async with aclosing(engine.watch(b"p", end_of(b"p"), last)) as watching:
                 assert await _next(watching) == {b"p": b"2"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
@@ -20,8 +21,8 @@ from fsxds.fleet.key_values import (
     Put,
     end_of,
 )
-from fsxds.fleet.memory_engine import MemoryKeyValues
-from tests.fleet.engines import ENGINES, running_engine
+from fsxds.fleet.memory_engine import MemoryKeyValues, served
+from tests.fleet.engines import ENGINES, asked, running_engine
 from tests.support.patience import PATIENCE_S
 
 
@@ -158,15 +159,17 @@ async def test_lease_that_nobody_keeps_alive_ends(engine) -> None:
         assert (await anext(watching)).values == {b"s/1": None}
 
 
-async def test_what_is_not_known_any_more_is_said(monkeypatch) -> None:
-    """The engine in memory forgets old changes, as a compacted etcd does."""
+async def test_what_is_not_known_any_more_is_said(monkeypatch, tmp_path) -> None:
+    """The engine in memory forgets old changes, as a compacted etcd does, and names the first that it knows."""
     monkeypatch.setattr(memory_engine, "MOST_LOGGED", 3)
     engine = MemoryKeyValues()
     for number in range(5):
         await engine.write([Put(b"p/1", b"%d" % number)])
 
-    with pytest.raises(CompactedError):
-        await anext(engine.watch(b"p/", end_of(b"p/"), engine.revision - 3))
-    (value,) = (await anext(engine.watch(b"p/", end_of(b"p/"), engine.revision - 2))).values.values()
-    assert value is not None
-    assert value.value == b"4"
+    target = f"unix:{tmp_path}/engine"
+    async with served(engine, target), asked(target) as remote:
+        for each in engine, remote:
+            with pytest.raises(CompactedError, match=f"before revision {engine.revision - 2} was compacted"):
+                await anext(each.watch(b"p/", end_of(b"p/"), engine.revision - 3))
+            async with aclosing(each.watch(b"p/", end_of(b"p/"), engine.revision - 2)) as watching:
+                assert [one and one.value for one in (await anext(watching)).values.values()] == [b"4"]

@@ -49,56 +49,20 @@ _COUNT_BYTES = 4
 _IN_PARTS = b"\xff" * _COUNT_BYTES
 
 
-@dataclass(frozen=True, slots=True)
 class Keys:
-    """The engine's keys."""
+    """The engine's keys, and their prefixes, of a fleet's prefix; see the table above."""
 
-    prefix: bytes
-
-    @property
-    def objects(self) -> bytes:
-        """The prefix of objects."""
-        return self.prefix + b"o/"
-
-    @property
-    def pointers(self) -> bytes:
-        """The prefix of pointers, and the head's key."""
-        return self.prefix + b"p/"
-
-    @property
-    def publisher(self) -> bytes:
-        """The key of the publisher."""
-        return self.prefix + b"publisher"
-
-    @property
-    def servers(self) -> bytes:
-        """The prefix of servers' reports."""
-        return self.prefix + b"s/"
-
-    @property
-    def records(self) -> bytes:
-        """The prefix of the publisher's records."""
-        return self.prefix + b"k/"
-
-    @property
-    def commands(self) -> bytes:
-        """The prefix of requests to the publisher."""
-        return self.prefix + b"c/"
-
-    @property
-    def answers(self) -> bytes:
-        """The prefix of answers."""
-        return self.prefix + b"a/"
-
-    @property
-    def names(self) -> bytes:
-        """The prefix of asked names."""
-        return self.prefix + b"n/"
-
-    @property
-    def absent(self) -> bytes:
-        """The prefix of absent names."""
-        return self.prefix + b"u/"
+    def __init__(self, prefix: bytes) -> None:
+        self.objects = prefix + b"o/"
+        # Also the head's key.
+        self.pointers = prefix + b"p/"
+        self.publisher = prefix + b"publisher"
+        self.servers = prefix + b"s/"
+        self.records = prefix + b"k/"
+        self.commands = prefix + b"c/"
+        self.answers = prefix + b"a/"
+        self.names = prefix + b"n/"
+        self.absent = prefix + b"u/"
 
     def pointer(self, key: ViewKey) -> bytes:
         """Return the key of a view's pointer."""
@@ -157,9 +121,9 @@ class FleetContent:
                 head = Head.decoded(opened)
         return Published(changed.revision, head, pointers)
 
-    def put(self, key: bytes, value: bytes) -> Put:
+    def put(self, key: bytes, value: bytes, lease: int = 0) -> Put:
         """Seal a value for a key."""
-        return Put(key, self.sealing.sealed(key, value))
+        return Put(key, self.sealing.sealed(key, value), lease)
 
     def may_keep(self, snapshot: Snapshot) -> bool:
         """Whether a snapshot has no secrets, or the engine may keep them."""

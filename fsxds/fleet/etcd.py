@@ -78,17 +78,17 @@ class EtcdKeyValues:
 
     def __init__(self, members: Members) -> None:
         self._members = members
-        self._channels = [self._channel(target) for target in members.targets]
+        self._channels = [
+            grpc.aio.insecure_channel(target, _OPTIONS)
+            if members.credentials is None
+            else grpc.aio.secure_channel(target, members.credentials, _OPTIONS)
+            for target in members.targets
+        ]
         self._at = 0
         # Replaced whenever calls move to another member; that ends the waits of watches.
         self._moved = object()
         self._limits: set[asyncio.Timeout] = set()
         self._token = ""
-
-    def _channel(self, target: str) -> grpc.aio.Channel:
-        if self._members.credentials is None:
-            return grpc.aio.insecure_channel(target, _OPTIONS)
-        return grpc.aio.secure_channel(target, self._members.credentials, _OPTIONS)
 
     @property
     def member(self) -> str:
@@ -105,7 +105,7 @@ class EtcdKeyValues:
         request = MESSAGES["TxnRequest"]()
         for key in keys:
             request.success.add().request_range.key = key
-        response = await self._read("txn", request)
+        response = await self._call("txn", request, is_repeated=True)
         found = [one for each in response.responses for one in each.response_range.kvs]
         return Found(response.header.revision, {one.key: _key_value(one) for one in found})
 
@@ -117,7 +117,7 @@ class EtcdKeyValues:
             request = MESSAGES["RangeRequest"](
                 key=first, range_end=end, limit=PAGE, revision=revision, keys_only=is_keys_only
             )
-            response = await self._read("range", request)
+            response = await self._call("range", request, is_repeated=True)
             values |= {one.key: _key_value(one) for one in response.kvs}
             revision, has_more = revision or response.header.revision, response.more
             if has_more:
@@ -219,17 +219,14 @@ class EtcdKeyValues:
         with suppress(LeaseLostError):
             await self._call("revoke", MESSAGES["LeaseRevokeRequest"](ID=lease))
 
-    async def _read(self, method: str, request: Any) -> Any:
-        return await self._asked(lambda: self._unary(method, request), is_repeated=True)
+    async def _call(self, method: str, request: Any, *, is_repeated: bool = False) -> Any:
+        def call() -> Awaitable[Any]:
+            made: Awaitable[Any] = self._method(method, "unary_unary")(
+                request, timeout=CALL_WITHIN_S, metadata=self._metadata()
+            )
+            return made
 
-    async def _call(self, method: str, request: Any) -> Any:
-        return await self._asked(lambda: self._unary(method, request), is_repeated=False)
-
-    def _unary(self, method: str, request: Any) -> Awaitable[Any]:
-        call: Awaitable[Any] = self._method(method, "unary_unary")(
-            request, timeout=CALL_WITHIN_S, metadata=self._metadata()
-        )
-        return call
+        return await self._asked(call, is_repeated=is_repeated)
 
     async def _asked(self, call: Callable[[], Awaitable[Any]], *, is_repeated: bool) -> Any:
         """A call that may be repeated goes to each member in turn."""

@@ -12,12 +12,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Never, TypeAlias
+from typing import Never, TypeAlias, TypeVar
 
 from fsxds.events.event import Event, Observer
 from fsxds.events.file_events import SnapshotPublished
@@ -64,17 +63,15 @@ class PublisherStart:
     records: Records
     places: Mapping[ViewKey, RolloutState]
     history: FleetHistory
-    absent: AbsentNames
+    names: UpstreamNames | None
 
     @classmethod
     async def by(cls, publication: Publication, tree: Path | None, names: UpstreamNames | None) -> PublisherStart:
         """Read earlier records; the git commit of `tree` is noted."""
         records = Records(publication)
         await records.begin()
-        absent = AbsentNames(publication, names)
-        await absent.begin()
         places = await read_places(records, publication)
-        return cls(publication, records, places, FleetHistory(records, tree), absent)
+        return cls(publication, records, places, FleetHistory(records, tree), names)
 
 
 class FleetPlanner:
@@ -91,10 +88,9 @@ class FleetPlanner:
         self._changed, self._kept = Latest(0), Latest(0)
         publication = kept.publication
         self._places = FleetPlaces(publication, kept.records, kept.places, self._note)
-        self._history, self._absent = kept.history, kept.absent
-        self._absent.follow(self._note)
-        self.publisher = Publisher(rules_of_fleet(rules), partial(_observe, observer), self._places)
+        self._history, self._absent = kept.history, AbsentNames(publication, kept.names, self._note)
         self._observer = observer
+        self.publisher = Publisher(rules_of_fleet(rules), self.report, self._places)
         self._exposed: set[ViewKey] = set()
         self._publication = publication
         self._servers = Servers(publication.content, self._receive_reports)
@@ -148,6 +144,11 @@ class FleetPlanner:
         self._follow(rollout)
         return rollout
 
+    def report(self, event: Event) -> None:
+        """Report an event, except publications: each server reports its own to clients."""
+        if not isinstance(event, SnapshotPublished):
+            self._observer(event)
+
     def _note(self) -> None:
         self._changed.replace(self._changed.current + 1)
 
@@ -156,8 +157,8 @@ class FleetPlanner:
 
     async def until_kept(self) -> None:
         """Wait until decisions are kept, `KEPT_WITHIN_S` at most."""
-        for key, rollout in self.publisher.rollouts.items():
-            self._places.save(key, partial(_state_of, rollout))
+        for rollout in self.publisher.rollouts.values():
+            self.publisher.keep(rollout)
         wanted = self._changed.current
         try:
             async with asyncio.timeout(KEPT_WITHIN_S):
@@ -254,16 +255,6 @@ class FleetPlanner:
             self._note()
 
 
-def _state_of(rollout: ChannelRollout) -> RolloutState | None:
-    return rollout.state
-
-
-def _observe(observer: Observer, event: Event) -> None:
-    # Each server reports its own publications to clients.
-    if not isinstance(event, SnapshotPublished):
-        observer(event)
-
-
 # Limit of the nodes of a server with equal rejections that become clients; more make no difference to any share.
 MOST_OF_GROUP = 1000
 
@@ -282,7 +273,7 @@ class RemoteClient:
         self.node = Node(*name)
         self.node_count = 1
         self.taken = NOTHING_PUBLISHED
-        self._view = view
+        self.view = view
         self._order_of = order_of
 
     @property
@@ -297,7 +288,7 @@ class RemoteClient:
 
     def has_taken(self, generation: int) -> bool:
         """Whether a generation was taken."""
-        order = self._order_of(self._view, generation)
+        order = self._order_of(self.view, generation)
         return order is not None and self.taken >= order
 
     def standing(self, step: Step) -> Standing:
@@ -349,6 +340,9 @@ class CanaryClient(RemoteClient):
         return SyncState.SYNCED if self.is_synced else SyncState.STALE
 
 
+Client = TypeVar("Client", bound=RemoteClient)
+
+
 class FleetClients:
     """Keeps the publisher's clients as servers report them."""
 
@@ -358,72 +352,70 @@ class FleetClients:
         self._publisher = publisher
         self._order_of = order_of
         self._rollout_of = rollout_of
-        # By server, view, and the client's place there: the server itself, or one of its nodes.
-        self._clients: dict[tuple[str, ViewKey, Hashable], RemoteClient] = {}
+        # By server and view: the server itself, or one of its nodes there.
+        self._clients: dict[tuple[type[RemoteClient], str, ViewKey, NodeName], RemoteClient] = {}
 
     def receive(self, reports: Mapping[str, MemberReport]) -> None:
         """Update the clients from reports."""
-        seen = set[tuple[str, ViewKey, Hashable]]()
-        for name, report in reports.items():
+        seen = set[RemoteClient]()
+        for server, report in reports.items():
             for view, taken in report.taken.items():
-                clients = report.clients.get(view, ViewClients())
-                for place, client in self._clients_of(name, view, clients):
-                    seen.add((name, view, place))
+                for client in self._clients_of(server, view, report.clients.get(view, ViewClients())):
+                    seen.add(client)
                     client.taken = taken
-        for key in self._clients.keys() - seen:
-            rollout = self._publisher.rollouts.get(ChannelKey(*key[1]))
-            client = self._clients.pop(key)
-            if rollout is not None:
-                rollout.channel.leave(client)
+        for key, client in tuple(self._clients.items()):
+            if client not in seen:
+                del self._clients[key]
+                rollout = self._publisher.rollouts.get(ChannelKey(*client.view))
+                if rollout is not None:
+                    rollout.channel.leave(client)
         self.ask()
 
     def ask(self, view: ViewKey | None = None) -> None:
         """Query a view's clients, or all, again."""
-        for (_, each, _), client in tuple(self._clients.items()):
-            rollout = self._publisher.rollouts.get(ChannelKey(*each))
-            if rollout is not None and view in {None, each}:
+        for client in tuple(self._clients.values()):
+            rollout = self._publisher.rollouts.get(ChannelKey(*client.view))
+            if rollout is not None and view in {None, client.view}:
                 rollout.channel.progressed(client)
 
-    def _clients_of(self, server: str, view: ViewKey, clients: ViewClients) -> Iterator[tuple[Hashable, RemoteClient]]:
+    def _clients_of(self, server: str, view: ViewKey, clients: ViewClients) -> Iterator[RemoteClient]:
         rejecting = set[NodeName]()
         for group in clients.rejecting:
             for name in _members(server, group):
                 rejecting.add(name)
-                yield ("rejects", name), self._rejecting(server, view, name, group)
+                self._receive_reasons(node := self._client(RejectingClient, server, view, name), group.reasons)
+                yield node
         if not view.is_canary:
-            found = self._client(server, view, "server", partial(RemoteClient, (server, ""), view, self._order_of))
-            found.node_count = max(clients.count - sum(group.count for group in clients.rejecting), 0)
-            yield "server", found
+            member = self._client(RemoteClient, server, view, (server, ""))
+            member.node_count = max(clients.count - sum(group.count for group in clients.rejecting), 0)
+            yield member
         for name, has_taken in clients.canaries.items():
             if name not in rejecting:
-                place = "canary", name
-                canary = self._client(server, view, place, partial(CanaryClient, name, view, self._order_of))
-                if isinstance(canary, CanaryClient):
-                    canary.is_synced = has_taken
-                yield place, canary
+                canary = self._client(CanaryClient, server, view, name)
+                canary.is_synced = has_taken
+                yield canary
 
-    def _rejecting(self, server: str, view: ViewKey, name: NodeName, group: RejectingGroup) -> RemoteClient:
-        client = self._client(server, view, ("rejects", name), partial(RejectingClient, name, view, self._order_of))
-        if isinstance(client, RejectingClient) and client.reasons != group.reasons:
-            before, client.reasons = client.reasons, group.reasons
-            channel, verdicts = self._rollout_of(view).channel, self._publisher.verdicts
-            taken = before.keys() - client.reasons.keys()
-            if taken and verdicts.rejections.receive_taken(node_key(client), taken.__contains__):
-                verdicts.decide_soon({node_key(client)})
-            for version in client.reasons.keys() - before.keys():
-                channel.on_nack(
-                    client, Nack(frozenset({version}), is_named=True, words=client.reasons[version] or None)
-                )
-        return client
+    def _receive_reasons(self, client: RejectingClient, reasons: Mapping[ResourceVersion, str]) -> None:
+        if client.reasons == reasons:
+            return
+        before, client.reasons = client.reasons, reasons
+        verdicts = self._publisher.verdicts
+        taken = before.keys() - reasons.keys()
+        if taken and verdicts.rejections.receive_taken(node_key(client), taken.__contains__):
+            verdicts.decide_soon({node_key(client)})
+        channel = self._rollout_of(client.view).channel
+        for version in reasons.keys() - before.keys():
+            channel.on_nack(client, Nack(frozenset({version}), is_named=True, words=reasons[version] or None))
 
-    def _client(self, server: str, view: ViewKey, place: Hashable, make: Callable[[], RemoteClient]) -> RemoteClient:
-        key = server, view, place
-        if key not in self._clients:
-            self._clients[key] = made = make()
+    def _client(self, form: type[Client], server: str, view: ViewKey, name: NodeName) -> Client:
+        key = form, server, view, name
+        client = self._clients.get(key)
+        if not isinstance(client, form):
+            self._clients[key] = client = form(name, view, self._order_of)
             channel = self._rollout_of(view).channel
-            channel.join(made)
-            channel.progressed(made)
-        return self._clients[key]
+            channel.join(client)
+            channel.progressed(client)
+        return client
 
 
 def _members(server: str, group: RejectingGroup) -> Iterator[NodeName]:

@@ -38,6 +38,7 @@ from fsxds.publishing.node_channels import NodeChannels
 from fsxds.rollout import RolloutOptions, steps_between
 from fsxds.runtime.channels import Channel, HoldsOf, holds_nothing
 from fsxds.runtime.store import Latest
+from fsxds.runtime.views import Views
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
@@ -61,7 +62,7 @@ class _RecentPublication:
 
 
 class Following:
-    """Follows a fleet. Run `keep_current`.
+    """Follows a fleet; the `ViewLoading` of clients' views. Run `keep_current`.
 
     Attributes:
         head: None before the first read.
@@ -76,13 +77,14 @@ class Following:
         self.applied = Latest(NOTHING_PUBLISHED)
         self.snapshots: dict[ViewKey, Snapshot] = {}
         self.orders: dict[ViewKey, Order] = {}
+        # The pointers as last read.
+        self.published: dict[ViewKey, Pointer] = {}
         self.is_reached = False
         self.lost_s: float | None = None
         self._content = content
         self._observer = observer
         self._on_changed = on_changed
         self._wanted: set[Layers] = {()}
-        self._pointers: dict[ViewKey, Pointer] = {}
         # Set when other snapshots are published or wanted.
         self._is_due = asyncio.Event()
         self._generation = 0
@@ -90,9 +92,13 @@ class Following:
         self._recent: dict[ViewKey, deque[_RecentPublication]] = {}
 
     @property
-    def published(self) -> Mapping[ViewKey, Pointer]:
-        """The pointers as last read."""
-        return self._pointers
+    def existing(self) -> frozenset[str]:
+        """The publisher's existing layers."""
+        return frozenset() if self.head is None else self.head.existing
+
+    def is_loaded_by(self, views: Views) -> bool:
+        """Return True: the publisher loads views, by its own rules."""
+        return True
 
     def recent(self, key: ViewKey) -> Iterator[Snapshot]:
         """Yield snapshots that a server may have served lately.
@@ -123,7 +129,7 @@ class Following:
             try:
                 published = await self._content.published()
                 self._note_reached()
-                self._pointers.clear()
+                self.published.clear()
                 self._receive(published)
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._watch(published.revision + 1))
@@ -161,9 +167,9 @@ class Following:
     def _receive(self, published: Published) -> None:
         for key, pointer in published.pointers.items():
             if pointer is None:
-                self._pointers.pop(key, None)
+                self.published.pop(key, None)
             else:
-                self._pointers[key] = pointer
+                self.published[key] = pointer
         if published.head is not None:
             self.head = published.head
         self._is_due.set()
@@ -171,7 +177,7 @@ class Following:
     async def _apply(self) -> None:
         order = NOTHING_PUBLISHED if self.head is None else self.head.order
         changed = False
-        for key, pointer in tuple(self._pointers.items()):
+        for key, pointer in tuple(self.published.items()):
             known = self.orders.get(key, NOTHING_PUBLISHED)
             if key.layers not in self._wanted or pointer.order <= known:
                 continue

@@ -53,7 +53,6 @@ from fsxds.rollout import HoldingRules
 from fsxds.runtime.channels import ChannelKey, Channels
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.runtime.views import Views
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import same_content
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
@@ -149,7 +148,6 @@ class Member(SingleServer):
         self._lease = Lease(self._engine)
         self._names = FleetNames(self._content, self._lease, self.following.applied, is_asking=context.asks_names)
         self._upstream_names: UpstreamNames | None = None
-        self._commands = FleetCommands(self._content, self._lease, self.name)
         self._control: FleetControl | None = None
         key = self._keys.servers + self.name.encode()
         self._reporter = MemberReporter(self._content, key, self._lease, self._report)
@@ -189,7 +187,7 @@ class Member(SingleServer):
     def views(self, loading: ViewLoading) -> ViewLoading:
         """Take the loader of the tree's views; return that of clients' views."""
         self._loading = loading
-        return _PublishedViews(self.following)
+        return self.following
 
     def channels(self, channels: NodeChannels) -> Channels:
         """Return channels that let clients from servers ahead wait."""
@@ -214,7 +212,7 @@ class Member(SingleServer):
 
     def control(self, make: Callable[[Publisher], OperatorControl]) -> AdminControl:
         """Return the control for the whole fleet."""
-        from fsxds.fleet.fleet_control import FleetControl, FleetFacts  # noqa: PLC0415 - for a capability
+        from fsxds.fleet.fleet_control import FleetControl  # noqa: PLC0415 - for a capability
 
         def publishing() -> tuple[OperatorControl, FleetPlanner] | None:
             return None if self.planner is None else (make(self.planner.publisher), self.planner)
@@ -222,8 +220,8 @@ class Member(SingleServer):
         def holding() -> HoldingRules:
             return HoldingRules() if self._rules is None else self._rules.holding
 
-        facts = FleetFacts(publishing, holding, self._content, self._commands, self._context.observer)
-        self._control = FleetControl(super().control(make), facts)
+        own, commands = super().control(make), FleetCommands(self._content, self._lease, self.name)
+        self._control = FleetControl(own, publishing, holding, commands)
         return self._control
 
     async def _answer(self, request: Request) -> object:
@@ -388,27 +386,3 @@ class Member(SingleServer):
 
 def _is_same(before: Mapping[Layers, Snapshot], after: Mapping[Layers, Snapshot]) -> bool:
     return all(same_content(before[layers], one) for layers, one in after.items() if layers in before)
-
-
-class _PublishedViews:
-    """The views of clients: the publisher loads them."""
-
-    def __init__(self, following: Following) -> None:
-        self._following = following
-
-    @property
-    def existing(self) -> frozenset[str]:
-        """The publisher's existing layers."""
-        return frozenset() if self._following.head is None else self._following.head.existing
-
-    def is_loaded_by(self, views: Views) -> bool:
-        """Return True: the publisher has separate rules."""
-        return True
-
-    def want(self, layers: Layers) -> None:
-        """Follow a view; the publisher loads it."""
-        self._following.want(layers)
-
-    def drop(self, layers: Layers) -> None:
-        """Stop following a view."""
-        self._following.drop(layers)

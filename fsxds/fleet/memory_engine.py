@@ -144,20 +144,13 @@ MOST_LOGGED = 1000
 @asynccontextmanager
 async def served(engine: MemoryKeyValues, target: str) -> AsyncIterator[None]:
     """Serve an engine at a gRPC target, such as `unix:/run/fleet`, while the context lasts."""
-    server = grpc.aio.server()
-    calls = _Calls(engine)
-    handlers: dict[str, dict[str, grpc.RpcMethodHandler]] = {}
+    server, calls = grpc.aio.server(), _Calls(engine)
     for name, (path, request, response) in METHODS.items():
-        if (answer := getattr(calls, name, None)) is None:
-            continue
-        make = grpc.stream_stream_rpc_method_handler if name in _STREAMS else grpc.unary_unary_rpc_method_handler
-        service, method = path.strip("/").split("/")
-        handlers.setdefault(service, {})[method] = make(
-            answer, MESSAGES[request].FromString, MESSAGES[response].SerializeToString
-        )
-    server.add_generic_rpc_handlers(
-        tuple(grpc.method_handlers_generic_handler(service, methods) for service, methods in handlers.items())
-    )
+        if (answer := getattr(calls, name, None)) is not None:
+            make = grpc.stream_stream_rpc_method_handler if name in _STREAMS else grpc.unary_unary_rpc_method_handler
+            handler = make(answer, MESSAGES[request].FromString, MESSAGES[response].SerializeToString)
+            _, service, method = path.split("/")
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
     server.add_insecure_port(target)
     await server.start()
     try:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.model.values import Layers, TypeUrl
-from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode_resources, encode_resources
+from fsxds.snapshots.parsed_bytes import decode_resources, decoding, encode_resources
 from fsxds.snapshots.snapshot_objects import Digest, facts_of, object_of, snapshot_with
 
 # Larger changes are read as objects.
@@ -23,9 +23,6 @@ MOST_CHANGED_BYTES = 256 * 1024
 MOST_CHANGED = 2_000
 
 _LENGTH_BYTES = 4
-
-# The errors of reading damaged bytes.
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 class Order(NamedTuple):
@@ -58,11 +55,9 @@ class ViewKey(NamedTuple):
     @classmethod
     def of(cls, text: str) -> ViewKey:
         """Read a key. DamagedBytesError: it is none."""
-        try:
+        with decoding(f"the view {text!r}"):
             layers, is_canary = json.loads(text)
             return cls(tuple(map(str, layers)), bool(is_canary))
-        except _DAMAGE as error:
-            raise DamagedBytesError(f"{text!r} is no view") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +133,7 @@ class Pointer:
     @classmethod
     def decoded(cls, encoded: bytes) -> Pointer:
         """Decode a pointer. DamagedBytesError: there is none."""
-        try:
+        with decoding("a pointer"):
             end = _LENGTH_BYTES + int.from_bytes(encoded[:_LENGTH_BYTES])
             head = json.loads(encoded[_LENGTH_BYTES:end])
             difference = None
@@ -147,8 +142,6 @@ class Pointer:
                 facts = str(since["facts"]).encode()
                 difference = RowsDifference(bytes.fromhex(since["root"]), facts, removed, encoded[end:])
             return cls(Order.of(head["order"]), bytes.fromhex(head["root"]), difference)
-        except _DAMAGE as error:
-            raise DamagedBytesError(f"a pointer is damaged: {type(error).__name__}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +160,6 @@ class Head:
     @classmethod
     def decoded(cls, encoded: bytes) -> Head:
         """Decode a head. DamagedBytesError: there is none."""
-        try:
+        with decoding("the last publication"):
             row = json.loads(encoded)
             return cls(Order.of(row["order"]), str(row["publisher"]), frozenset(map(str, row["existing"])))
-        except _DAMAGE as error:
-            raise DamagedBytesError(f"the last publication is damaged: {type(error).__name__}") from error

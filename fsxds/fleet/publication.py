@@ -15,7 +15,6 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from fsxds.fleet.content import FleetContent, Published, encoded_object
 from fsxds.fleet.key_values import Delete, EngineError, Guard, Put, UnreachableError
@@ -31,12 +30,6 @@ PAUSE_S = 0.2
 
 class NoPublisherError(FsxdsError):
     """Another server publishes by now, or this one has lost its lease."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Root:
-    order: Order
-    digest: Digest
 
 
 class Publication:
@@ -66,7 +59,7 @@ class Publication:
         # Whether a removal may be under way.
         self._is_removing = False
         # The snapshots of each view that servers may still serve, the newest last.
-        self._roots: dict[ViewKey, deque[_Root]] = {}
+        self._roots: dict[ViewKey, deque[Pointer]] = {}
         # The revision of the head.
         self._revision = 0
         # Once this order is reached, leftovers of earlier publishers may be removed; None afterwards.
@@ -89,7 +82,7 @@ class Publication:
                 if pointer.key_id == self.content.sealing.key_id:
                     root = await asyncio.to_thread(object_of, self.served[key], is_packed=True)
                     await asyncio.to_thread(self._use, root)
-                    self._roots[key] = deque([_Root(pointer.order, root.digest)])
+                    self._roots[key] = deque([Pointer(pointer.order, root.digest)])
 
     def _use(self, root: KeptObject) -> list[KeptObject]:
         """Count a use of a snapshot; return newly used objects."""
@@ -110,7 +103,7 @@ class Publication:
         if pointer is not None:
             await self._move({key: pointer})
             self.orders[key] = pointer.order
-            self._roots.setdefault(key, deque()).append(_Root(pointer.order, pointer.root))
+            self._roots.setdefault(key, deque()).append(Pointer(pointer.order, pointer.root))
         self.served[key] = snapshot
         return self.orders[key]
 
@@ -130,7 +123,7 @@ class Publication:
     async def _pointer(self, key: ViewKey, snapshot: Snapshot) -> Pointer | None:
         """Write a snapshot's objects, and return its pointer; None if it is published already."""
         root, roots = await self.keep(snapshot), self._roots.get(key)
-        if roots and roots[-1].digest == root and self.orders[key] >= self._least:
+        if roots and roots[-1].root == root and self.orders[key] >= self._least:
             self.release(root)
             return None
         order = self.order._replace(serial=self.order.serial + 1)
@@ -219,7 +212,7 @@ class Publication:
         for key, roots in tuple(self._roots.items()):
             is_gone = key not in self.served
             while roots and (is_gone or (len(roots) > 1 and roots[1].order <= reached)):
-                self.release(roots.popleft().digest)
+                self.release(roots.popleft().root)
             if not roots:
                 del self._roots[key]
         if self._left_until is not None and reached >= self._left_until:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import Delete, Guard, Put, UnreachableError, end_of
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Pointer, ViewKey
 from fsxds.fleet.publication import Publication
+from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.history.entries import HistoryEntry, changes_between, entry_of, facts_of
 from fsxds.history.rollout_rows import (
     OtherFormError,
@@ -38,7 +40,7 @@ from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import Rejections, RolloutState, snapshot_id
 from fsxds.runtime.channels import ChannelKey
 from fsxds.snapshots.load import same_content
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.parsed_bytes import DamagedBytesError, decoding
 from fsxds.snapshots.snapshot_objects import Digest
 
 
@@ -55,18 +57,17 @@ class KeptRecord:
         return json.dumps({"text": self.text, "roots": [root.hex() for root in self.roots]}).encode()
 
     @classmethod
-    def decoded(cls, encoded: bytes, key_id: bytes) -> KeptRecord:
-        """Decode a record. DamagedBytesError: there is none."""
-        try:
-            row = json.loads(encoded)
-            return cls(str(row["text"]), tuple(map(bytes.fromhex, row["roots"])), key_id)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise DamagedBytesError(f"a record is damaged: {type(error).__name__}") from error
+    def read(cls, sealing: Sealing | Cleartext, key: bytes, sealed: bytes) -> KeptRecord:
+        """Open and decode a record. DamagedBytesError: there is none."""
+        opened = sealing.opened(key, sealed)
+        with decoding("a record"):
+            row = json.loads(opened)
+            return cls(str(row["text"]), tuple(map(bytes.fromhex, row["roots"])), sealing.key_of(sealed))
 
-
-async def snapshot_in(content: FleetContent, record: KeptRecord, root: Digest, near: Snapshot | None) -> Snapshot:
-    """Return a record's snapshot, sharing resources with `near`. DamagedBytesError: it cannot be read."""
-    return await content.snapshot(Pointer(NOTHING_PUBLISHED, root, key_id=record.key_id), near)
+    async def snapshot(self, content: FleetContent, near: Snapshot | None, root: Digest | None = None) -> Snapshot:
+        """Return a snapshot, the first by default, sharing resources with `near`. DamagedBytesError: it cannot be read."""
+        pointer = Pointer(NOTHING_PUBLISHED, self.roots[0] if root is None else root, key_id=self.key_id)
+        return await content.snapshot(pointer, near)
 
 
 class Records:
@@ -95,7 +96,7 @@ class Records:
             self._modified[name] = one.modified
             sealing = self.content.sealing
             with suppress(DamagedBytesError):
-                record = KeptRecord.decoded(sealing.opened(key, one.value), sealing.key_of(one.value))
+                record = KeptRecord.read(sealing, key, one.value)
                 if record.key_id == sealing.key_id:
                     for root in record.roots:
                         await self._publication.keep_stored(root)
@@ -159,11 +160,9 @@ class HistoryRow(NamedTuple):
     @classmethod
     def of(cls, number: str, record: KeptRecord) -> HistoryRow:
         """Read the entry of a record. DamagedBytesError: it has none."""
-        try:
+        with decoding("an entry"):
             row = json.loads(record.text)
             return cls(entry_of(int(number), json.dumps(row["layers"]), row["facts"]), record)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise DamagedBytesError(f"an entry is damaged: {type(error).__name__}") from error
 
 
 async def read_history(content: FleetContent) -> list[HistoryRow]:
@@ -171,16 +170,11 @@ async def read_history(content: FleetContent) -> list[HistoryRow]:
     prefix, rows = content.keys.records + _HISTORY.encode(), list[HistoryRow]()
     for key, one in (await content.engine.read_range(prefix, end_of(prefix))).values.items():
         try:
-            record = KeptRecord.decoded(content.sealing.opened(key, one.value), content.sealing.key_of(one.value))
+            record = KeptRecord.read(content.sealing, key, one.value)
             rows.append(HistoryRow.of(key[len(prefix) :].decode(errors="replace"), record))
         except DamagedBytesError:
             continue
     return sorted(rows, key=lambda row: row.entry.number, reverse=True)
-
-
-async def snapshot_of(content: FleetContent, row: HistoryRow, near: Snapshot | None) -> Snapshot:
-    """Return an entry's snapshot, sharing resources with `near`. DamagedBytesError: it cannot be read."""
-    return await snapshot_in(content, row.record, row.record.roots[0], near)
 
 
 class FleetHistory:
@@ -226,7 +220,7 @@ class FleetHistory:
         if layers in self._last or not numbers:
             return self._last.get(layers)
         try:
-            return await snapshot_of(self._records.content, self._rows[numbers[-1]], near)
+            return await self._rows[numbers[-1]].record.snapshot(self._records.content, near)
         except DamagedBytesError:
             return None
 
@@ -278,9 +272,7 @@ class FleetPlaces:
 
     def forget(self, key: ChannelKey) -> None:
         """Remove a rollout's place soon."""
-        if key.is_main:
-            self._due[ViewKey(key.layers, key.is_canary)] = _no_state
-            self._on_due()
+        self.save(key, lambda: None)
 
     async def write(self) -> None:
         """Write due places. NoPublisherError, EngineError: they cannot be written."""
@@ -291,11 +283,7 @@ class FleetPlaces:
                 await self._records.remove(_PLACES + key.text)
                 self._written.pop(key, None)
             elif key not in self._written or not is_same_place(*self._written[key], state, now_s):
-                kept: RolloutState = state
-
-                def text_of(digests: Mapping[str, Digest], kept: RolloutState = kept, now_s: float = now_s) -> str:
-                    return encode_state(kept, digests, now_s)
-
+                text_of = partial(encode_state, state, now_s=now_s)
                 await self._records.keep(_PLACES + key.text, snapshots_of(state), text_of)
                 self._written[key] = state, now_s
             if self._due.get(key) is read:
@@ -316,7 +304,7 @@ async def read_places(records: Records, publication: Publication) -> dict[ViewKe
 
 
 async def _read(record: KeptRecord, records: Records, near: Snapshot | None) -> RolloutState:
-    snapshots = {root: await snapshot_in(records.content, record, root, near) for root in record.roots}
+    snapshots = {root: await record.snapshot(records.content, near, root) for root in record.roots}
 
     def restore(digest: Digest) -> Snapshot:
         try:
@@ -339,7 +327,3 @@ def _at(served: Snapshot, kept: RolloutState | None) -> RolloutState:
 def _is_plain(state: RolloutState) -> bool:
     is_decided = bool(state.pins) or state.pinned is not None or bool(state.before) or bool(state.held_for_s)
     return state.target is state.served and not is_decided and not state.draining
-
-
-def _no_state() -> None:
-    """Return the place of a rollout that is forgotten."""

@@ -30,7 +30,7 @@ from fsxds.publishing.publisher import Publisher
 from fsxds.publishing.verdicts import has_version
 from fsxds.rollout import NodeKey, ResourceVersion, Standing
 from fsxds.runtime.channels import ChannelClient, node_key
-from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.parsed_bytes import DamagedBytesError, decoding
 
 # The least time between two reports.
 LEAST_PAUSE_S = 0.05
@@ -63,13 +63,11 @@ class MemberReport:
     @classmethod
     def decoded(cls, encoded: bytes) -> MemberReport:
         """Decode a report. DamagedBytesError: there is none."""
-        try:
+        with decoding("a report"):
             row = json.loads(encoded)
             taken = {ViewKey.of(text): Order.of(each) for text, each in row["taken"].items()}
             clients = {ViewKey.of(text): ViewClients.of(each) for text, each in row["clients"].items()}
             return cls(Order.of(row["order"]), taken, clients)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise DamagedBytesError(f"a report is damaged: {type(error).__name__}") from error
 
 
 class MemberReporter:
@@ -95,7 +93,7 @@ class MemberReporter:
             made = lease, self._report().encoded()
             if lease and made != reported:
                 with suppress(EngineError):
-                    await self._content.engine.write([self._content.put(self._key, made[1])._replace(lease=lease)])
+                    await self._content.engine.write([self._content.put(self._key, made[1], lease)])
                     reported = made
                 await asyncio.sleep(LEAST_PAUSE_S)
             await self._until_due(lease, CHECK_INTERVAL_S if reported == made else RETRY_S)
@@ -120,26 +118,28 @@ class Servers:
         self._prefix = content.keys.servers
         self._on_changed = on_changed
 
-    async def keep_current(self) -> Never:
+    async def keep_current(self) -> None:
         """Follow until cancelled. EngineError: the reports cannot be read."""
-        while True:
-            async with aclosing(followed(self._content.engine, self._prefix)) as following:
-                async for values, is_all in following:
-                    if is_all:
-                        self.reports.clear()
-                    self._take({key: one and one.value for key, one in values.items()})
+        async with aclosing(followed(self._content.engine, self._prefix)) as following:
+            async for values, is_all in following:
+                if is_all:
+                    self.reports.clear()
+                for key, one in values.items():
+                    name = key[len(self._prefix) :].decode(errors="replace")
+                    if one is None:
+                        self.reports.pop(name, None)
+                    else:
+                        self.reports[name] = read_report(self._content, key, one.value)
+                self._on_changed()
 
-    def _take(self, values: Mapping[bytes, bytes | None]) -> None:
-        for key, value in values.items():
-            name = key[len(self._prefix) :].decode(errors="replace")
-            self.reports.pop(name, None)
-            if value is not None:
-                try:
-                    self.reports[name] = MemberReport.decoded(self._content.sealing.opened(key, value))
-                except DamagedBytesError:
-                    # Another version of fsxds wrote it: the server is present, but is not waited for.
-                    self.reports[name] = MemberReport()
-        self._on_changed()
+
+def read_report(content: FleetContent, key: bytes, sealed: bytes) -> MemberReport:
+    """Read a report; an empty one if a server of another version or with another key wrote it."""
+    try:
+        return MemberReport.decoded(content.sealing.opened(key, sealed))
+    except DamagedBytesError:
+        # The server is present, but is not waited for.
+        return MemberReport()
 
 
 # Limits per view (groups, named nodes, canaries) and per group or version.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from sys import intern
 from typing import Any, TypeAlias
@@ -35,8 +36,17 @@ class DamagedBytesError(Exception):
     """Bytes are no result of `encode` or `encode_resources`."""
 
 
-# The exceptions that foreign bytes cause.
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error)
+# The exceptions that foreign bytes cause; OverflowError for a number as large as 1e999.
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, zlib.error)
+
+
+@contextmanager
+def decoding(name: str) -> Iterator[None]:
+    """Decode foreign bytes within the context. DamagedBytesError: they are no such thing as `name`."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise DamagedBytesError(f"{name} is damaged: {type(error).__name__}") from error
 
 
 def encode(parsed: ParsedFile) -> bytes:

@@ -61,8 +61,8 @@ async def made() -> AsyncIterator[Fleet]:
 
 async def left_in(fleet: Fleet) -> list[bytes]:
     """Return the keys of requests and answers."""
-    found = await fleet.engine.read_range(KEYS.prefix, KEYS.prefix + b"z")
-    return [key for key in found.values if key[len(KEYS.prefix) :][:2] in (b"c/", b"a/")]
+    found = await fleet.engine.read_range(b"\0", b"\xff")
+    return [key for key in found.values if key.startswith((KEYS.commands, KEYS.answers))]
 
 
 @virtually

@@ -54,11 +54,9 @@ class Fleet:
 
     async def publish(self, publication: Publication, names: UpstreamNames | None) -> AbsentNames:
         """Publish which names are absent, now and whenever that changes."""
-        absent = AbsentNames(publication, names)
-        await absent.begin()
         due = asyncio.Event()
         due.set()
-        absent.follow(due.set)
+        absent = AbsentNames(publication, names, due.set)
 
         async def keep() -> None:
             while True:
@@ -223,9 +221,7 @@ async def test_no_absent_name_is_lost_by_a_failure_or_while_others_are_written()
         run.servers[0].ask("client", CDS, {"a", "b"})
         await until(lambda: run.asked_clusters() == {"a", "b"})
         link = Link(run.engine, random.Random(0), 0.0)
-        absent = AbsentNames(await elected(link), run.upstream_names)
-        await absent.begin()
-        absent.follow(int)
+        absent = AbsentNames(await elected(link), run.upstream_names, int)
         run.upstream.names = frozenset({"a"})
         absent.take()
         # The publication failed, and is tried again.

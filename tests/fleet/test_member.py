@@ -13,6 +13,7 @@ import pytest
 from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
 from fsxds.events.process_events import InternalError
 from fsxds.fleet.content import FleetContent
+from fsxds.fleet.fleet_commands import FleetCommands
 from fsxds.fleet.fleet_planner import FleetPlanner
 from fsxds.fleet.key_values import Delete, Guard, Put
 from fsxds.fleet.memory_engine import MemoryKeyValues
@@ -393,12 +394,13 @@ async def test_a_publisher_that_cannot_decide_says_so() -> None:
     async with fleet_of(1, 1) as servers:
         await serving(servers)
         publisher, other = servers[0].member, servers[1].member
+        commands = FleetCommands(other._content, other._lease, other.name)
         with pytest.raises(ProtocolError, match="server-0 publishes, and has no admin address"):
-            await other._commands.ask({"ask": "channels"})
+            await commands.ask({"ask": "channels"})
         planner = publisher.planner
         publisher._control = FailingControl()  # type: ignore[assignment]
         with pytest.raises(ProtocolError, match="the log of server-0 says how") as raised:
-            await other._commands.ask({"ask": "channels"})
+            await commands.ask({"ask": "channels"})
         assert raised.value.code == "INTERNAL"
         assert servers[0].events(InternalError) == ["InternalError"]
         assert publisher.planner is planner

@@ -11,7 +11,7 @@ from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import Put, UnreachableError
 from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.publication import Publication
-from fsxds.fleet.records import Records, snapshot_in
+from fsxds.fleet.records import Records
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
@@ -38,7 +38,7 @@ async def begun(publication: Publication) -> Records:
 async def read(records: Records, name: str) -> list[Snapshot]:
     """Return the snapshots of a record, as they are stored."""
     record = records.found[name]
-    return [await snapshot_in(records.content, record, root, None) for root in record.roots]
+    return [await record.snapshot(records.content, None, root) for root in record.roots]
 
 
 async def stored(publication: Publication) -> int:

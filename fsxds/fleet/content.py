@@ -19,9 +19,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from fsxds.fleet.key_values import MOST_BYTES, MOST_CHANGES, Changed, Delete, Guard, KeyValues, Put, end_of
+from fsxds.fleet.key_values import MOST_BYTES, MOST_CHANGES, Delete, Guard, KeyValue, KeyValues, Put, end_of, followed
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
@@ -78,7 +79,6 @@ class Published:
         pointers: None for a removed pointer.
     """
 
-    revision: int
     head: Head | None
     pointers: Mapping[ViewKey, Pointer | None]
 
@@ -94,7 +94,7 @@ class FleetContent:
     async def published(self) -> Published:
         """Read all pointers, including every write before this call."""
         found = await self.engine.read_range(self.keys.pointers, end_of(self.keys.pointers))
-        return self._read(Changed(found.revision, found.values))
+        return self._read(found.values)
 
     async def last_order(self) -> Order:
         """Read the order of the last publication, including every write before this call."""
@@ -103,14 +103,15 @@ class FleetContent:
             return NOTHING_PUBLISHED
         return Head.decoded(self.sealing.opened(self.keys.pointers, found.value)).order
 
-    async def changes(self, since: int) -> AsyncGenerator[Published]:
-        """Yield changes since a revision. CompactedError: they are no longer known."""
-        async for changed in self.engine.watch(self.keys.pointers, end_of(self.keys.pointers), since):
-            yield self._read(changed)
+    async def followed(self) -> AsyncGenerator[tuple[Published, bool]]:
+        """Yield all pointers (True), then changed ones (False); see `followed` of engines."""
+        async with aclosing(followed(self.engine, self.keys.pointers)) as following:
+            async for values, is_all in following:
+                yield self._read(values), is_all
 
-    def _read(self, changed: Changed) -> Published:
+    def _read(self, values: Mapping[bytes, KeyValue | None]) -> Published:
         head, pointers = None, dict[ViewKey, Pointer | None]()
-        for key, found in changed.values.items():
+        for key, found in values.items():
             opened = None if found is None else self.sealing.opened(key, found.value)
             if key != self.keys.pointers:
                 view = ViewKey.of(key[len(self.keys.pointers) :].decode(errors="replace"))
@@ -119,11 +120,18 @@ class FleetContent:
                     pointers[view] = replace(Pointer.decoded(opened), key_id=self.sealing.key_of(found.value))
             elif opened is not None:
                 head = Head.decoded(opened)
-        return Published(changed.revision, head, pointers)
+        return Published(head, pointers)
 
     def put(self, key: bytes, value: bytes, lease: int = 0) -> Put:
         """Seal a value for a key."""
         return Put(key, self.sealing.sealed(key, value), lease)
+
+    async def write(self, changes: Iterable[Put | Delete], fences: Collection[Guard] = ()) -> bool:
+        """Make changes in as many writes as they need, in order; return False if a fence does not hold."""
+        for each in _batches(changes):
+            if await self.engine.write(each, fences) is None:
+                return False
+        return True
 
     def may_keep(self, snapshot: Snapshot) -> bool:
         """Whether a snapshot has no secrets, or the engine may keep them."""
@@ -133,25 +141,16 @@ class FleetContent:
         """Return an object's name under the current key."""
         return self.sealing.name_of(digest, self.sealing.key_id)
 
-    async def write_objects(self, objects: Mapping[bytes, Sequence[bytes]], fences: Collection[Guard]) -> bool:
-        """Write objects' parts by name; return False if a fence does not hold."""
-        puts = (
-            self.put(self._part(name, number), part)
-            for name, parts in objects.items()
-            for number, part in enumerate(parts)
-        )
-        for each in batches(puts):
-            if await self.engine.write(each, fences) is None:
-                return False
-        return True
+    def object_puts(self, objects: Mapping[bytes, Sequence[bytes]]) -> Iterator[Put]:
+        """Yield the changes that write objects, given their parts by name."""
+        for name, parts in objects.items():
+            for number, part in enumerate(parts):
+                yield self.put(self._part(name, number), part)
 
-    async def remove_objects(self, objects: Mapping[bytes, int], fences: Collection[Guard]) -> bool:
-        """Remove objects, given their numbers of parts; return False if a fence does not hold."""
-        keys = (self._part(name, number) for name, count in objects.items() for number in range(count))
-        for each in batches(map(Delete, keys)):
-            if await self.engine.write(each, fences) is None:
-                return False
-        return True
+    def object_removals(self, objects: Mapping[bytes, int]) -> Iterator[Delete]:
+        """Yield the changes that remove objects, given their numbers of parts by name."""
+        for name, count in objects.items():
+            yield from (Delete(self._part(name, number)) for number in range(count))
 
     async def objects(self) -> dict[bytes, int]:
         """Return stored objects, with their numbers of keys."""
@@ -220,7 +219,7 @@ def _snapshot_of(root: Digest, objects: Mapping[Digest, Content], near: Snapshot
     return found
 
 
-def batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
+def _batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
     """Yield lists that each fit into one write."""
     batch: list[Put | Delete] = []
     size = 0

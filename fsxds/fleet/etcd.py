@@ -331,7 +331,6 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "create_revision": (2, "int"),
         "mod_revision": (3, "int"),
         "value": (5, "bytes"),
-        "lease": (6, "int"),
     },
     "Event": {"type": (1, "int"), "kv": (2, "KeyValue")},
     "RangeRequest": {
@@ -343,19 +342,13 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     },
     "RangeResponse": {"header": (1, "ResponseHeader"), "kvs": (2, "repeated KeyValue"), "more": (3, "bool")},
     "PutRequest": {"key": (1, "bytes"), "value": (2, "bytes"), "lease": (3, "int")},
-    "PutResponse": {"header": (1, "ResponseHeader")},
     "DeleteRangeRequest": {"key": (1, "bytes"), "range_end": (2, "bytes")},
-    "DeleteRangeResponse": {"header": (1, "ResponseHeader")},
     "RequestOp": {
         "request_range": (1, "RangeRequest"),
         "request_put": (2, "PutRequest"),
         "request_delete_range": (3, "DeleteRangeRequest"),
     },
-    "ResponseOp": {
-        "response_range": (1, "RangeResponse"),
-        "response_put": (2, "PutResponse"),
-        "response_delete_range": (3, "DeleteRangeResponse"),
-    },
+    "ResponseOp": {"response_range": (1, "RangeResponse")},
     # `target`: CREATE or MOD; `result` is EQUAL, which is 0.
     "Compare": {
         "target": (2, "int"),
@@ -363,11 +356,7 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "create_revision": (5, "int"),
         "mod_revision": (6, "int"),
     },
-    "TxnRequest": {
-        "compare": (1, "repeated Compare"),
-        "success": (2, "repeated RequestOp"),
-        "failure": (3, "repeated RequestOp"),
-    },
+    "TxnRequest": {"compare": (1, "repeated Compare"), "success": (2, "repeated RequestOp")},
     "TxnResponse": {
         "header": (1, "ResponseHeader"),
         "succeeded": (2, "bool"),
@@ -376,21 +365,20 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "WatchRequest": {"create_request": (1, "WatchCreateRequest")},
     "WatchCreateRequest": {"key": (1, "bytes"), "range_end": (2, "bytes"), "start_revision": (3, "int")},
     "WatchResponse": {
-        "header": (1, "ResponseHeader"),
         "created": (3, "bool"),
         "canceled": (4, "bool"),
         "compact_revision": (5, "int"),
         "cancel_reason": (6, "string"),
         "events": (11, "repeated Event"),
     },
-    "LeaseGrantRequest": {"TTL": (1, "int"), "ID": (2, "int")},
-    "LeaseGrantResponse": {"header": (1, "ResponseHeader"), "ID": (2, "int"), "TTL": (3, "int")},
+    "LeaseGrantRequest": {"TTL": (1, "int")},
+    "LeaseGrantResponse": {"ID": (2, "int")},
     "LeaseRevokeRequest": {"ID": (1, "int")},
-    "LeaseRevokeResponse": {"header": (1, "ResponseHeader")},
+    "LeaseRevokeResponse": {},
     "LeaseKeepAliveRequest": {"ID": (1, "int")},
-    "LeaseKeepAliveResponse": {"header": (1, "ResponseHeader"), "ID": (2, "int"), "TTL": (3, "int")},
+    "LeaseKeepAliveResponse": {"TTL": (3, "int")},
     "AuthenticateRequest": {"name": (1, "string"), "password": (2, "string")},
-    "AuthenticateResponse": {"header": (1, "ResponseHeader"), "token": (2, "string")},
+    "AuthenticateResponse": {"token": (2, "string")},
 }
 
 # Numbers of etcd's enums.

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Never
 from zlib import crc32
 
-from fsxds.fleet.content import FleetContent, batches
+from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import (
     Delete,
     EngineError,
@@ -35,7 +35,7 @@ from fsxds.fleet.key_values import (
     followed,
 )
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order
-from fsxds.fleet.publication import NoPublisherError, Publication
+from fsxds.fleet.publication import Publication
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.on_demand import OnDemand
 from fsxds.runtime.asked_names import AskedNames, can_exist
@@ -137,8 +137,7 @@ class FleetNames:
                 elif row != written.get(number):
                     changes.append(self._content.put(key, _encoded(row), lease))
             try:
-                for batch in batches(changes):
-                    await self._content.engine.write(batch)
+                await self._content.write(changes)
                 written = rows
             except EngineError:
                 # Some changes may have been written.
@@ -265,9 +264,7 @@ class AbsentNames:
             known = self._written = {key: {"": []} for key in found.values}
         changes: list[Put | Delete] = [Delete(key) for key in known.keys() - rows.keys()]
         changes += (content.put(key, _encoded(row, order)) for key, row in rows.items() if row != known.get(key))
-        for batch in batches(changes):
-            # Until the write is known to have succeeded.
-            known |= {change.key: {"": []} for change in batch}
-            if await content.engine.write(batch, (self._publication.fence,)) is None:
-                raise NoPublisherError("another server publishes by now")
+        # Until the write is known to have succeeded.
+        known |= {change.key: {"": []} for change in changes}
+        await self._publication.write(changes)
         self._written, self._taken = rows, None

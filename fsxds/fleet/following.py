@@ -27,8 +27,8 @@ from typing import Never
 
 from fsxds.events.event import Observer
 from fsxds.events.fleet_events import FleetLost, FleetReached, SnapshotUnreadable
-from fsxds.fleet.content import FleetContent, Published
-from fsxds.fleet.key_values import CompactedError, EngineError
+from fsxds.fleet.content import FleetContent
+from fsxds.fleet.key_values import EngineError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.model.resources import Rows, Snapshot
 from fsxds.model.values import Layers
@@ -127,26 +127,29 @@ class Following:
         """Follow until cancelled, also while the engine fails."""
         while True:
             try:
-                published = await self._content.published()
-                self._note_reached()
-                self.published.clear()
-                self._receive(published)
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._watch(published.revision + 1))
+                    tasks.create_task(self._keep_received())
                     tasks.create_task(self._keep_applied())
-            except* CompactedError:
-                # The pointers are read again.
-                pass
             except* EngineError as group:
                 self._note_lost(str(group.exceptions[0]))
             except* DamagedBytesError as group:
                 self._observer(SnapshotUnreadable(str(group.exceptions[0])))
             await asyncio.sleep(PAUSE_S)
 
-    async def _watch(self, since: int) -> None:
-        async with aclosing(self._content.changes(since)) as changes:
-            async for published in changes:
-                self._receive(published)
+    async def _keep_received(self) -> None:
+        async with aclosing(self._content.followed()) as following:
+            async for published, is_all in following:
+                if is_all:
+                    self._note_reached()
+                    self.published.clear()
+                for key, pointer in published.pointers.items():
+                    if pointer is None:
+                        self.published.pop(key, None)
+                    else:
+                        self.published[key] = pointer
+                if published.head is not None:
+                    self.head = published.head
+                self._is_due.set()
 
     async def _keep_applied(self) -> Never:
         while True:
@@ -163,16 +166,6 @@ class Following:
         if self.lost_s is None:
             self.is_reached, self.lost_s = False, monotonic()
             self._observer(FleetLost(reason))
-
-    def _receive(self, published: Published) -> None:
-        for key, pointer in published.pointers.items():
-            if pointer is None:
-                self.published.pop(key, None)
-            else:
-                self.published[key] = pointer
-        if published.head is not None:
-            self.head = published.head
-        self._is_due.set()
 
     async def _apply(self) -> None:
         order = NOTHING_PUBLISHED if self.head is None else self.head.order

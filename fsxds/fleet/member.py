@@ -74,11 +74,6 @@ LATE_TREE_PATIENCE_S = 30.0
 REVOKE_WITHIN_S = 1.0
 
 
-def server_name() -> str:
-    """Return a new id."""
-    return f"{socket.gethostname()}-{token_hex(3)}"
-
-
 @dataclass(frozen=True, slots=True)
 class MemberContext:
     """A server's environment; `tree` is None for another source, or none.
@@ -138,7 +133,7 @@ class Member(SingleServer):
     def __init__(self, context: MemberContext, name: str = "") -> None:
         """A new id is made if none is given."""
         super().__init__()
-        self.name = name or server_name()
+        self.name = name or f"{socket.gethostname()}-{token_hex(3)}"
         self.planner: FleetPlanner | None = None
         self._context = context
         self._content = context.content

@@ -195,32 +195,32 @@ class _Calls:
 
     async def watch(self, requests: AsyncIterator[Any], context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
         create = (await anext(requests)).create_request
-        yield MESSAGES["WatchResponse"](header=self._header(), created=True)
+        yield MESSAGES["WatchResponse"](created=True)
         try:
             async for changed in self._engine.watch(create.key, create.range_end, create.start_revision):
-                response = MESSAGES["WatchResponse"](header=MESSAGES["ResponseHeader"](revision=changed.revision))
+                response = MESSAGES["WatchResponse"]()
                 for key, one in changed.values.items():
                     kv = _message(key, one or KeyValue(b"", 0, changed.revision))
                     response.events.add(type=0 if one else EVENT_DELETED, kv=kv)
                 yield response
         except CompactedError as error:
-            yield MESSAGES["WatchResponse"](header=self._header(), canceled=True, compact_revision=error.revision)
+            yield MESSAGES["WatchResponse"](canceled=True, compact_revision=error.revision)
 
     async def grant(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        return MESSAGES["LeaseGrantResponse"](ID=await self._engine.grant(request.TTL), TTL=request.TTL)
+        return MESSAGES["LeaseGrantResponse"](ID=await self._engine.grant(request.TTL))
 
     async def revoke(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
         await self._engine.revoke(request.ID)
-        return MESSAGES["LeaseRevokeResponse"](header=self._header())
+        return MESSAGES["LeaseRevokeResponse"]()
 
     async def keep_alive(self, requests: AsyncIterator[Any], context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
         async for request in requests:
             try:
                 await self._engine.keep_alive(request.ID)
             except LeaseLostError:
-                yield MESSAGES["LeaseKeepAliveResponse"](ID=request.ID, TTL=0)
+                yield MESSAGES["LeaseKeepAliveResponse"](TTL=0)
             else:
-                yield MESSAGES["LeaseKeepAliveResponse"](ID=request.ID, TTL=1)
+                yield MESSAGES["LeaseKeepAliveResponse"](TTL=1)
 
     def _header(self) -> Any:
         return MESSAGES["ResponseHeader"](revision=self._engine.revision)

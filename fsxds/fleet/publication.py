@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from fsxds.fleet.content import FleetContent, Published, encoded_object
@@ -30,6 +30,9 @@ PAUSE_S = 0.2
 
 class NoPublisherError(FsxdsError):
     """Another server publishes by now, or this one has lost its lease."""
+
+    def __init__(self, fact: str = "another server publishes by now") -> None:
+        super().__init__(fact)
 
 
 class Publication:
@@ -162,12 +165,16 @@ class Publication:
         """Let a snapshot's unshared objects be removed."""
         self._unused += map(self.content.name_of, self._uses.remove(root))
 
+    async def write(self, changes: Iterable[Put | Delete], *guards: Guard) -> None:
+        """Make changes while this server is the publisher."""
+        if not await self.content.write(changes, (self.fence, *guards)):
+            raise NoPublisherError
+
     async def _write(self, objects: Mapping[bytes, KeptObject]) -> None:
         parts = await asyncio.to_thread(lambda: {name: encoded_object(one) for name, one in objects.items()})
         self._stored |= {name: len(each) for name, each in parts.items()}
         self._unsure |= objects.keys()
-        if not await self.content.write_objects(parts, (self.fence,)):
-            raise NoPublisherError("another server publishes by now")
+        await self.write(self.content.object_puts(parts))
         self._unsure -= objects.keys()
 
     async def _move(self, pointers: Mapping[ViewKey, Pointer | None]) -> None:
@@ -199,7 +206,7 @@ class Publication:
         found = await self.content.engine.read([head.key, self.fence.key])
         publisher, last = found.values.get(self.fence.key), found.values.get(head.key)
         if publisher is None or publisher.created != self.fence.created:
-            raise NoPublisherError("another server publishes by now")
+            raise NoPublisherError
         modified = 0 if last is None else last.modified
         if modified == self._revision:
             return None
@@ -222,8 +229,7 @@ class Publication:
             self._is_removing = True
             self._unsure |= gone.keys()
             last = Guard(self.content.keys.pointers, modified=self._revision)
-            if not await self.content.remove_objects(gone, (self.fence, last)):
-                raise NoPublisherError("another server publishes by now")
+            await self.write(self.content.object_removals(gone), last)
             self._is_removing = False
             self._unsure -= gone.keys()
             for name in gone:

@@ -136,5 +136,5 @@ async def test_a_record_without_its_objects_is_passed_over() -> None:
     first = await elected(engine)
     await (await begun(first)).keep("a", {"served": OLD}, text_of)
     content = FleetContent(engine, KEYS, Cleartext())
-    await content.remove_objects(await content.objects(), ())
+    await content.write(content.object_removals(await content.objects()))
     assert (await begun(await elected(engine))).found == {}

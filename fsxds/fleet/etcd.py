@@ -155,7 +155,11 @@ class EtcdKeyValues:
                         if response.events:
                             revision = max(one.kv.mod_revision for one in response.events)
                             since = revision + 1
-                            yield Changed(revision, {one.kv.key: _event(one) for one in response.events})
+                            values = {
+                                one.kv.key: None if one.type == EVENT_DELETED else _key_value(one.kv)
+                                for one in response.events
+                            }
+                            yield Changed(revision, values)
             except (grpc.aio.AioRpcError, TimeoutError, _EndedError) as error:
                 if _is_old_token(error):
                     self._token = ""
@@ -298,10 +302,6 @@ def _end_of(response: Any) -> Exception:
 
 def _key_value(found: Any) -> KeyValue:
     return KeyValue(found.value, found.create_revision, found.mod_revision)
-
-
-def _event(event: Any) -> KeyValue | None:
-    return None if event.type == EVENT_DELETED else _key_value(event.kv)
 
 
 def _is_old_token(error: Exception) -> bool:

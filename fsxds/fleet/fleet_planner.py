@@ -59,7 +59,6 @@ def rules_of_fleet(rules: PublishRules) -> PublishRules:
 class PublisherStart:
     """The state that a publisher continues from."""
 
-    publication: Publication
     records: Records
     places: Mapping[ViewKey, RolloutState]
     history: FleetHistory
@@ -70,8 +69,7 @@ class PublisherStart:
         """Read earlier records; the git commit of `tree` is noted."""
         records = Records(publication)
         await records.begin()
-        places = await read_places(records, publication)
-        return cls(publication, records, places, FleetHistory(records, tree), names)
+        return cls(records, await read_places(records), FleetHistory(records, tree), names)
 
 
 class FleetPlanner:
@@ -86,8 +84,8 @@ class FleetPlanner:
     ) -> None:
         # Count of noted changes, and how many of them are published and kept.
         self._changed, self._kept = Latest(0), Latest(0)
-        publication = kept.publication
-        self._places = FleetPlaces(publication, kept.records, kept.places, self._note)
+        publication = kept.records.publication
+        self._places = FleetPlaces(kept.records, kept.places, self._note)
         self._history, self._absent = kept.history, AbsentNames(publication, kept.names, self._note)
         self._observer = observer
         self.publisher = Publisher(rules_of_fleet(rules), self.report, self._places)

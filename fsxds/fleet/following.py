@@ -131,7 +131,9 @@ class Following:
                     tasks.create_task(self._keep_received())
                     tasks.create_task(self._keep_applied())
             except* EngineError as group:
-                self._note_lost(str(group.exceptions[0]))
+                if self.lost_s is None:
+                    self.is_reached, self.lost_s = False, monotonic()
+                    self._observer(FleetLost(str(group.exceptions[0])))
             except* DamagedBytesError as group:
                 self._observer(SnapshotUnreadable(str(group.exceptions[0])))
             await asyncio.sleep(PAUSE_S)
@@ -139,8 +141,10 @@ class Following:
     async def _keep_received(self) -> None:
         async with aclosing(self._content.followed()) as following:
             async for published, is_all in following:
+                if is_all and not self.is_reached:
+                    self._observer(FleetReached(0.0 if self.lost_s is None else monotonic() - self.lost_s))
+                    self.is_reached, self.lost_s = True, None
                 if is_all:
-                    self._note_reached()
                     self.published.clear()
                 for key, pointer in published.pointers.items():
                     if pointer is None:
@@ -155,36 +159,35 @@ class Following:
         while True:
             await self._is_due.wait()
             self._is_due.clear()
-            await self._apply()
+            order = NOTHING_PUBLISHED if self.head is None else self.head.order
+            changed, damage = False, None
+            try:
+                for key, pointer in tuple(self.published.items()):
+                    try:
+                        changed |= await self._apply(key, pointer)
+                    except DamagedBytesError as error:
+                        # The other views are served all the same.
+                        damage = error
+            finally:
+                if changed:
+                    self._on_changed(self.snapshots)
+            if damage is not None:
+                raise damage
+            if order > self.applied.current:
+                self.applied.replace(order)
 
-    def _note_reached(self) -> None:
-        if not self.is_reached:
-            self._observer(FleetReached(0.0 if self.lost_s is None else monotonic() - self.lost_s))
-            self.is_reached, self.lost_s = True, None
-
-    def _note_lost(self, reason: str) -> None:
-        if self.lost_s is None:
-            self.is_reached, self.lost_s = False, monotonic()
-            self._observer(FleetLost(reason))
-
-    async def _apply(self) -> None:
-        order = NOTHING_PUBLISHED if self.head is None else self.head.order
-        changed = False
-        for key, pointer in tuple(self.published.items()):
-            known = self.orders.get(key, NOTHING_PUBLISHED)
-            if key.layers not in self._wanted or pointer.order <= known:
-                continue
-            near = self.snapshots.get(key) or self.snapshots.get(ViewKey(key.layers)) or self.snapshots.get(ViewKey())
-            snapshot = await self._content.snapshot(pointer, near)
-            if key.layers in self._wanted:
-                self.snapshots[key], self.orders[key] = self._numbered(key, snapshot), pointer.order
-                recent = self._recent.setdefault(key, deque(maxlen=MOST_RECENT))
-                recent.appendleft(_RecentPublication(self.snapshots[key], tuple(one.snapshot for one in recent)))
-                changed = True
-        if changed:
-            self._on_changed(self.snapshots)
-        if order > self.applied.current:
-            self.applied.replace(order)
+    async def _apply(self, key: ViewKey, pointer: Pointer) -> bool:
+        """Take a publication, if it is a wanted and later one; return whether it is."""
+        if key.layers not in self._wanted or pointer.order <= self.orders.get(key, NOTHING_PUBLISHED):
+            return False
+        near = self.snapshots.get(key) or self.snapshots.get(ViewKey(key.layers)) or self.snapshots.get(ViewKey())
+        snapshot = await self._content.snapshot(pointer, near)
+        if key.layers not in self._wanted:
+            return False
+        self.snapshots[key], self.orders[key] = self._numbered(key, snapshot), pointer.order
+        recent = self._recent.setdefault(key, deque(maxlen=MOST_RECENT))
+        recent.appendleft(_RecentPublication(self.snapshots[key], tuple(one.snapshot for one in recent)))
+        return True
 
     def _numbered(self, key: ViewKey, snapshot: Snapshot) -> Snapshot:
         self._generation += 1

@@ -286,10 +286,11 @@ class Member(SingleServer):
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
         """Take this server's tree, for when it is the publisher."""
-        before = self._loaded.current
-        if before is not None and _is_same(before[0], targets):
-            # The tree was loaded again, for another view or by other rules.
-            detected_s = before[1]
+        if self._loaded.current is not None:
+            before, since_s = self._loaded.current
+            if all(same_content(before[layers], one) for layers, one in targets.items() if layers in before):
+                # The tree was loaded again, for another view or by other rules.
+                detected_s = since_s
         self._loaded.replace((targets, detected_s))
         if self.planner is not None and not self._is_late():
             self.planner.receive(targets, detected_s)
@@ -377,7 +378,3 @@ class Member(SingleServer):
     async def _until_lost(self, lease: int) -> None:
         await self._lease.current.other_than(lease)
         raise NoPublisherError(self._lease.reason or "its lease was lost")
-
-
-def _is_same(before: Mapping[Layers, Snapshot], after: Mapping[Layers, Snapshot]) -> bool:
-    return all(same_content(before[layers], one) for layers, one in after.items() if layers in before)

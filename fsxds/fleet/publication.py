@@ -224,7 +224,11 @@ class Publication:
                 del self._roots[key]
         if self._left_until is not None and reached >= self._left_until:
             self._unused, self._left_until = [*self._stored], None
-        gone = {name: self._stored[name] for name in self._unused if self._is_unused(name)}
+        gone = {
+            name: self._stored[name]
+            for name in self._unused
+            if name in self._stored and self._digests.get(name) not in self._uses
+        }
         if gone:
             self._is_removing = True
             self._unsure |= gone.keys()
@@ -236,9 +240,6 @@ class Publication:
                 del self._stored[name]
                 self._digests.pop(name, None)
         self._unused = []
-
-    def _is_unused(self, name: bytes) -> bool:
-        return name in self._stored and self._digests.get(name) not in self._uses
 
 
 class ObjectUses:

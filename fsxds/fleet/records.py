@@ -80,7 +80,7 @@ class Records:
     def __init__(self, publication: Publication) -> None:
         self.key_id = publication.content.sealing.key_id
         self.found: dict[str, KeptRecord] = {}
-        self._publication = publication
+        self.publication = publication
         self.content = publication.content
         # The revision of each record; missing while unknown, after a write that may have come about.
         self._modified: dict[str, int] = {}
@@ -99,7 +99,7 @@ class Records:
                 record = KeptRecord.read(sealing, key, one.value)
                 if record.key_id == sealing.key_id:
                     for root in record.roots:
-                        await self._publication.keep_stored(root)
+                        await self.publication.keep_stored(root)
                         self._roots.setdefault(name, []).append(root)
                 self.found[name] = record
 
@@ -111,7 +111,7 @@ class Records:
         made: dict[int, Digest] = {}
         for snapshot in snapshots.values():
             if id(snapshot) not in made:
-                made[id(snapshot)] = await self._publication.keep(snapshot)
+                made[id(snapshot)] = await self.publication.keep(snapshot)
                 # Kept also if this fails: the text may come about.
                 self._roots.setdefault(name, []).append(made[id(snapshot)])
         text = text_of({label: made[id(snapshot)] for label, snapshot in snapshots.items()})
@@ -130,7 +130,7 @@ class Records:
     def _release(self, name: str, roots: Collection[Digest]) -> None:
         for root in roots:
             self._roots[name].remove(root)
-            self._publication.release(root)
+            self.publication.release(root)
 
     async def _write(self, name: str, change: Put | Delete) -> None:
         engine = self.content.engine
@@ -138,7 +138,7 @@ class Records:
         if modified is None:
             found = (await engine.read([change.key])).values.get(change.key)
             modified = 0 if found is None else found.modified
-        guards = self._publication.fence, Guard(change.key, modified=modified)
+        guards = self.publication.fence, Guard(change.key, modified=modified)
         revision = await engine.write([change], guards)
         if revision is None:
             raise UnreachableError("an earlier write arrived late, or another server publishes")
@@ -205,11 +205,8 @@ class FleetHistory:
             number = max(self._rows, default=0) + 1
             commit = None if self._tree is None else await asyncio.to_thread(commit_of, self._tree)
             entry = HistoryEntry(number, layers, snapshot_id(snapshot), time.time(), commit, changes)
-
-            def text_of(_: Mapping[str, Digest]) -> str:
-                return json.dumps({"layers": layers, "facts": facts_of(entry)})
-
-            record = await self._records.keep(f"{_HISTORY}{number:09}", {"served": snapshot}, text_of)
+            text = json.dumps({"layers": layers, "facts": facts_of(entry)})
+            record = await self._records.keep(f"{_HISTORY}{number:09}", {"served": snapshot}, lambda _: text)
             self._rows[number] = HistoryRow(entry, record)
             for old in numbers[: len(numbers) + 1 - MOST_SNAPSHOTS]:
                 await self._records.remove(f"{_HISTORY}{old:09}")
@@ -231,16 +228,10 @@ _PLACES = "place/"
 class FleetPlaces:
     """A fleet's `PlaceKeeper`. Reports restore rejections."""
 
-    def __init__(
-        self,
-        publication: Publication,
-        records: Records,
-        kept: Mapping[ViewKey, RolloutState],
-        on_due: Callable[[], object],
-    ) -> None:
+    def __init__(self, records: Records, kept: Mapping[ViewKey, RolloutState], on_due: Callable[[], object]) -> None:
+        """Call `on_due` when there is a place to write; `kept` are those of an earlier publisher."""
         self.read_members: Callable[[], Mapping[Layers, Tombstones]] = dict
         self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
-        self._publication = publication
         self._records = records
         self._restored = kept
         self._on_due = on_due
@@ -251,7 +242,8 @@ class FleetPlaces:
     def restored(self) -> dict[ChannelKey, RolloutState]:
         """Return the initial states of rollouts."""
         return {
-            ChannelKey(*key): _at(served, self._restored.get(key)) for key, served in self._publication.served.items()
+            ChannelKey(*key): _at(served, self._restored.get(key))
+            for key, served in self._records.publication.served.items()
         }
 
     def restored_members(self) -> dict[Layers, Tombstones]:
@@ -276,7 +268,7 @@ class FleetPlaces:
 
     async def write(self) -> None:
         """Write due places. NoPublisherError, EngineError: they cannot be written."""
-        may_keep = self._publication.content.may_keep
+        may_keep = self._records.content.may_keep
         for key, read in tuple(self._due.items()):
             state, now_s = read(), time.time()
             if state is None or _is_plain(state) or not all(map(may_keep, snapshots_of(state).values())):
@@ -290,14 +282,14 @@ class FleetPlaces:
                 del self._due[key]
 
 
-async def read_places(records: Records, publication: Publication) -> dict[ViewKey, RolloutState]:
+async def read_places(records: Records) -> dict[ViewKey, RolloutState]:
     """Return readable places of an earlier publisher."""
     found: dict[ViewKey, RolloutState] = {}
     for name, record in records.found.items():
         if name.startswith(_PLACES):
             try:
                 key = ViewKey.of(name.removeprefix(_PLACES))
-                found[key] = await _read(record, records, publication.served.get(key))
+                found[key] = await _read(record, records, records.publication.served.get(key))
             except (DamagedBytesError, OtherFormError):
                 continue
     return found

@@ -90,6 +90,8 @@ class FleetPlanner:
         self._observer = observer
         self.publisher = Publisher(rules_of_fleet(rules), self.report, self._places)
         self._exposed: set[ViewKey] = set()
+        # Unneeded objects are to be removed before the next publication: a removal must not cross one.
+        self._is_collecting = False
         self._publication = publication
         self._servers = Servers(publication.content, self._receive_reports)
         # The snapshots of the tree, and when they changed; taken in when the servers are known.
@@ -180,6 +182,10 @@ class FleetPlanner:
         failed = ""
         while True:
             seen = self._changed.current
+            if self._is_collecting:
+                # Also while publishing fails: etcd may be full.
+                with suppress(EngineError):
+                    await self._collect()
             try:
                 await self._publish()
                 self._kept.replace(seen)
@@ -230,12 +236,17 @@ class FleetPlanner:
         while True:
             await asyncio.sleep(COLLECT_EVERY_S)
             self._drop_unused()
-            reports = self._servers.reports.values()
-            # A server that has nothing yet, or whose report is not understood, reads everything published anew.
-            orders = (one.order for one in reports if one.order != NOTHING_PUBLISHED)
-            reached = min(orders, default=self._publication.order)
-            with suppress(EngineError):
-                await self._publication.collect(reached)
+            self._is_collecting = True
+            self._note()
+
+    async def _collect(self) -> None:
+        self._is_collecting = False
+        reports = self._servers.reports.values()
+        # A server that has nothing yet, or whose report is not understood, reads everything published anew.
+        orders = (one.order for one in reports if one.order != NOTHING_PUBLISHED)
+        if await self._publication.collect(min(orders, default=self._publication.order)):
+            self._is_collecting = True
+            self._note()
 
     def _drop_unused(self) -> None:
         now_s, rollouts = asyncio.get_running_loop().time(), self.publisher.rollouts

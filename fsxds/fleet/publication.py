@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from fsxds.fleet.content import FleetContent, Published, encoded_object
-from fsxds.fleet.key_values import Delete, EngineError, Guard, Put, UnreachableError
+from fsxds.fleet.key_values import MOST_CHANGES, Delete, EngineError, Guard, Put, UnreachableError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, RowsDifference, ViewKey
 from fsxds.model.errors import FsxdsError
 from fsxds.model.resources import Snapshot
@@ -36,7 +36,7 @@ class NoPublisherError(FsxdsError):
 
 
 class Publication:
-    """This server's publications. Each method may raise NoPublisherError or EngineError.
+    """This server's publications. Each method may raise NoPublisherError or EngineError; call one after the other.
 
     Args:
         fence: holds while this server is the publisher.
@@ -214,8 +214,8 @@ class Publication:
             raise NoPublisherError("another server wrote the publication")
         return modified
 
-    async def collect(self, reached: Order) -> None:
-        """Remove unneeded objects, if all servers have reached this order."""
+    async def collect(self, reached: Order) -> bool:
+        """Remove some unneeded objects, if all servers have reached this order; return whether there are more."""
         for key, roots in tuple(self._roots.items()):
             is_gone = key not in self.served
             while roots and (is_gone or (len(roots) > 1 and roots[1].order <= reached)):
@@ -224,22 +224,26 @@ class Publication:
                 del self._roots[key]
         if self._left_until is not None and reached >= self._left_until:
             self._unused, self._left_until = [*self._stored], None
-        gone = {
-            name: self._stored[name]
-            for name in self._unused
-            if name in self._stored and self._digests.get(name) not in self._uses
-        }
+        gone: dict[bytes, int] = {}
+        while self._unused and len(gone) < MOST_CHANGES:
+            name = self._unused.pop()
+            if name in self._stored and self._digests.get(name) not in self._uses:
+                gone[name] = self._stored[name]
         if gone:
             self._is_removing = True
             self._unsure |= gone.keys()
             last = Guard(self.content.keys.pointers, modified=self._revision)
-            await self.write(self.content.object_removals(gone), last)
+            try:
+                await self.write(self.content.object_removals(gone), last)
+            except EngineError:
+                self._unused += gone
+                raise
             self._is_removing = False
             self._unsure -= gone.keys()
             for name in gone:
                 del self._stored[name]
                 self._digests.pop(name, None)
-        self._unused = []
+        return bool(self._unused)
 
 
 class ObjectUses:

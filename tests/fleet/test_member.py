@@ -447,3 +447,29 @@ async def test_a_view_that_is_rolled_back_is_not_dropped() -> None:
         assert operator.roll_back({view.layers: tree_snapshot(OLD)}) == 1
         await asyncio.sleep(3 * DROPPED_AFTER_S)
         assert view in servers[1].member.following.published
+
+
+class LateEngine(FaultyEngine):
+    """An engine of which writes take a while."""
+
+    async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
+        """Write, and answer later."""
+        await asyncio.sleep(0.2 * self._chance.random())
+        revision = await super().write(changes, guards)
+        await asyncio.sleep(0.2 * self._chance.random())
+        return revision
+
+
+@virtually
+async def test_a_publication_does_not_cross_a_removal_of_objects(monkeypatch) -> None:
+    """The publisher would take what it wrote itself for another one's, or miss an object that comes back."""
+    monkeypatch.setattr("fsxds.fleet.fleet_planner.COLLECT_EVERY_S", 1.1)
+    engine = MemoryKeyValues()
+    late = LateEngine(engine, random.Random(0), 0.0)
+    async with fleet_of(1, 1, engines=[late, engine]) as servers:
+        await serving(servers)
+        for number in range(200):
+            servers[0].save({"CDS": {"old": str(number % 7)}, "RDS": {"r": "1 CDS:old"}})
+            await asyncio.sleep(0.43)
+
+        assert servers[0].events(PublisherElected, PublisherLost) == ["PublisherElected"]

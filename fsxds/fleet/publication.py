@@ -6,6 +6,7 @@
 | A pointer moves only from the revision that this publisher knows. | A write without an answer may come about later, and lead back. |
 | After a write without an answer, the head is read. | The write may have come about. |
 | Objects are removed when every server has gone on to a later snapshot. | Late servers read them. |
+| Removals and publications take turns. | A removal is fenced by the head, which a publication moves. |
 | After a removal without an answer, the head is written again before objects are. | The removal comes about before that, or never; else it could remove objects that are needed again. |
 """
 
@@ -141,12 +142,16 @@ class Publication:
             self._is_removing = False
         root = await asyncio.to_thread(object_of, snapshot, is_packed=True)
         new = {self.content.name_of(one.digest): one for one in await asyncio.to_thread(self._use, root)}
-        missing = new.keys() - (self._stored.keys() - self._unsure)
+        missing = {name: one for name, one in new.items() if name not in self._stored or name in self._unsure}
+        parts = await asyncio.to_thread(lambda: {name: encoded_object(one) for name, one in missing.items()})
+        self._stored |= {name: len(each) for name, each in parts.items()}
+        self._unsure |= parts.keys()
         try:
-            await self._write({name: one for name, one in new.items() if name in missing})
+            await self.write(self.content.object_puts(parts))
         except EngineError:
             self.release(root.digest)
             raise
+        self._unsure -= parts.keys()
         return root.digest
 
     async def keep_stored(self, root: Digest) -> None:
@@ -169,13 +174,6 @@ class Publication:
         """Make changes while this server is the publisher."""
         if not await self.content.write(changes, (self.fence, *guards)):
             raise NoPublisherError
-
-    async def _write(self, objects: Mapping[bytes, KeptObject]) -> None:
-        parts = await asyncio.to_thread(lambda: {name: encoded_object(one) for name, one in objects.items()})
-        self._stored |= {name: len(each) for name, each in parts.items()}
-        self._unsure |= objects.keys()
-        await self.write(self.content.object_puts(parts))
-        self._unsure -= objects.keys()
 
     async def _move(self, pointers: Mapping[ViewKey, Pointer | None]) -> None:
         """Move pointers until the write is known to have succeeded."""

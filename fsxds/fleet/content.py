@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapp
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from fsxds.fleet.key_values import MOST_BYTES, MOST_CHANGES, Delete, Guard, KeyValue, KeyValues, Put, end_of, followed
+from fsxds.fleet.key_values import MOST_BYTES, MOST_CHANGES, Delete, Guard, KeyValue, KeyValues, Put, followed
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
@@ -93,7 +93,7 @@ class FleetContent:
 
     async def published(self) -> Published:
         """Read all pointers, including every write before this call."""
-        found = await self.engine.read_range(self.keys.pointers, end_of(self.keys.pointers))
+        found = await self.engine.read_prefix(self.keys.pointers)
         return self._read(found.values)
 
     async def last_order(self) -> Order:
@@ -154,7 +154,7 @@ class FleetContent:
 
     async def objects(self) -> dict[bytes, int]:
         """Return stored objects, with their numbers of keys."""
-        found = await self.engine.read_range(self.keys.objects, end_of(self.keys.objects), is_keys_only=True)
+        found = await self.engine.read_prefix(self.keys.objects, is_keys_only=True)
         start = len(self.keys.objects)
         return dict(Counter(key[start : start + DIGEST_BYTES] for key in found.values))
 

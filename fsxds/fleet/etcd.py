@@ -109,10 +109,10 @@ class EtcdKeyValues:
         found = [one for each in response.responses for one in each.response_range.kvs]
         return Found(response.header.revision, {one.key: _key_value(one) for one in found})
 
-    async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Read from `first` to before `end`, as of one revision."""
+    async def read_prefix(self, prefix: bytes, *, is_keys_only: bool = False) -> Found:
+        """Read all keys with a prefix, as of one revision."""
         values: dict[bytes, KeyValue] = {}
-        revision, has_more = 0, True
+        first, end, revision, has_more = prefix, _end_after(prefix), 0, True
         while has_more:
             request = MESSAGES["RangeRequest"](
                 key=first, range_end=end, limit=PAGE, revision=revision, keys_only=is_keys_only
@@ -141,9 +141,9 @@ class EtcdKeyValues:
         response = await self._call("txn", request)
         return response.header.revision if response.succeeded else None
 
-    async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield changes from `first` to before `end`."""
-        create = MESSAGES["WatchCreateRequest"](key=first, range_end=end)
+    async def watch(self, prefix: bytes, since: int) -> AsyncGenerator[Changed]:
+        """Yield changes of keys with a prefix."""
+        create = MESSAGES["WatchCreateRequest"](key=prefix, range_end=_end_after(prefix))
         failures = 0
         while True:
             create.start_revision, moved = since, self._moved
@@ -190,7 +190,7 @@ class EtcdKeyValues:
                     finally:
                         self._limits.discard(limit)
                 if response is grpc.aio.EOF or response.canceled:
-                    raise _end_of(response)
+                    raise _error_at_end(response)
                 yield response
                 # The first response confirms that the watch was made.
                 patience_s = None
@@ -292,7 +292,12 @@ class _EndedError(Exception):
     """A member ended a watch."""
 
 
-def _end_of(response: Any) -> Exception:
+def _end_after(prefix: bytes) -> bytes:
+    """The first key after a prefix, whose last byte is not 255."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def _error_at_end(response: Any) -> Exception:
     if response is grpc.aio.EOF:
         return _EndedError("it ended the call")
     if response.compact_revision:

@@ -60,7 +60,7 @@ class FleetCommands:
             async with asyncio.timeout(within_s):
                 put = self.content.put(key, written({**request, "server": self._name}), lease)
                 revision = await engine.write([put])
-                async with aclosing(engine.watch(answer_key, answer_key + b"\0", revision or 0)) as watching:
+                async with aclosing(engine.watch(answer_key, revision or 0)) as watching:
                     async for changed in watching:
                         if (found := changed.values.get(answer_key)) is not None:
                             return _result_of(self.content.sealing.opened(answer_key, found.value))

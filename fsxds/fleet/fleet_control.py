@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from fsxds.events.rollout_events import RolloutCommanded
 from fsxds.fleet.fleet_commands import FleetCommands, Request
 from fsxds.fleet.fleet_planner import FleetPlanner
-from fsxds.fleet.key_values import EngineError, end_of
+from fsxds.fleet.key_values import EngineError
 from fsxds.fleet.pointers import Order
 from fsxds.fleet.records import HistoryRow, read_history
 from fsxds.fleet.reports import read_report
@@ -122,7 +122,7 @@ class FleetControl:
             async with asyncio.timeout(STATUS_WITHIN_S):
                 last = await content.last_order()
                 publisher = (await content.engine.read([keys.publisher])).values.get(keys.publisher)
-                found = await content.engine.read_range(keys.servers, end_of(keys.servers))
+                found = await content.engine.read_prefix(keys.servers)
         except (EngineError, DamagedBytesError, TimeoutError):
             return ()
         return [

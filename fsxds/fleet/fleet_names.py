@@ -31,7 +31,6 @@ from fsxds.fleet.key_values import (
     KeyValue,
     Lease,
     Put,
-    end_of,
     followed,
 )
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order
@@ -260,7 +259,7 @@ class AbsentNames:
         content, order, known = self._publication.content, self._publication.order, self._written
         if known is None:
             prefix = content.keys.absent
-            found = await content.engine.read_range(prefix, end_of(prefix), is_keys_only=True)
+            found = await content.engine.read_prefix(prefix, is_keys_only=True)
             known = self._written = {key: {"": []} for key in found.values}
         changes: list[Put | Delete] = [Delete(key) for key in known.keys() - rows.keys()]
         changes += (content.put(key, _encoded(row, order)) for key, row in rows.items() if row != known.get(key))

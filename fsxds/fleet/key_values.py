@@ -96,14 +96,14 @@ class KeyValues(Protocol):
     async def read(self, keys: Sequence[bytes]) -> Found:
         """Read keys, including every write before the call."""
 
-    async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Read from `first` to before `end`."""
+    async def read_prefix(self, prefix: bytes, *, is_keys_only: bool = False) -> Found:
+        """Read all keys with a prefix."""
 
     async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
         """Make all changes, or none if a guard does not hold; return the revision or None."""
 
-    def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield changes from `first` to before `end`, since a revision. CompactedError: they are no longer known."""
+    def watch(self, prefix: bytes, since: int) -> AsyncGenerator[Changed]:
+        """Yield changes of keys with a prefix, since a revision. CompactedError: they are no longer known."""
 
     async def grant(self, ttl_s: int) -> int:
         """Create a lease."""
@@ -115,18 +115,13 @@ class KeyValues(Protocol):
         """Revoke a lease, if it exists."""
 
 
-def end_of(prefix: bytes) -> bytes:
-    """Return the first key after a prefix, whose last byte is not 255."""
-    return prefix[:-1] + bytes([prefix[-1] + 1])
-
-
 async def followed(engine: KeyValues, prefix: bytes) -> AsyncGenerator[tuple[Mapping[bytes, KeyValue | None], bool]]:
     """Yield all keys with a prefix (True), then changes (False), without end; after a compaction, all keys again."""
     while True:
-        found = await engine.read_range(prefix, end_of(prefix))
+        found = await engine.read_prefix(prefix)
         yield found.values, True
         with suppress(CompactedError):
-            async with aclosing(engine.watch(prefix, end_of(prefix), found.revision + 1)) as watching:
+            async with aclosing(engine.watch(prefix, found.revision + 1)) as watching:
                 async for changed in watching:
                     yield changed.values, False
 

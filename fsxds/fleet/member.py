@@ -342,7 +342,7 @@ class Member(SingleServer):
         if other.value == self.name.encode():
             # An earlier write had succeeded without an answer.
             return Guard(key, created=other.created)
-        async with aclosing(self._engine.watch(key, key + b"\0", found.revision + 1)) as watching:
+        async with aclosing(self._engine.watch(key, found.revision + 1)) as watching:
             async for changed in watching:
                 if changed.values.get(key) is None:
                     return None

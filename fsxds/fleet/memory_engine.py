@@ -1,4 +1,4 @@
-"""An engine in memory that processes of one machine share, at a socket with etcd's API."""
+"""An engine in memory that processes of one machine share, at a socket with etcd's API; each range is a prefix."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class MemoryKeyValues:
         """Read keys."""
         return Found(self.revision, {key: self._values[key] for key in keys if key in self._values})
 
-    async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Read a range of keys."""
-        within = {key: one for key, one in sorted(self._values.items()) if first <= key < end}
+    async def read_prefix(self, prefix: bytes, *, is_keys_only: bool = False) -> Found:
+        """Read all keys with a prefix."""
+        within = {key: one for key, one in sorted(self._values.items()) if key.startswith(prefix)}
         if is_keys_only:
             within = {key: one._replace(value=b"") for key, one in within.items()}
         return Found(self.revision, within)
@@ -84,8 +84,8 @@ class MemoryKeyValues:
         written, self._written = self._written, asyncio.Event()
         written.set()
 
-    async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield changes of a range."""
+    async def watch(self, prefix: bytes, since: int) -> AsyncGenerator[Changed]:
+        """Yield changes of keys with a prefix."""
         while True:
             if since < self._logged_since:
                 raise CompactedError(self._logged_since)
@@ -93,7 +93,7 @@ class MemoryKeyValues:
                 key: one
                 for revision in range(since, self.revision + 1)
                 for key, one in self._log[revision].items()
-                if first <= key < end
+                if key.startswith(prefix)
             }
             since = self.revision + 1
             if changed:
@@ -167,7 +167,7 @@ class _Calls:
         self._engine = engine
 
     async def range(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        found = await self._engine.read_range(request.key, request.range_end, is_keys_only=request.keys_only)
+        found = await self._engine.read_prefix(request.key, is_keys_only=request.keys_only)
         response = MESSAGES["RangeResponse"](header=self._header())
         response.kvs.extend(_message(key, one) for key, one in found.values.items())
         return response
@@ -197,7 +197,7 @@ class _Calls:
         create = (await anext(requests)).create_request
         yield MESSAGES["WatchResponse"](created=True)
         try:
-            async for changed in self._engine.watch(create.key, create.range_end, create.start_revision):
+            async for changed in self._engine.watch(create.key, create.start_revision):
                 response = MESSAGES["WatchResponse"]()
                 for key, one in changed.values.items():
                     kv = _message(key, one or KeyValue(b"", 0, changed.revision))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import Delete, Guard, Put, UnreachableError, end_of
+from fsxds.fleet.key_values import Delete, Guard, Put, UnreachableError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Pointer, ViewKey
 from fsxds.fleet.publication import Publication
 from fsxds.fleet.sealing import Cleartext, Sealing
@@ -90,7 +90,7 @@ class Records:
     async def begin(self) -> None:
         """Read readable records, and keep their objects."""
         keys = self.content.keys
-        found = await self.content.engine.read_range(keys.records, end_of(keys.records))
+        found = await self.content.engine.read_prefix(keys.records)
         for key, one in found.values.items():
             name = key[len(keys.records) :].decode(errors="replace")
             self._modified[name] = one.modified
@@ -168,7 +168,7 @@ class HistoryRow(NamedTuple):
 async def read_history(content: FleetContent) -> list[HistoryRow]:
     """Return readable entries, the newest first."""
     prefix, rows = content.keys.records + _HISTORY.encode(), list[HistoryRow]()
-    for key, one in (await content.engine.read_range(prefix, end_of(prefix))).values.items():
+    for key, one in (await content.engine.read_prefix(prefix)).values.items():
         try:
             record = KeptRecord.read(content.sealing, key, one.value)
             rows.append(HistoryRow.of(key[len(prefix) :].decode(errors="replace"), record))

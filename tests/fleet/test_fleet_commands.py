@@ -61,7 +61,7 @@ async def made() -> AsyncIterator[Fleet]:
 
 async def left_in(fleet: Fleet) -> list[bytes]:
     """Return the keys of requests and answers."""
-    found = await fleet.engine.read_range(b"\0", b"\xff")
+    found = await fleet.engine.read_prefix(b"/")
     return [key for key in found.values if key.startswith((KEYS.commands, KEYS.answers))]
 
 

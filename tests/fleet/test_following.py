@@ -13,7 +13,7 @@ import pytest
 from fsxds.events.fleet_events import FleetLost, FleetReached, SnapshotUnreadable
 from fsxds.fleet import following
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import KeyValue, Put, UnreachableError, end_of
+from fsxds.fleet.key_values import KeyValue, Put, UnreachableError
 from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import Order, ViewKey
 from fsxds.fleet.publication import NoPublisherError
@@ -201,7 +201,7 @@ async def test_what_was_published_earlier_is_passed_over() -> None:
             snapshots.append(snapshot_of(clusters(number), snapshots[-1]))
             await reached(follower, await publication.publish(WHOLE, snapshots[-1]))
             if number == 3:
-                backup = (await engine.read_range(KEYS.pointers, end_of(KEYS.pointers))).values
+                backup = (await engine.read_prefix(KEYS.pointers)).values
         last = follower.following.applied.current
         await engine.write([Put(key, one.value) for key, one in backup.items()])
 

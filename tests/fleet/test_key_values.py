@@ -19,7 +19,6 @@ from fsxds.fleet.key_values import (
     KeyValues,
     LeaseLostError,
     Put,
-    end_of,
 )
 from fsxds.fleet.memory_engine import MemoryKeyValues, served
 from tests.fleet.engines import ENGINES, asked, running_engine
@@ -37,12 +36,12 @@ async def test_what_is_written_is_read(engine) -> None:
     revision = await engine.write([Put(b"a/1", b"one"), Put(b"a/2", b"\0\xff"), Put(b"b", b"")])
 
     found = await engine.read([b"a/1", b"b", b"a/0"])
-    within = await engine.read_range(b"a/", end_of(b"a/"))
+    within = await engine.read_prefix(b"a/")
 
     assert found.values == {b"a/1": KeyValue(b"one", revision, revision), b"b": KeyValue(b"", revision, revision)}
     assert list(within.values) == [b"a/1", b"a/2"]
     assert within.revision == found.revision == revision
-    assert (await engine.read_range(b"a/", b"b", is_keys_only=True)).values[b"a/2"].value == b""
+    assert (await engine.read_prefix(b"a/", is_keys_only=True)).values[b"a/2"].value == b""
 
 
 async def test_what_is_written_again_was_created_before(engine) -> None:
@@ -91,7 +90,7 @@ async def _seen(engine: KeyValues, since: int, count: int) -> list[Changed]:
     """Return what a watch yields, until so many changes of keys are in it."""
     seen = list[Changed]()
     async with asyncio.timeout(PATIENCE_S):
-        async for changed in engine.watch(b"p/", end_of(b"p/"), since):
+        async for changed in engine.watch(b"p/", since):
             seen.append(changed)
             count -= len(changed.values)
             if count <= 0 or changed.values.get(b"p/3"):
@@ -105,7 +104,7 @@ async def test_who_watches_hears_of_what_comes(engine) -> None:
     revision = (await engine.read([b"p/1"])).revision
 
     async def watch() -> None:
-        async for changed in engine.watch(b"p/", end_of(b"p/"), revision + 1):
+        async for changed in engine.watch(b"p/", revision + 1):
             heard.put_nowait(changed)
 
     watching = asyncio.create_task(watch())
@@ -152,7 +151,7 @@ async def test_lease_that_nobody_keeps_alive_ends(engine) -> None:
     await engine.write([Put(b"s/1", b"1", lease)])
 
     found = await engine.read([b"s/1"])
-    watching = engine.watch(b"s/", end_of(b"s/"), found.revision + 1)
+    watching = engine.watch(b"s/", found.revision + 1)
 
     assert found.values
     async with asyncio.timeout(PATIENCE_S):
@@ -170,6 +169,6 @@ async def test_what_is_not_known_any_more_is_said(monkeypatch, tmp_path) -> None
     async with served(engine, target), asked(target) as remote:
         for each in engine, remote:
             with pytest.raises(CompactedError, match=f"before revision {engine.revision - 2} was compacted"):
-                await anext(each.watch(b"p/", end_of(b"p/"), engine.revision - 3))
-            async with aclosing(each.watch(b"p/", end_of(b"p/"), engine.revision - 2)) as watching:
+                await anext(each.watch(b"p/", engine.revision - 3))
+            async with aclosing(each.watch(b"p/", engine.revision - 2)) as watching:
                 assert [one and one.value for one in (await anext(watching)).values.values()] == [b"4"]

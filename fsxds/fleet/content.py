@@ -19,19 +19,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from fsxds.fleet.key_values import (
-    MOST_BYTES,
-    MOST_CHANGES,
-    Changed,
-    Delete,
-    Guard,
-    KeyValues,
-    Put,
-    end_of,
-)
-from fsxds.fleet.object_uses import count_of_parts, decoded_object
+from fsxds.fleet.key_values import MOST_BYTES, MOST_CHANGES, Delete, Guard, KeyValue, KeyValues, Put, followed
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
@@ -41,65 +32,38 @@ from fsxds.snapshots.encoding import (
     Content,
     DamagedBytesError,
     Digest,
+    KeptObject,
     digests_in,
+    joined,
     object_of,
+    parted,
     snapshot_near,
 )
 
 # The number of keys per read: 42 MB of the largest parts.
 MOST_READ = 60
 
+# The most bytes under one key of etcd; a larger object is split over several keys.
+MOST_PART_BYTES = 700_000
 
-@dataclass(frozen=True, slots=True)
+_COUNT_BYTES = 4
+_IN_PARTS = b"\xff" * _COUNT_BYTES
+
+
 class Keys:
-    """The engine's keys."""
+    """The engine's keys, and their prefixes, of a fleet's prefix; see the table above."""
 
-    prefix: bytes
-
-    @property
-    def objects(self) -> bytes:
-        """The prefix of objects."""
-        return self.prefix + b"o/"
-
-    @property
-    def pointers(self) -> bytes:
-        """The prefix of pointers, and the head's key."""
-        return self.prefix + b"p/"
-
-    @property
-    def publisher(self) -> bytes:
-        """The key of the publisher."""
-        return self.prefix + b"publisher"
-
-    @property
-    def servers(self) -> bytes:
-        """The prefix of servers' reports."""
-        return self.prefix + b"s/"
-
-    @property
-    def records(self) -> bytes:
-        """The prefix of the publisher's records."""
-        return self.prefix + b"k/"
-
-    @property
-    def commands(self) -> bytes:
-        """The prefix of requests to the publisher."""
-        return self.prefix + b"c/"
-
-    @property
-    def answers(self) -> bytes:
-        """The prefix of answers."""
-        return self.prefix + b"a/"
-
-    @property
-    def names(self) -> bytes:
-        """The prefix of asked names."""
-        return self.prefix + b"n/"
-
-    @property
-    def absent(self) -> bytes:
-        """The prefix of absent names."""
-        return self.prefix + b"u/"
+    def __init__(self, prefix: bytes) -> None:
+        self.objects = prefix + b"o/"
+        # Also the head's key.
+        self.pointers = prefix + b"p/"
+        self.publisher = prefix + b"publisher"
+        self.servers = prefix + b"s/"
+        self.records = prefix + b"k/"
+        self.commands = prefix + b"c/"
+        self.answers = prefix + b"a/"
+        self.names = prefix + b"n/"
+        self.absent = prefix + b"u/"
 
     def pointer(self, key: ViewKey) -> bytes:
         """Return the key of a view's pointer."""
@@ -115,13 +79,12 @@ class Published:
         pointers: None for a removed pointer.
     """
 
-    revision: int
     head: Head | None
     pointers: Mapping[ViewKey, Pointer | None]
 
 
 class FleetContent:
-    """Reads and writes the content. Each method may raise UnreachableError or RejectedRequestError."""
+    """Reads and writes the content. Each method may raise EngineError."""
 
     def __init__(self, engine: KeyValues, keys: Keys, sealing: Sealing | Cleartext | None = None) -> None:
         self.engine = engine
@@ -130,8 +93,8 @@ class FleetContent:
 
     async def published(self) -> Published:
         """Read all pointers, including every write before this call."""
-        found = await self.engine.read_range(self.keys.pointers, end_of(self.keys.pointers))
-        return self._read(Changed(found.revision, found.values))
+        found = await self.engine.read_prefix(self.keys.pointers)
+        return self._read(found.values)
 
     async def last_order(self) -> Order:
         """Read the order of the last publication, including every write before this call."""
@@ -140,14 +103,15 @@ class FleetContent:
             return NOTHING_PUBLISHED
         return Head.decoded(self.sealing.opened(self.keys.pointers, found.value)).order
 
-    async def changes(self, since: int) -> AsyncGenerator[Published]:
-        """Yield changes since a revision. CompactedError: they are no longer known."""
-        async for changed in self.engine.watch(self.keys.pointers, end_of(self.keys.pointers), since):
-            yield self._read(changed)
+    async def followed(self) -> AsyncGenerator[tuple[Published, bool]]:
+        """Yield all pointers (True), then changed ones (False); see `followed` of engines."""
+        async with aclosing(followed(self.engine, self.keys.pointers)) as following:
+            async for values, is_all in following:
+                yield self._read(values), is_all
 
-    def _read(self, changed: Changed) -> Published:
+    def _read(self, values: Mapping[bytes, KeyValue | None]) -> Published:
         head, pointers = None, dict[ViewKey, Pointer | None]()
-        for key, found in changed.values.items():
+        for key, found in values.items():
             opened = None if found is None else self.sealing.opened(key, found.value)
             if key != self.keys.pointers:
                 view = ViewKey.of(key[len(self.keys.pointers) :].decode(errors="replace"))
@@ -156,11 +120,18 @@ class FleetContent:
                     pointers[view] = replace(Pointer.decoded(opened), key_id=self.sealing.key_of(found.value))
             elif opened is not None:
                 head = Head.decoded(opened)
-        return Published(changed.revision, head, pointers)
+        return Published(head, pointers)
 
-    def put(self, key: bytes, value: bytes) -> Put:
+    def put(self, key: bytes, value: bytes, lease: int = 0) -> Put:
         """Seal a value for a key."""
-        return Put(key, self.sealing.sealed(key, value))
+        return Put(key, self.sealing.sealed(key, value), lease)
+
+    async def write(self, changes: Iterable[Put | Delete], fences: Collection[Guard] = ()) -> bool:
+        """Make changes in as many writes as they need, in order; return False if a fence does not hold."""
+        for each in _batches(changes):
+            if await self.engine.write(each, fences) is None:
+                return False
+        return True
 
     def may_keep(self, snapshot: Snapshot) -> bool:
         """Whether a snapshot has no secrets, or the engine may keep them."""
@@ -170,29 +141,20 @@ class FleetContent:
         """Return an object's name under the current key."""
         return self.sealing.name_of(digest, self.sealing.key_id)
 
-    async def write_objects(self, objects: Mapping[bytes, Sequence[bytes]], fences: Collection[Guard]) -> bool:
-        """Write objects' parts by name; return False if a fence does not hold."""
-        puts = (
-            self.put(self._part(name, number), part)
-            for name, parts in objects.items()
-            for number, part in enumerate(parts)
-        )
-        for each in batches(puts):
-            if await self.engine.write(each, fences) is None:
-                return False
-        return True
+    def object_puts(self, objects: Mapping[bytes, Sequence[bytes]]) -> Iterator[Put]:
+        """Yield the changes that write objects, given their parts by name."""
+        for name, parts in objects.items():
+            for number, part in enumerate(parts):
+                yield self.put(self._part(name, number), part)
 
-    async def remove_objects(self, objects: Mapping[bytes, int], fences: Collection[Guard]) -> bool:
-        """Remove objects, given their numbers of parts; return False if a fence does not hold."""
-        keys = (self._part(name, number) for name, count in objects.items() for number in range(count))
-        for each in batches(map(Delete, keys)):
-            if await self.engine.write(each, fences) is None:
-                return False
-        return True
+    def object_removals(self, objects: Mapping[bytes, int]) -> Iterator[Delete]:
+        """Yield the changes that remove objects, given their numbers of parts by name."""
+        for name, count in objects.items():
+            yield from (Delete(self._part(name, number)) for number in range(count))
 
     async def objects(self) -> dict[bytes, int]:
         """Return stored objects, with their numbers of keys."""
-        found = await self.engine.read_range(self.keys.objects, end_of(self.keys.objects), is_keys_only=True)
+        found = await self.engine.read_prefix(self.keys.objects, is_keys_only=True)
         start = len(self.keys.objects)
         return dict(Counter(key[start : start + DIGEST_BYTES] for key in found.values))
 
@@ -257,7 +219,7 @@ def _snapshot_of(root: Digest, objects: Mapping[Digest, Content], near: Snapshot
     return found
 
 
-def batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
+def _batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
     """Yield lists that each fit into one write."""
     batch: list[Put | Delete] = []
     size = 0
@@ -270,3 +232,26 @@ def batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
         size += added
     if batch:
         yield batch
+
+
+def encoded_object(kept: KeptObject) -> list[bytes]:
+    """Encode an object, in parts: mostly one."""
+    children = joined(child.digest for child in kept.children())
+    whole = (len(children) // DIGEST_BYTES).to_bytes(_COUNT_BYTES) + children + kept.content()
+    if len(whole) <= MOST_PART_BYTES:
+        return [whole]
+    parts = [whole[at : at + MOST_PART_BYTES] for at in range(0, len(whole), MOST_PART_BYTES)]
+    return [_IN_PARTS + len(parts).to_bytes(_COUNT_BYTES), *parts]
+
+
+def count_of_parts(first: bytes) -> int:
+    """Return the number of further parts; 0 for a whole object."""
+    return int.from_bytes(first[_COUNT_BYTES:]) if first[:_COUNT_BYTES] == _IN_PARTS else 0
+
+
+def decoded_object(whole: bytes) -> Content:
+    """Decode an object. DamagedBytesError: there is none."""
+    end = _COUNT_BYTES + int.from_bytes(whole[:_COUNT_BYTES]) * DIGEST_BYTES
+    if len(whole) < end or len(whole) < _COUNT_BYTES:
+        raise DamagedBytesError("an object is damaged")
+    return Content(whole[end:], parted(whole[_COUNT_BYTES:end]))

@@ -6,20 +6,24 @@
 | A watch continues with the next revision. | |
 | A write without an answer is not repeated here. | It may have succeeded; the writer knows how to find out. |
 | An expired token is renewed, and the call repeated. | The call was rejected before it did anything. |
+
+The messages are built from a table, with the field numbers of `rpc.proto` and `kv.proto` of etcd 3.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
-from fsxds.fleet.etcd_messages import COMPARE_CREATED, COMPARE_MODIFIED, EVENT_DELETED, MESSAGES, METHODS
 from fsxds.fleet.key_values import (
     Changed,
     CompactedError,
@@ -74,17 +78,17 @@ class EtcdKeyValues:
 
     def __init__(self, members: Members) -> None:
         self._members = members
-        self._channels = [self._channel(target) for target in members.targets]
+        self._channels = [
+            grpc.aio.insecure_channel(target, _OPTIONS)
+            if members.credentials is None
+            else grpc.aio.secure_channel(target, members.credentials, _OPTIONS)
+            for target in members.targets
+        ]
         self._at = 0
         # Replaced whenever calls move to another member; that ends the waits of watches.
         self._moved = object()
         self._limits: set[asyncio.Timeout] = set()
         self._token = ""
-
-    def _channel(self, target: str) -> grpc.aio.Channel:
-        if self._members.credentials is None:
-            return grpc.aio.insecure_channel(target, _OPTIONS)
-        return grpc.aio.secure_channel(target, self._members.credentials, _OPTIONS)
 
     @property
     def member(self) -> str:
@@ -101,19 +105,19 @@ class EtcdKeyValues:
         request = MESSAGES["TxnRequest"]()
         for key in keys:
             request.success.add().request_range.key = key
-        response = await self._read("txn", request)
+        response = await self._call("txn", request, is_repeated=True)
         found = [one for each in response.responses for one in each.response_range.kvs]
         return Found(response.header.revision, {one.key: _key_value(one) for one in found})
 
-    async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
-        """Read from `first` to before `end`, as of one revision."""
+    async def read_prefix(self, prefix: bytes, *, is_keys_only: bool = False) -> Found:
+        """Read all keys with a prefix, as of one revision."""
         values: dict[bytes, KeyValue] = {}
-        revision, has_more = 0, True
+        first, end, revision, has_more = prefix, _end_after(prefix), 0, True
         while has_more:
             request = MESSAGES["RangeRequest"](
                 key=first, range_end=end, limit=PAGE, revision=revision, keys_only=is_keys_only
             )
-            response = await self._read("range", request)
+            response = await self._call("range", request, is_repeated=True)
             values |= {one.key: _key_value(one) for one in response.kvs}
             revision, has_more = revision or response.header.revision, response.more
             if has_more:
@@ -137,9 +141,9 @@ class EtcdKeyValues:
         response = await self._call("txn", request)
         return response.header.revision if response.succeeded else None
 
-    async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield changes from `first` to before `end`."""
-        create = MESSAGES["WatchCreateRequest"](key=first, range_end=end)
+    async def watch(self, prefix: bytes, since: int) -> AsyncGenerator[Changed]:
+        """Yield changes of keys with a prefix."""
+        create = MESSAGES["WatchCreateRequest"](key=prefix, range_end=_end_after(prefix))
         failures = 0
         while True:
             create.start_revision, moved = since, self._moved
@@ -151,7 +155,11 @@ class EtcdKeyValues:
                         if response.events:
                             revision = max(one.kv.mod_revision for one in response.events)
                             since = revision + 1
-                            yield Changed(revision, {one.kv.key: _event(one) for one in response.events})
+                            values = {
+                                one.kv.key: None if one.type == EVENT_DELETED else _key_value(one.kv)
+                                for one in response.events
+                            }
+                            yield Changed(revision, values)
             except (grpc.aio.AioRpcError, TimeoutError, _EndedError) as error:
                 if _is_old_token(error):
                     self._token = ""
@@ -182,7 +190,7 @@ class EtcdKeyValues:
                     finally:
                         self._limits.discard(limit)
                 if response is grpc.aio.EOF or response.canceled:
-                    raise _end_of(response)
+                    raise _error_at_end(response)
                 yield response
                 # The first response confirms that the watch was made.
                 patience_s = None
@@ -215,17 +223,14 @@ class EtcdKeyValues:
         with suppress(LeaseLostError):
             await self._call("revoke", MESSAGES["LeaseRevokeRequest"](ID=lease))
 
-    async def _read(self, method: str, request: Any) -> Any:
-        return await self._asked(lambda: self._unary(method, request), is_repeated=True)
+    async def _call(self, method: str, request: Any, *, is_repeated: bool = False) -> Any:
+        def call() -> Awaitable[Any]:
+            made: Awaitable[Any] = self._method(method, "unary_unary")(
+                request, timeout=CALL_WITHIN_S, metadata=self._metadata()
+            )
+            return made
 
-    async def _call(self, method: str, request: Any) -> Any:
-        return await self._asked(lambda: self._unary(method, request), is_repeated=False)
-
-    def _unary(self, method: str, request: Any) -> Awaitable[Any]:
-        call: Awaitable[Any] = self._method(method, "unary_unary")(
-            request, timeout=CALL_WITHIN_S, metadata=self._metadata()
-        )
-        return call
+        return await self._asked(call, is_repeated=is_repeated)
 
     async def _asked(self, call: Callable[[], Awaitable[Any]], *, is_repeated: bool) -> Any:
         """A call that may be repeated goes to each member in turn."""
@@ -287,20 +292,21 @@ class _EndedError(Exception):
     """A member ended a watch."""
 
 
-def _end_of(response: Any) -> Exception:
+def _end_after(prefix: bytes) -> bytes:
+    """The first key after a prefix, whose last byte is not 255."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def _error_at_end(response: Any) -> Exception:
     if response is grpc.aio.EOF:
         return _EndedError("it ended the call")
     if response.compact_revision:
-        return CompactedError(f"what changed before revision {response.compact_revision} was compacted")
+        return CompactedError(response.compact_revision)
     return _EndedError(response.cancel_reason)
 
 
 def _key_value(found: Any) -> KeyValue:
     return KeyValue(found.value, found.create_revision, found.mod_revision)
-
-
-def _event(event: Any) -> KeyValue | None:
-    return None if event.type == EVENT_DELETED else _key_value(event.kv)
 
 
 def _is_old_token(error: Exception) -> bool:
@@ -311,3 +317,108 @@ def _error_message(error: Exception) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         return str(error.details() or error.code().name)
     return str(error) or "it gave no answer in time"
+
+
+_PACKAGE = "etcd"
+
+_SCALARS = {
+    "bytes": FieldDescriptorProto.TYPE_BYTES,
+    "string": FieldDescriptorProto.TYPE_STRING,
+    "int": FieldDescriptorProto.TYPE_INT64,
+    "bool": FieldDescriptorProto.TYPE_BOOL,
+}
+
+# Each field: its number and its type, after `repeated` if it is. Oneofs need no declaration: fsxds sets one field.
+_MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
+    "ResponseHeader": {"revision": (3, "int")},
+    "KeyValue": {
+        "key": (1, "bytes"),
+        "create_revision": (2, "int"),
+        "mod_revision": (3, "int"),
+        "value": (5, "bytes"),
+    },
+    "Event": {"type": (1, "int"), "kv": (2, "KeyValue")},
+    "RangeRequest": {
+        "key": (1, "bytes"),
+        "range_end": (2, "bytes"),
+        "limit": (3, "int"),
+        "revision": (4, "int"),
+        "keys_only": (8, "bool"),
+    },
+    "RangeResponse": {"header": (1, "ResponseHeader"), "kvs": (2, "repeated KeyValue"), "more": (3, "bool")},
+    "PutRequest": {"key": (1, "bytes"), "value": (2, "bytes"), "lease": (3, "int")},
+    "DeleteRangeRequest": {"key": (1, "bytes"), "range_end": (2, "bytes")},
+    "RequestOp": {
+        "request_range": (1, "RangeRequest"),
+        "request_put": (2, "PutRequest"),
+        "request_delete_range": (3, "DeleteRangeRequest"),
+    },
+    "ResponseOp": {"response_range": (1, "RangeResponse")},
+    # `target`: CREATE or MOD; `result` is EQUAL, which is 0.
+    "Compare": {
+        "target": (2, "int"),
+        "key": (3, "bytes"),
+        "create_revision": (5, "int"),
+        "mod_revision": (6, "int"),
+    },
+    "TxnRequest": {"compare": (1, "repeated Compare"), "success": (2, "repeated RequestOp")},
+    "TxnResponse": {
+        "header": (1, "ResponseHeader"),
+        "succeeded": (2, "bool"),
+        "responses": (3, "repeated ResponseOp"),
+    },
+    "WatchRequest": {"create_request": (1, "WatchCreateRequest")},
+    "WatchCreateRequest": {"key": (1, "bytes"), "range_end": (2, "bytes"), "start_revision": (3, "int")},
+    "WatchResponse": {
+        "created": (3, "bool"),
+        "canceled": (4, "bool"),
+        "compact_revision": (5, "int"),
+        "cancel_reason": (6, "string"),
+        "events": (11, "repeated Event"),
+    },
+    "LeaseGrantRequest": {"TTL": (1, "int")},
+    "LeaseGrantResponse": {"ID": (2, "int")},
+    "LeaseRevokeRequest": {"ID": (1, "int")},
+    "LeaseRevokeResponse": {},
+    "LeaseKeepAliveRequest": {"ID": (1, "int")},
+    "LeaseKeepAliveResponse": {"TTL": (3, "int")},
+    "AuthenticateRequest": {"name": (1, "string"), "password": (2, "string")},
+    "AuthenticateResponse": {"token": (2, "string")},
+}
+
+# Numbers of etcd's enums.
+COMPARE_CREATED, COMPARE_MODIFIED = 1, 2
+EVENT_DELETED = 1
+
+
+def _classes() -> dict[str, Any]:
+    file = FileDescriptorProto(name="etcd.proto", package=_PACKAGE, syntax="proto3")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for field, (number, words) in fields.items():
+            made = message.field.add(name=field, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
+            *repeated, of = words.split()
+            if repeated:
+                made.label = FieldDescriptorProto.LABEL_REPEATED
+            if of in _SCALARS:
+                made.type = _SCALARS[of]
+            else:
+                made.type, made.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{_PACKAGE}.{of}"
+    pool = DescriptorPool()
+    pool.Add(file)
+    return {name: GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES}
+
+
+MESSAGES = _classes()
+"""The class of each message, by name."""
+
+# By method: its path, and its messages for request and response.
+METHODS: Mapping[str, tuple[str, str, str]] = {
+    "range": ("/etcdserverpb.KV/Range", "RangeRequest", "RangeResponse"),
+    "txn": ("/etcdserverpb.KV/Txn", "TxnRequest", "TxnResponse"),
+    "watch": ("/etcdserverpb.Watch/Watch", "WatchRequest", "WatchResponse"),
+    "grant": ("/etcdserverpb.Lease/LeaseGrant", "LeaseGrantRequest", "LeaseGrantResponse"),
+    "revoke": ("/etcdserverpb.Lease/LeaseRevoke", "LeaseRevokeRequest", "LeaseRevokeResponse"),
+    "keep_alive": ("/etcdserverpb.Lease/LeaseKeepAlive", "LeaseKeepAliveRequest", "LeaseKeepAliveResponse"),
+    "authenticate": ("/etcdserverpb.Auth/Authenticate", "AuthenticateRequest", "AuthenticateResponse"),
+}

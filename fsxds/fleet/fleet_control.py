@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from fsxds.events.event import Observer
 from fsxds.events.rollout_events import RolloutCommanded
-from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_commands import FleetCommands, Request
-from fsxds.fleet.fleet_history import HistoryRow, read_history, snapshot_of
 from fsxds.fleet.fleet_planner import FleetPlanner
-from fsxds.fleet.key_values import RejectedRequestError, UnreachableError, end_of
+from fsxds.fleet.key_values import EngineError
 from fsxds.fleet.pointers import Order
-from fsxds.fleet.reports import MemberReport
+from fsxds.fleet.records import HistoryRow, read_history
+from fsxds.fleet.reports import read_report
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
@@ -47,27 +45,25 @@ MOST_CHANNELS = 200
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class FleetFacts:
-    """A server's access to its fleet.
-
-    Attributes:
-        publishing: returns the rollouts of the fleet, and its planner; None while another server publishes.
-    """
-
-    publishing: Callable[[], tuple[OperatorControl, FleetPlanner] | None]
-    holding: Callable[[], HoldingRules]
-    content: FleetContent
-    commands: FleetCommands
-    observer: Observer
+Publishing: TypeAlias = Callable[[], tuple[OperatorControl, FleetPlanner] | None]
+"""Returns the rollouts of a fleet, and its planner; None while another server publishes."""
 
 
 class FleetControl:
-    """The `AdminControl` of a fleet's server."""
+    """The `AdminControl` of a fleet's server; `own` is that of its clients."""
 
-    def __init__(self, own: AdminControl, fleet: FleetFacts) -> None:
+    def __init__(
+        self,
+        own: AdminControl,
+        publishing: Publishing,
+        holding: Callable[[], HoldingRules],
+        commands: FleetCommands,
+    ) -> None:
         self._own = own
-        self._fleet = fleet
+        self._publishing = publishing
+        self._holding = holding
+        self._commands = commands
+        self._content = commands.content
         self._last: tuple[float, Sequence[ChannelReport]] = 0.0, ()
 
     @property
@@ -77,7 +73,7 @@ class FleetControl:
 
     async def channels(self) -> Sequence[ChannelReport]:
         """Return the fleet's channels and this server's."""
-        fleet = self._fleet.publishing()
+        fleet = self._publishing()
         shared = await self._asked_channels() if fleet is None else await fleet[0].channels()
         return [*(replace(one, cohort=f"fleet, {one.cohort}") for one in shared), *await self._own.channels()]
 
@@ -85,7 +81,7 @@ class FleetControl:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._last[0] > SAME_FOR_S:
             try:
-                rows = await self._fleet.commands.ask({"ask": "channels"}, STATUS_WITHIN_S)
+                rows = await self._commands.ask({"ask": "channels"}, STATUS_WITHIN_S)
                 self._last = now_s, report_of(tuple[ChannelReport, ...], rows)
             except (ProtocolError, UsageError):
                 # The channels of this server are shown all the same.
@@ -106,28 +102,28 @@ class FleetControl:
 
     def wanted(self, layers: Layers) -> Snapshot | None:
         """Return the tree's snapshot, if this server publishes; else the published one."""
-        fleet = self._fleet.publishing()
+        fleet = self._publishing()
         return (self._own if fleet is None else fleet[0]).wanted(layers)
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
         """Return views' outlines, and the rules of holding."""
-        fleet = self._fleet.publishing()
-        return (self._fleet.holding(), self._own.outlines()[1]) if fleet is None else fleet[0].outlines()
+        fleet = self._publishing()
+        return (self._holding(), self._own.outlines()[1]) if fleet is None else fleet[0].outlines()
 
     async def history(self) -> Sequence[KeptSnapshot]:
         """Return the history, the newest first."""
-        return [row.entry for row in await _read(read_history(self._fleet.content))]
+        return [row.entry for row in await _read(read_history(self._content))]
 
     async def servers(self) -> Sequence[FleetServerReport]:
         """Return all servers; none if the engine does not answer."""
-        content = self._fleet.content
+        content = self._content
         keys = content.keys
         try:
             async with asyncio.timeout(STATUS_WITHIN_S):
                 last = await content.last_order()
                 publisher = (await content.engine.read([keys.publisher])).values.get(keys.publisher)
-                found = await content.engine.read_range(keys.servers, end_of(keys.servers))
-        except (UnreachableError, RejectedRequestError, DamagedBytesError, TimeoutError):
+                found = await content.engine.read_prefix(keys.servers)
+        except (EngineError, DamagedBytesError, TimeoutError):
             return ()
         return [
             self._server(key, one.value, last, is_publisher=publisher is not None and publisher.value == name)
@@ -136,45 +132,31 @@ class FleetControl:
         ]
 
     def _server(self, key: bytes, reported: bytes, last: Order, *, is_publisher: bool) -> FleetServerReport:
-        content = self._fleet.content
-        try:
-            report = MemberReport.decoded(content.sealing.opened(key, reported))
-        except DamagedBytesError:
-            # Another version of fsxds, or one with another key, wrote it.
-            report = MemberReport()
-        name, order = key[len(content.keys.servers) :].decode(errors="replace"), report.order
+        report = read_report(self._content, key, reported)
+        name, order = key[len(self._content.keys.servers) :].decode(errors="replace"), report.order
         count = sum(one.count for one in report.clients.values())
         return FleetServerReport(name, is_publisher, f"{order.epoch}.{order.serial}", order < last, count)
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
         """Return a snapshot with its layers."""
-        for row in await _read(read_history(self._fleet.content)):
+        for row in await _read(read_history(self._content)):
             if row.entry.number == number:
                 return row.entry.layers, await self._snapshot(row)
         raise no_snapshot(number)
 
     async def _snapshot(self, row: HistoryRow) -> Snapshot:
-        return await _read(snapshot_of(self._fleet.content, row, self._own.served(row.entry.layers)))
+        return await _read(row.record.snapshot(self._content, self._own.served(row.entry.layers)))
 
     async def decide(self, decision: OperatorDecision) -> int:
         """Carry out an operator's decision."""
-        fleet = self._fleet.publishing()
+        fleet = self._publishing()
         if fleet is not None:
             return await self._decide(fleet, decision)
-        layers = None if decision.layers is None else [[*one] for one in decision.layers]
-        request = {
-            "ask": "decide",
-            "action": decision.action.value,
-            "name": decision.name,
-            "layers": layers,
-            "number": decision.number,
-            "time_s": decision.time_s,
-        }
-        return int(await self._fleet.commands.ask(request))
+        return int(await self._commands.ask({"ask": "decide", **asdict(decision)}))
 
     async def answer(self, request: Request) -> object:
         """Carry out another server's request."""
-        fleet = self._fleet.publishing()
+        fleet = self._publishing()
         if fleet is None:
             raise ProtocolError("another server publishes by now; ask again", "UNAVAILABLE")
         if request.get("ask") == "channels":
@@ -186,7 +168,7 @@ class FleetControl:
                 "the publisher is of another version, and does not know this", "UNIMPLEMENTED"
             ) from error
         words = {name: str(request[name]) for name in ("name", "layers", "number", "time_s") if request[name]}
-        self._fleet.observer(RolloutCommanded(f"rollout/{decision.action}", words, str(request.get("server"))))
+        fleet[1].report(RolloutCommanded(f"rollout/{decision.action}", words, str(request.get("server"))))
         return await self._decide(fleet, decision)
 
     async def _decide(self, fleet: tuple[OperatorControl, FleetPlanner], decision: OperatorDecision) -> int:
@@ -204,7 +186,7 @@ class FleetControl:
     async def _kept_at(self, time_s: float) -> dict[Layers, Snapshot]:
         rows = {
             row.entry.layers: row
-            for row in reversed(await _read(read_history(self._fleet.content)))
+            for row in reversed(await _read(read_history(self._content)))
             if row.entry.time_s <= time_s
         }
         if not rows:
@@ -217,7 +199,7 @@ async def _read(reading: Awaitable[Result]) -> Result:
     """Read from the engine. ProtocolError: it cannot be read."""
     try:
         return await reading
-    except (UnreachableError, RejectedRequestError, DamagedBytesError) as error:
+    except (EngineError, DamagedBytesError) as error:
         raise ProtocolError(f"the history of the fleet cannot be read: {error}", "UNAVAILABLE") from error
 
 

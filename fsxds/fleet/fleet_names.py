@@ -24,25 +24,22 @@ from types import MappingProxyType
 from typing import Never
 from zlib import crc32
 
-from fsxds.fleet.content import FleetContent, batches
+from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import (
     Delete,
+    EngineError,
     KeyValue,
-    LeaseLostError,
+    Lease,
     Put,
-    RejectedRequestError,
-    UnreachableError,
-    end_of,
     followed,
 )
-from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order
-from fsxds.fleet.publication import NoPublisherError, Publication
+from fsxds.fleet.publication import Publication
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import OnDemand
 from fsxds.runtime.asked_names import AskedNames, can_exist
 from fsxds.runtime.store import Latest
-from fsxds.snapshots.encoding import DamagedBytesError
+from fsxds.snapshots.encoding import DamagedBytesError, decoding
 
 DIVISIONS = 64
 RETRY_S = 0.5
@@ -73,11 +70,9 @@ def _encoded(names: Mapping[str, list[str]], order: Order = NOTHING_PUBLISHED) -
 
 def _decoded(encoded: bytes) -> tuple[Order, NamesByType]:
     """DamagedBytesError: there are none."""
-    try:
+    with decoding("a list of names"):
         order, names = json.loads(encoded)
         return Order.of(order), {TypeUrl(url): frozenset(map(str, each)) for url, each in names.items()}
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise DamagedBytesError(f"names are damaged: {type(error).__name__}") from error
 
 
 class FleetNames:
@@ -139,12 +134,11 @@ class FleetNames:
                 if row is None:
                     changes.append(Delete(key))
                 elif row != written.get(number):
-                    changes.append(self._content.put(key, _encoded(row))._replace(lease=lease))
+                    changes.append(self._content.put(key, _encoded(row), lease))
             try:
-                for batch in batches(changes):
-                    await self._content.engine.write(batch)
+                await self._content.write(changes)
                 written = rows
-            except (UnreachableError, RejectedRequestError, LeaseLostError):
+            except EngineError:
                 # Some changes may have been written.
                 written = {number: {} for number in rows.keys() | written.keys()}
                 await asyncio.sleep(RETRY_S)
@@ -157,7 +151,7 @@ class FleetNames:
         """Follow the absent names, until cancelled."""
         prefix = self._content.keys.absent
         while True:
-            with suppress(UnreachableError, RejectedRequestError, DamagedBytesError):
+            with suppress(EngineError, DamagedBytesError):
                 async with aclosing(followed(self._content.engine, prefix)) as following:
                     async for values, is_all in following:
                         if is_all:
@@ -201,7 +195,7 @@ class UpstreamNames:
     async def keep_asked(self) -> Never:
         """Ask until cancelled."""
         while True:
-            with suppress(UnreachableError, RejectedRequestError):
+            with suppress(EngineError):
                 async with aclosing(followed(self._content.engine, self._content.keys.names)) as following:
                     async for values, is_all in following:
                         self._receive(values, {} if is_all else self._reported)
@@ -231,29 +225,22 @@ class UpstreamNames:
 class AbsentNames:
     """Publishes absent names, as the publisher; `names` is None if upstreams are not asked."""
 
-    def __init__(self, publication: Publication, names: UpstreamNames | None) -> None:
+    def __init__(self, publication: Publication, names: UpstreamNames | None, on_due: Callable[[], object]) -> None:
+        """Call only this `on_due` whenever absent names may have changed."""
         self._publication = publication
         self._names = names
+        self._on_due = on_due
         self._is_due = True
         # Taken, and not written yet.
         self._taken: Rows | None = None
-        self._written: Rows = {}
+        # None until the keys of an earlier publisher were read.
+        self._written: Rows | None = None
+        if names is not None:
+            names.listeners[AbsentNames] = self._note
 
-    async def begin(self) -> None:
-        """Read an earlier publisher's keys."""
-        prefix = self._publication.content.keys.absent
-        found = await self._publication.content.engine.read_range(prefix, end_of(prefix), is_keys_only=True)
-        self._written = {key: {"": []} for key in found.values}
-
-    def follow(self, on_due: Callable[[], object]) -> None:
-        """Call only `on_due` whenever absent names may have changed."""
-
-        def note() -> None:
-            self._is_due = True
-            on_due()
-
-        if self._names is not None:
-            self._names.listeners[AbsentNames] = note
+    def _note(self) -> None:
+        self._is_due = True
+        self._on_due()
 
     def take(self) -> None:
         """Take the absent names of now, if they may have changed: `write` them after the next publication."""
@@ -269,14 +256,14 @@ class AbsentNames:
         """Write the taken names, until that succeeded once. NoPublisherError: another server publishes by now."""
         if (rows := self._taken) is None:
             return
-        content, order = self._publication.content, self._publication.order
-        changes: list[Put | Delete] = [Delete(key) for key in self._written.keys() - rows.keys()]
-        changes += (
-            content.put(key, _encoded(row, order)) for key, row in rows.items() if row != self._written.get(key)
-        )
-        for batch in batches(changes):
-            # Until the write is known to have succeeded.
-            self._written |= {change.key: {"": []} for change in batch}
-            if await content.engine.write(batch, (self._publication.fence,)) is None:
-                raise NoPublisherError("another server publishes by now")
+        content, order, known = self._publication.content, self._publication.order, self._written
+        if known is None:
+            prefix = content.keys.absent
+            found = await content.engine.read_prefix(prefix, is_keys_only=True)
+            known = self._written = {key: {"": []} for key in found.values}
+        changes: list[Put | Delete] = [Delete(key) for key in known.keys() - rows.keys()]
+        changes += (content.put(key, _encoded(row, order)) for key, row in rows.items() if row != known.get(key))
+        # Until the write is known to have succeeded.
+        known |= {change.key: {"": []} for change in changes}
+        await self._publication.write(changes)
         self._written, self._taken = rows, None

@@ -1,43 +1,46 @@
-"""The publisher of a fleet: its clients are servers.
+"""The publisher of a fleet: its clients are servers, and some of their nodes.
 
 | rule | reason |
 | --- | --- |
-| A server has taken a step when all its awaited clients have. | Each server leads its clients by separate steps. |
+| A server has taken a step when all its awaited clients have. It has a vote for each node that rejects nothing. | Each server leads its clients by separate steps. |
 | A server that does not report in time is not waited for. | |
+| A node that rejects versions is a separate client, and is not waited for. | The rules of verdicts are those of a single server. |
+| Each canary is a separate client. | Other nodes follow when canaries have lived with a change. |
 | A view that no server has served for ten minutes is dropped, unless rolled back. | Each view costs a load of the tree, and space in etcd. |
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Never
+from typing import Never, TypeAlias, TypeVar
 
 from fsxds.events.event import Event, Observer
 from fsxds.events.file_events import SnapshotPublished
 from fsxds.events.fleet_events import PublicationFailed, SecretsNotPublished
-from fsxds.fleet.fleet_clients import FleetClients
-from fsxds.fleet.fleet_history import FleetHistory
 from fsxds.fleet.fleet_names import AbsentNames, UpstreamNames
-from fsxds.fleet.fleet_places import FleetPlaces, read_places
-from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
+from fsxds.fleet.key_values import EngineError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import Publication
-from fsxds.fleet.records import Records
-from fsxds.fleet.reports import Servers
+from fsxds.fleet.records import FleetHistory, FleetPlaces, Records, read_places
+from fsxds.fleet.reports import MemberReport, NodeName, RejectingGroup, Servers, ViewClients
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
-from fsxds.model.values import WHOLE_TREE, Layers
+from fsxds.model.values import WHOLE_TREE, Layers, TypeUrl
+from fsxds.protocol.messages import ClientStatus, Node, SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import DROPPED_AFTER_S, ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
+from fsxds.rollout import Step
 from fsxds.rollout.machine import RolloutState
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import Nack
+from fsxds.rollout.step import Standing
 from fsxds.runtime.access import SECRET
-from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.channels import Channel, ChannelKey, node_key
 from fsxds.runtime.store import Latest
 
 # A server waits for its own clients, so the publisher waits longer for the server.
@@ -60,21 +63,17 @@ def rules_of_fleet(rules: PublishRules) -> PublishRules:
 class PublisherStart:
     """The state that a publisher continues from."""
 
-    publication: Publication
     records: Records
     places: Mapping[ViewKey, RolloutState]
     history: FleetHistory
-    absent: AbsentNames
+    names: UpstreamNames | None
 
     @classmethod
     async def by(cls, publication: Publication, tree: Path | None, names: UpstreamNames | None) -> PublisherStart:
         """Read earlier records; the git commit of `tree` is noted."""
         records = Records(publication)
         await records.begin()
-        absent = AbsentNames(publication, names)
-        await absent.begin()
-        places = await read_places(records, publication)
-        return cls(publication, records, places, FleetHistory(records, tree), absent)
+        return cls(records, await read_places(records), FleetHistory(records, tree), names)
 
 
 class FleetPlanner:
@@ -89,13 +88,14 @@ class FleetPlanner:
     ) -> None:
         # Count of noted changes, and how many of them are published and kept.
         self._changed, self._kept = Latest(0), Latest(0)
-        publication = kept.publication
-        self._places = FleetPlaces(publication, kept.records, kept.places, self._note)
-        self._history, self._absent = kept.history, kept.absent
-        self._absent.follow(self._note)
-        self.publisher = Publisher(rules_of_fleet(rules), partial(_observe, observer), self._places)
+        publication = kept.records.publication
+        self._places = FleetPlaces(kept.records, kept.places, self._note)
+        self._history, self._absent = kept.history, AbsentNames(publication, kept.names, self._note)
         self._observer = observer
+        self.publisher = Publisher(rules_of_fleet(rules), self.report, self._places)
         self._exposed: set[ViewKey] = set()
+        # Unneeded objects are to be removed before the next publication: a removal must not cross one.
+        self._is_collecting = False
         self._publication = publication
         self._servers = Servers(publication.content, self._receive_reports)
         # The snapshots of the tree, and when they changed; taken in when the servers are known.
@@ -148,6 +148,11 @@ class FleetPlanner:
         self._follow(rollout)
         return rollout
 
+    def report(self, event: Event) -> None:
+        """Report an event, except publications: each server reports its own to clients."""
+        if not isinstance(event, SnapshotPublished):
+            self._observer(event)
+
     def _note(self) -> None:
         self._changed.replace(self._changed.current + 1)
 
@@ -156,8 +161,8 @@ class FleetPlanner:
 
     async def until_kept(self) -> None:
         """Wait until decisions are kept, `KEPT_WITHIN_S` at most."""
-        for key, rollout in self.publisher.rollouts.items():
-            self._places.save(key, partial(_state_of, rollout))
+        for rollout in self.publisher.rollouts.values():
+            self.publisher.keep(rollout)
         wanted = self._changed.current
         try:
             async with asyncio.timeout(KEPT_WITHIN_S):
@@ -181,10 +186,14 @@ class FleetPlanner:
         failed = ""
         while True:
             seen = self._changed.current
+            if self._is_collecting:
+                # Also while publishing fails: etcd may be full.
+                with suppress(EngineError):
+                    await self._collect()
             try:
                 await self._publish()
                 self._kept.replace(seen)
-            except (UnreachableError, RejectedRequestError) as error:
+            except EngineError as error:
                 if str(error) != failed:
                     failed = str(error)
                     self._observer(PublicationFailed(failed))
@@ -231,12 +240,17 @@ class FleetPlanner:
         while True:
             await asyncio.sleep(COLLECT_EVERY_S)
             self._drop_unused()
-            reports = self._servers.reports.values()
-            # A server that has nothing yet, or whose report is not understood, reads everything published anew.
-            orders = (one.order for one in reports if one.order != NOTHING_PUBLISHED)
-            reached = min(orders, default=self._publication.order)
-            with suppress(UnreachableError, RejectedRequestError):
-                await self._publication.collect(reached)
+            self._is_collecting = True
+            self._note()
+
+    async def _collect(self) -> None:
+        self._is_collecting = False
+        reports = self._servers.reports.values()
+        # A server that has nothing yet, or whose report is not understood, reads everything published anew.
+        orders = (one.order for one in reports if one.order != NOTHING_PUBLISHED)
+        if await self._publication.collect(min(orders, default=self._publication.order)):
+            self._is_collecting = True
+            self._note()
 
     def _drop_unused(self) -> None:
         now_s, rollouts = asyncio.get_running_loop().time(), self.publisher.rollouts
@@ -254,11 +268,171 @@ class FleetPlanner:
             self._note()
 
 
-def _state_of(rollout: ChannelRollout) -> RolloutState | None:
-    return rollout.state
+# Limit of the nodes of a server with equal rejections that become clients; more make no difference to any share.
+MOST_OF_GROUP = 1000
+
+OrderOf: TypeAlias = Callable[[ViewKey, int], "Order | None"]
+"""Returns the order of a view's publication with this generation; None while it is not published."""
 
 
-def _observe(observer: Observer, event: Event) -> None:
-    # Each server reports its own publications to clients.
-    if not isinstance(event, SnapshotPublished):
-        observer(event)
+class RemoteClient:
+    """A client at another server, or that server; `taken` by all of its clients."""
+
+    transport = "fleet"
+    has_returned = True
+    is_away = False
+
+    def __init__(self, name: NodeName, view: ViewKey, order_of: OrderOf) -> None:
+        self.node = Node(*name)
+        self.node_count = 1
+        self.taken = NOTHING_PUBLISHED
+        self.view = view
+        self._order_of = order_of
+
+    @property
+    def name(self) -> str:
+        """The id of the node or server."""
+        return self.node.id
+
+    @property
+    def identity(self) -> str:
+        """The name."""
+        return self.node.id
+
+    def has_taken(self, generation: int) -> bool:
+        """Whether a generation was taken."""
+        order = self._order_of(self.view, generation)
+        return order is not None and self.taken >= order
+
+    def standing(self, step: Step) -> Standing:
+        """Return TAKEN or PENDING."""
+        return Standing.TAKEN if self.has_taken(step.snapshot.generation) else Standing.PENDING
+
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return all names: clients may subscribe to any."""
+        return names
+
+    def sync_state(self) -> SyncState:
+        """Return SYNCED: subclasses report problems."""
+        return SyncState.SYNCED
+
+    def status(self) -> ClientStatus:
+        """Return the node and the transport."""
+        return ClientStatus(self.node, self.transport)
+
+    def wake(self) -> None:
+        """Do nothing: servers follow publications."""
+
+    def follow(self, channel: Channel) -> None:
+        """Do nothing: servers follow publications."""
+
+
+class RejectingClient(RemoteClient):
+    """A node that rejects versions."""
+
+    def __init__(self, name: NodeName, view: ViewKey, order_of: OrderOf) -> None:
+        super().__init__(name, view, order_of)
+        self.reasons: Mapping[ResourceVersion, str] = {}
+
+    def standing(self, step: Step) -> Standing:
+        """Return TAKEN: its server leads it apart."""
+        return Standing.TAKEN
+
+    def sync_state(self) -> SyncState:
+        """Return NACK."""
+        return SyncState.NACK
+
+
+class CanaryClient(RemoteClient):
+    """A canary; `is_synced` if it has taken everything it is served."""
+
+    is_synced = False
+
+    def sync_state(self) -> SyncState:
+        """Return SYNCED or STALE."""
+        return SyncState.SYNCED if self.is_synced else SyncState.STALE
+
+
+Client = TypeVar("Client", bound=RemoteClient)
+
+
+class FleetClients:
+    """Keeps the publisher's clients as servers report them."""
+
+    def __init__(
+        self, publisher: Publisher, order_of: OrderOf, rollout_of: Callable[[ViewKey], ChannelRollout]
+    ) -> None:
+        self._publisher = publisher
+        self._order_of = order_of
+        self._rollout_of = rollout_of
+        # By server and view: the server itself, or one of its nodes there.
+        self._clients: dict[tuple[type[RemoteClient], str, ViewKey, NodeName], RemoteClient] = {}
+
+    def receive(self, reports: Mapping[str, MemberReport]) -> None:
+        """Update the clients from reports."""
+        seen = set[RemoteClient]()
+        for server, report in reports.items():
+            for view, taken in report.taken.items():
+                for client in self._clients_of(server, view, report.clients.get(view, ViewClients())):
+                    seen.add(client)
+                    client.taken = taken
+        for key, client in tuple(self._clients.items()):
+            if client not in seen:
+                del self._clients[key]
+                rollout = self._publisher.rollouts.get(ChannelKey(*client.view))
+                if rollout is not None:
+                    rollout.channel.leave(client)
+        self.ask()
+
+    def ask(self, view: ViewKey | None = None) -> None:
+        """Query a view's clients, or all, again."""
+        for client in tuple(self._clients.values()):
+            rollout = self._publisher.rollouts.get(ChannelKey(*client.view))
+            if rollout is not None and view in {None, client.view}:
+                rollout.channel.progressed(client)
+
+    def _clients_of(self, server: str, view: ViewKey, clients: ViewClients) -> Iterator[RemoteClient]:
+        rejecting = set[NodeName]()
+        for group in clients.rejecting:
+            for name in _members(server, group):
+                rejecting.add(name)
+                self._receive_reasons(node := self._client(RejectingClient, server, view, name), group.reasons)
+                yield node
+        if not view.is_canary:
+            member = self._client(RemoteClient, server, view, (server, ""))
+            member.node_count = max(clients.count - sum(group.count for group in clients.rejecting), 0)
+            yield member
+        for name, has_taken in clients.canaries.items():
+            if name not in rejecting:
+                canary = self._client(CanaryClient, server, view, name)
+                canary.is_synced = has_taken
+                yield canary
+
+    def _receive_reasons(self, client: RejectingClient, reasons: Mapping[ResourceVersion, str]) -> None:
+        if client.reasons == reasons:
+            return
+        before, client.reasons = client.reasons, reasons
+        verdicts = self._publisher.verdicts
+        taken = before.keys() - reasons.keys()
+        if taken and verdicts.rejections.receive_taken(node_key(client), taken.__contains__):
+            verdicts.decide_soon({node_key(client)})
+        channel = self._rollout_of(client.view).channel
+        for version in reasons.keys() - before.keys():
+            channel.on_nack(client, Nack(frozenset({version}), is_named=True, words=reasons[version] or None))
+
+    def _client(self, form: type[Client], server: str, view: ViewKey, name: NodeName) -> Client:
+        key = form, server, view, name
+        client = self._clients.get(key)
+        if not isinstance(client, form):
+            self._clients[key] = client = form(name, view, self._order_of)
+            channel = self._rollout_of(view).channel
+            channel.join(client)
+            channel.progressed(client)
+        return client
+
+
+def _members(server: str, group: RejectingGroup) -> Iterator[NodeName]:
+    """Unnamed nodes get names of the server's."""
+    yield from group.named
+    for number in range(len(group.named), min(group.count, MOST_OF_GROUP)):
+        yield f"{server}, node {number}", ""

@@ -1,10 +1,16 @@
-"""Keeps the published snapshots of wanted views at hand.
+"""Keeps the published snapshots of wanted views at hand; clients of other servers wait until that has caught up.
 
 | rule | reason |
 | --- | --- |
 | A publication earlier than the snapshot at hand is ignored. | An etcd restored from a backup has it: clients would go back. |
 | After a lost watch, or if a snapshot is no longer there, the pointers are read again. | |
 | While the engine cannot be read, the snapshots at hand stay. | |
+| A client that would be sent other versions than it brings waits until this server serves everything published. | Its versions may be newer. |
+| The last order is read after the client came; one read serves all earlier clients. | A read under way may miss the client's versions. |
+| A client with versions from this server does not wait. | This server may itself wait for that client. |
+| A client that would be sent the same versions waits briefly, and not while the engine is unreachable. | The next types of its stream may differ. |
+| A client that was led on elsewhere gets the place that its versions indicate. | Else it would be led again from the place where it left. |
+| No client waits longer than the settings allow. | A server may be cut off for long, and serves all the same. |
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import cached_property
 from time import monotonic
@@ -21,13 +27,19 @@ from typing import Never
 
 from fsxds.events.event import Observer
 from fsxds.events.fleet_events import FleetLost, FleetReached, SnapshotUnreadable
-from fsxds.fleet.content import FleetContent, Published
-from fsxds.fleet.key_values import CompactedError, RejectedRequestError, UnreachableError
+from fsxds.fleet.content import FleetContent
+from fsxds.fleet.key_values import EngineError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.model.resources import Rows, Snapshot
 from fsxds.model.values import Layers
+from fsxds.protocol.messages import Node
+from fsxds.protocol.subscription import OnDemand
+from fsxds.publishing.node_channels import NodeChannels
+from fsxds.rollout.machine import RolloutOptions
 from fsxds.rollout.planning import steps_between
+from fsxds.runtime.channels import Channel, HoldsOf, holds_nothing
 from fsxds.runtime.store import Latest
+from fsxds.runtime.views import Views
 from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.snapshots.load import type_change
 
@@ -51,7 +63,7 @@ class _RecentPublication:
 
 
 class Following:
-    """Follows a fleet. Run `keep_current`.
+    """Follows a fleet; the `ViewLoading` of clients' views. Run `keep_current`.
 
     Attributes:
         head: None before the first read.
@@ -66,13 +78,14 @@ class Following:
         self.applied = Latest(NOTHING_PUBLISHED)
         self.snapshots: dict[ViewKey, Snapshot] = {}
         self.orders: dict[ViewKey, Order] = {}
+        # The pointers as last read.
+        self.published: dict[ViewKey, Pointer] = {}
         self.is_reached = False
         self.lost_s: float | None = None
         self._content = content
         self._observer = observer
         self._on_changed = on_changed
         self._wanted: set[Layers] = {()}
-        self._pointers: dict[ViewKey, Pointer] = {}
         # Set when other snapshots are published or wanted.
         self._is_due = asyncio.Event()
         self._generation = 0
@@ -80,9 +93,13 @@ class Following:
         self._recent: dict[ViewKey, deque[_RecentPublication]] = {}
 
     @property
-    def published(self) -> Mapping[ViewKey, Pointer]:
-        """The pointers as last read."""
-        return self._pointers
+    def existing(self) -> frozenset[str]:
+        """The publisher's existing layers."""
+        return frozenset() if self.head is None else self.head.existing
+
+    def is_loaded_by(self, views: Views) -> bool:
+        """Return True: the publisher loads views, by its own rules."""
+        return True
 
     def recent(self, key: ViewKey) -> Iterator[Snapshot]:
         """Yield snapshots that a server may have served lately.
@@ -111,71 +128,67 @@ class Following:
         """Follow until cancelled, also while the engine fails."""
         while True:
             try:
-                published = await self._content.published()
-                self._note_reached()
-                self._pointers.clear()
-                self._receive(published)
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._watch(published.revision + 1))
+                    tasks.create_task(self._keep_received())
                     tasks.create_task(self._keep_applied())
-            except* (UnreachableError, RejectedRequestError) as group:
-                self._note_lost(str(group.exceptions[0]))
+            except* EngineError as group:
+                if self.lost_s is None:
+                    self.is_reached, self.lost_s = False, monotonic()
+                    self._observer(FleetLost(str(group.exceptions[0])))
             except* DamagedBytesError as group:
                 self._observer(SnapshotUnreadable(str(group.exceptions[0])))
-            except* CompactedError:
-                # The pointers are read again.
-                pass
             await asyncio.sleep(PAUSE_S)
 
-    async def _watch(self, since: int) -> None:
-        async with aclosing(self._content.changes(since)) as changes:
-            async for published in changes:
-                self._receive(published)
+    async def _keep_received(self) -> None:
+        async with aclosing(self._content.followed()) as following:
+            async for published, is_all in following:
+                if is_all and not self.is_reached:
+                    self._observer(FleetReached(0.0 if self.lost_s is None else monotonic() - self.lost_s))
+                    self.is_reached, self.lost_s = True, None
+                if is_all:
+                    self.published.clear()
+                for key, pointer in published.pointers.items():
+                    if pointer is None:
+                        self.published.pop(key, None)
+                    else:
+                        self.published[key] = pointer
+                if published.head is not None:
+                    self.head = published.head
+                self._is_due.set()
 
     async def _keep_applied(self) -> Never:
         while True:
             await self._is_due.wait()
             self._is_due.clear()
-            await self._apply()
+            order = NOTHING_PUBLISHED if self.head is None else self.head.order
+            changed, damage = False, None
+            try:
+                for key, pointer in tuple(self.published.items()):
+                    try:
+                        changed |= await self._apply(key, pointer)
+                    except DamagedBytesError as error:
+                        # The other views are served all the same.
+                        damage = error
+            finally:
+                if changed:
+                    self._on_changed(self.snapshots)
+            if damage is not None:
+                raise damage
+            if order > self.applied.current:
+                self.applied.replace(order)
 
-    def _note_reached(self) -> None:
-        if not self.is_reached:
-            self._observer(FleetReached(0.0 if self.lost_s is None else monotonic() - self.lost_s))
-            self.is_reached, self.lost_s = True, None
-
-    def _note_lost(self, reason: str) -> None:
-        if self.lost_s is None:
-            self.is_reached, self.lost_s = False, monotonic()
-            self._observer(FleetLost(reason))
-
-    def _receive(self, published: Published) -> None:
-        for key, pointer in published.pointers.items():
-            if pointer is None:
-                self._pointers.pop(key, None)
-            else:
-                self._pointers[key] = pointer
-        if published.head is not None:
-            self.head = published.head
-        self._is_due.set()
-
-    async def _apply(self) -> None:
-        order = NOTHING_PUBLISHED if self.head is None else self.head.order
-        changed = False
-        for key, pointer in tuple(self._pointers.items()):
-            known = self.orders.get(key, NOTHING_PUBLISHED)
-            if key.layers not in self._wanted or pointer.order <= known:
-                continue
-            near = self.snapshots.get(key) or self.snapshots.get(ViewKey(key.layers)) or self.snapshots.get(ViewKey())
-            snapshot = await self._content.snapshot(pointer, near)
-            if key.layers in self._wanted:
-                self.snapshots[key], self.orders[key] = self._numbered(key, snapshot), pointer.order
-                recent = self._recent.setdefault(key, deque(maxlen=MOST_RECENT))
-                recent.appendleft(_RecentPublication(self.snapshots[key], tuple(one.snapshot for one in recent)))
-                changed = True
-        if changed:
-            self._on_changed(self.snapshots)
-        if order > self.applied.current:
-            self.applied.replace(order)
+    async def _apply(self, key: ViewKey, pointer: Pointer) -> bool:
+        """Take a publication, if it is a wanted and later one; return whether it is."""
+        if key.layers not in self._wanted or pointer.order <= self.orders.get(key, NOTHING_PUBLISHED):
+            return False
+        near = self.snapshots.get(key) or self.snapshots.get(ViewKey(key.layers)) or self.snapshots.get(ViewKey())
+        snapshot = await self._content.snapshot(pointer, near)
+        if key.layers not in self._wanted:
+            return False
+        self.snapshots[key], self.orders[key] = self._numbered(key, snapshot), pointer.order
+        recent = self._recent.setdefault(key, deque(maxlen=MOST_RECENT))
+        recent.appendleft(_RecentPublication(self.snapshots[key], tuple(one.snapshot for one in recent)))
+        return True
 
     def _numbered(self, key: ViewKey, snapshot: Snapshot) -> Snapshot:
         self._generation += 1
@@ -188,3 +201,88 @@ class Following:
             if before is None or rows is not before.resources(type_url)
         }
         return replace(snapshot, generation=self._generation, changes=MappingProxyType(changes))
+
+
+# The least time between two reads of the last order.
+READ_EVERY_S = 0.02
+RETRY_S = 0.3
+
+# The longest wait of clients that would be sent the same versions.
+EQUAL_PATIENCE_S = 1.0
+
+
+class Barrier:
+    """Catches up with the last publication. Run `keep_reading`."""
+
+    def __init__(self, content: FleetContent, following: Following, is_served: Callable[[ViewKey], bool]) -> None:
+        self.following = following
+        self._content = content
+        self._is_served = is_served
+        self._waiting: list[asyncio.Future[None]] = []
+        self._is_due = asyncio.Event()
+        # Replaced whenever a view may be served another snapshot.
+        self._progress: Latest[object] = Latest(None)
+
+    def note(self) -> None:
+        """Note a possible change of served snapshots."""
+        self._progress.replace(object())
+
+    async def passed(self, view: ViewKey) -> None:
+        """Wait until a view is served everything published by now."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        self._is_due.set()
+        await waiting
+        while not self._is_served(view):
+            await self._progress.replaced()
+
+    async def keep_reading(self) -> Never:
+        """Read the last order for waiting clients."""
+        while True:
+            await self._is_due.wait()
+            self._is_due.clear()
+            waiting, self._waiting = self._waiting, []
+            try:
+                order = await self._content.last_order()
+            except (EngineError, DamagedBytesError):
+                self._waiting += (one for one in waiting if not one.done())
+                self._is_due.set()
+                await asyncio.sleep(RETRY_S)
+                continue
+            while self.following.applied.current < order:
+                await self.following.applied.replaced()
+            for one in waiting:
+                if not one.done():
+                    one.set_result(None)
+            await asyncio.sleep(READ_EVERY_S)
+
+
+class FleetChannels:
+    """A server's `Channels`: a client may have to wait, `patience_s` at most."""
+
+    def __init__(self, channels: NodeChannels, barrier: Barrier, patience_s: float, on_demand: OnDemand) -> None:
+        self.on_demand = on_demand
+        self.on_moved = channels.on_moved
+        self._patience_s = patience_s
+        self._channels = channels
+        self._barrier = barrier
+
+    @property
+    def rollout(self) -> RolloutOptions:
+        """The current rollout options."""
+        return self._channels.rollout
+
+    async def channel_of(
+        self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
+    ) -> Channel:
+        """Return the channel of a node; see `Channels`."""
+        if holds:
+            channel = await self._channels.channel_of(node)
+            served, view = channel.store.current, ViewKey(channel.key.layers, channel.key.is_canary)
+            is_equal = served is not None and holds_of(served)
+            if not is_here and (not is_equal or self._barrier.following.is_reached):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(EQUAL_PATIENCE_S if is_equal else self._patience_s):
+                        await self._barrier.passed(view)
+            self._channels.correct_place(node, holds_of, self._barrier.following.recent(view))
+        return await self._channels.channel_of(node, holds=holds, holds_of=holds_of)

@@ -25,27 +25,22 @@ from fsxds.client.client_tls import ClientTls
 from fsxds.events.event import Observer
 from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
 from fsxds.events.process_events import InternalError
-from fsxds.fleet.barrier import Barrier, FleetChannels
-from fsxds.fleet.client_reports import ClientsReporter
 from fsxds.fleet.content import FleetContent, Keys
 from fsxds.fleet.etcd import EtcdKeyValues, Members
 from fsxds.fleet.fleet_commands import CommandedPublisher, FleetCommands, Request
 from fsxds.fleet.fleet_names import FleetNames, UpstreamNames
 from fsxds.fleet.fleet_planner import FleetPlanner, PublisherStart
-from fsxds.fleet.following import Following
+from fsxds.fleet.following import Barrier, FleetChannels, Following
 from fsxds.fleet.key_values import (
-    CompactedError,
     Delete,
+    EngineError,
     Guard,
-    LeaseLostError,
+    Lease,
     Put,
-    RejectedRequestError,
-    UnreachableError,
 )
-from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import NoPublisherError, Publication
-from fsxds.fleet.reports import MemberReport, MemberReporter
+from fsxds.fleet.reports import ClientsReporter, MemberReport, MemberReporter
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resources import Snapshot
@@ -58,7 +53,6 @@ from fsxds.rollout.holding import HoldingRules
 from fsxds.runtime.channels import ChannelKey, Channels
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.runtime.views import Views
 from fsxds.settings.options import Settings
 from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.snapshots.load import same_content
@@ -78,11 +72,6 @@ LATE_TREE_PATIENCE_S = 30.0
 
 # The longest wait of a server that ends for its lease to be revoked.
 REVOKE_WITHIN_S = 1.0
-
-
-def server_name() -> str:
-    """Return a new id."""
-    return f"{socket.gethostname()}-{token_hex(3)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +133,7 @@ class Member(SingleServer):
     def __init__(self, context: MemberContext, name: str = "") -> None:
         """A new id is made if none is given."""
         super().__init__()
-        self.name = name or server_name()
+        self.name = name or f"{socket.gethostname()}-{token_hex(3)}"
         self.planner: FleetPlanner | None = None
         self._context = context
         self._content = context.content
@@ -154,7 +143,6 @@ class Member(SingleServer):
         self._lease = Lease(self._engine)
         self._names = FleetNames(self._content, self._lease, self.following.applied, is_asking=context.asks_names)
         self._upstream_names: UpstreamNames | None = None
-        self._commands = FleetCommands(self._content, self._lease, self.name)
         self._control: FleetControl | None = None
         key = self._keys.servers + self.name.encode()
         self._reporter = MemberReporter(self._content, key, self._lease, self._report)
@@ -194,7 +182,7 @@ class Member(SingleServer):
     def views(self, loading: ViewLoading) -> ViewLoading:
         """Take the loader of the tree's views; return that of clients' views."""
         self._loading = loading
-        return _PublishedViews(self.following)
+        return self.following
 
     def channels(self, channels: NodeChannels) -> Channels:
         """Return channels that let clients from servers ahead wait."""
@@ -219,7 +207,7 @@ class Member(SingleServer):
 
     def control(self, make: Callable[[Publisher], OperatorControl]) -> AdminControl:
         """Return the control for the whole fleet."""
-        from fsxds.fleet.fleet_control import FleetControl, FleetFacts  # noqa: PLC0415 - for a capability
+        from fsxds.fleet.fleet_control import FleetControl  # noqa: PLC0415 - for a capability
 
         def publishing() -> tuple[OperatorControl, FleetPlanner] | None:
             return None if self.planner is None else (make(self.planner.publisher), self.planner)
@@ -227,8 +215,8 @@ class Member(SingleServer):
         def holding() -> HoldingRules:
             return HoldingRules() if self._rules is None else self._rules.holding
 
-        facts = FleetFacts(publishing, holding, self._content, self._commands, self._context.observer)
-        self._control = FleetControl(super().control(make), facts)
+        own, commands = super().control(make), FleetCommands(self._content, self._lease, self.name)
+        self._control = FleetControl(own, publishing, holding, commands)
         return self._control
 
     async def _answer(self, request: Request) -> object:
@@ -298,10 +286,11 @@ class Member(SingleServer):
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
         """Take this server's tree, for when it is the publisher."""
-        before = self._loaded.current
-        if before is not None and _is_same(before[0], targets):
-            # The tree was loaded again, for another view or by other rules.
-            detected_s = before[1]
+        if self._loaded.current is not None:
+            before, since_s = self._loaded.current
+            if all(same_content(before[layers], one) for layers, one in targets.items() if layers in before):
+                # The tree was loaded again, for another view or by other rules.
+                detected_s = since_s
         self._loaded.replace((targets, detected_s))
         if self.planner is not None and not self._is_late():
             self.planner.receive(targets, detected_s)
@@ -323,7 +312,7 @@ class Member(SingleServer):
             except* DamagedBytesError as group:
                 self._context.observer(PublisherLost(str(group.exceptions[0])))
                 await self._resign(lease)
-            except* (UnreachableError, RejectedRequestError, LeaseLostError, CompactedError):
+            except* EngineError:
                 # `Following` reports it.
                 pass
             finally:
@@ -332,7 +321,7 @@ class Member(SingleServer):
 
     async def _resign(self, lease: int) -> None:
         """Let another server publish, which may have the key that is missing here."""
-        with suppress(UnreachableError, RejectedRequestError, LeaseLostError):
+        with suppress(EngineError):
             found = (await self._engine.read([self._keys.publisher])).values.get(self._keys.publisher)
             if found is not None and found.value == self.name.encode():
                 fence = Guard(self._keys.publisher, created=found.created)
@@ -353,7 +342,7 @@ class Member(SingleServer):
         if other.value == self.name.encode():
             # An earlier write had succeeded without an answer.
             return Guard(key, created=other.created)
-        async with aclosing(self._engine.watch(key, key + b"\0", found.revision + 1)) as watching:
+        async with aclosing(self._engine.watch(key, found.revision + 1)) as watching:
             async for changed in watching:
                 if changed.values.get(key) is None:
                     return None
@@ -389,31 +378,3 @@ class Member(SingleServer):
     async def _until_lost(self, lease: int) -> None:
         await self._lease.current.other_than(lease)
         raise NoPublisherError(self._lease.reason or "its lease was lost")
-
-
-def _is_same(before: Mapping[Layers, Snapshot], after: Mapping[Layers, Snapshot]) -> bool:
-    return all(same_content(before[layers], one) for layers, one in after.items() if layers in before)
-
-
-class _PublishedViews:
-    """The views of clients: the publisher loads them."""
-
-    def __init__(self, following: Following) -> None:
-        self._following = following
-
-    @property
-    def existing(self) -> frozenset[str]:
-        """The publisher's existing layers."""
-        return frozenset() if self._following.head is None else self._following.head.existing
-
-    def is_loaded_by(self, views: Views) -> bool:
-        """Return True: the publisher has separate rules."""
-        return True
-
-    def want(self, layers: Layers) -> None:
-        """Follow a view; the publisher loads it."""
-        self._following.want(layers)
-
-    def drop(self, layers: Layers) -> None:
-        """Stop following a view."""
-        self._following.drop(layers)

@@ -16,9 +16,9 @@ from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.model.values import Layers, TypeUrl
 from fsxds.snapshots.encoding import (
-    DamagedBytesError,
     Digest,
     decode_resources,
+    decoding,
     encode_resources,
     facts_of,
     object_of,
@@ -30,9 +30,6 @@ MOST_CHANGED_BYTES = 256 * 1024
 MOST_CHANGED = 2_000
 
 _LENGTH_BYTES = 4
-
-# The errors of reading damaged bytes.
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 class Order(NamedTuple):
@@ -65,11 +62,9 @@ class ViewKey(NamedTuple):
     @classmethod
     def of(cls, text: str) -> ViewKey:
         """Read a key. DamagedBytesError: it is none."""
-        try:
+        with decoding(f"the view {text!r}"):
             layers, is_canary = json.loads(text)
             return cls(tuple(map(str, layers)), bool(is_canary))
-        except _DAMAGE as error:
-            raise DamagedBytesError(f"{text!r} is no view") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +140,7 @@ class Pointer:
     @classmethod
     def decoded(cls, encoded: bytes) -> Pointer:
         """Decode a pointer. DamagedBytesError: there is none."""
-        try:
+        with decoding("a pointer"):
             end = _LENGTH_BYTES + int.from_bytes(encoded[:_LENGTH_BYTES])
             head = json.loads(encoded[_LENGTH_BYTES:end])
             difference = None
@@ -154,8 +149,6 @@ class Pointer:
                 facts = str(since["facts"]).encode()
                 difference = RowsDifference(bytes.fromhex(since["root"]), facts, removed, encoded[end:])
             return cls(Order.of(head["order"]), bytes.fromhex(head["root"]), difference)
-        except _DAMAGE as error:
-            raise DamagedBytesError(f"a pointer is damaged: {type(error).__name__}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +167,6 @@ class Head:
     @classmethod
     def decoded(cls, encoded: bytes) -> Head:
         """Decode a head. DamagedBytesError: there is none."""
-        try:
+        with decoding("the last publication"):
             row = json.loads(encoded)
             return cls(Order.of(row["order"]), str(row["publisher"]), frozenset(map(str, row["existing"])))
-        except _DAMAGE as error:
-            raise DamagedBytesError(f"the last publication is damaged: {type(error).__name__}") from error

@@ -6,20 +6,19 @@
 | A pointer moves only from the revision that this publisher knows. | A write without an answer may come about later, and lead back. |
 | After a write without an answer, the head is read. | The write may have come about. |
 | Objects are removed when every server has gone on to a later snapshot. | Late servers read them. |
+| Removals and publications take turns. | A removal is fenced by the head, which a publication moves. |
 | After a removal without an answer, the head is written again before objects are. | The removal comes about before that, or never; else it could remove objects that are needed again. |
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Collection, Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
-from fsxds.fleet.content import FleetContent, Published
-from fsxds.fleet.key_values import Delete, Guard, Put, RejectedRequestError, UnreachableError
-from fsxds.fleet.object_uses import ObjectUses, encoded_object
+from fsxds.fleet.content import FleetContent, Published, encoded_object
+from fsxds.fleet.key_values import MOST_CHANGES, Delete, EngineError, Guard, Put, UnreachableError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, RowsDifference, ViewKey
 from fsxds.model.errors import FsxdsError
 from fsxds.model.resources import Snapshot
@@ -32,15 +31,12 @@ PAUSE_S = 0.2
 class NoPublisherError(FsxdsError):
     """Another server publishes by now, or this one has lost its lease."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Root:
-    order: Order
-    digest: Digest
+    def __init__(self, fact: str = "another server publishes by now") -> None:
+        super().__init__(fact)
 
 
 class Publication:
-    """This server's publications. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
+    """This server's publications. Each method may raise NoPublisherError or EngineError; call one after the other.
 
     Args:
         fence: holds while this server is the publisher.
@@ -66,7 +62,7 @@ class Publication:
         # Whether a removal may be under way.
         self._is_removing = False
         # The snapshots of each view that servers may still serve, the newest last.
-        self._roots: dict[ViewKey, deque[_Root]] = {}
+        self._roots: dict[ViewKey, deque[Pointer]] = {}
         # The revision of the head.
         self._revision = 0
         # Once this order is reached, leftovers of earlier publishers may be removed; None afterwards.
@@ -89,7 +85,7 @@ class Publication:
                 if pointer.key_id == self.content.sealing.key_id:
                     root = await asyncio.to_thread(object_of, self.served[key], is_packed=True)
                     await asyncio.to_thread(self._use, root)
-                    self._roots[key] = deque([_Root(pointer.order, root.digest)])
+                    self._roots[key] = deque([Pointer(pointer.order, root.digest)])
 
     def _use(self, root: KeptObject) -> list[KeptObject]:
         """Count a use of a snapshot; return newly used objects."""
@@ -110,7 +106,7 @@ class Publication:
         if pointer is not None:
             await self._move({key: pointer})
             self.orders[key] = pointer.order
-            self._roots.setdefault(key, deque()).append(_Root(pointer.order, pointer.root))
+            self._roots.setdefault(key, deque()).append(Pointer(pointer.order, pointer.root))
         self.served[key] = snapshot
         return self.orders[key]
 
@@ -130,7 +126,7 @@ class Publication:
     async def _pointer(self, key: ViewKey, snapshot: Snapshot) -> Pointer | None:
         """Write a snapshot's objects, and return its pointer; None if it is published already."""
         root, roots = await self.keep(snapshot), self._roots.get(key)
-        if roots and roots[-1].digest == root and self.orders[key] >= self._least:
+        if roots and roots[-1].root == root and self.orders[key] >= self._least:
             self.release(root)
             return None
         order = self.order._replace(serial=self.order.serial + 1)
@@ -145,12 +141,16 @@ class Publication:
             self._is_removing = False
         root = await asyncio.to_thread(object_of, snapshot, is_packed=True)
         new = {self.content.name_of(one.digest): one for one in await asyncio.to_thread(self._use, root)}
-        missing = new.keys() - (self._stored.keys() - self._unsure)
+        missing = {name: one for name, one in new.items() if name not in self._stored or name in self._unsure}
+        parts = await asyncio.to_thread(lambda: {name: encoded_object(one) for name, one in missing.items()})
+        self._stored |= {name: len(each) for name, each in parts.items()}
+        self._unsure |= parts.keys()
         try:
-            await self._write({name: one for name, one in new.items() if name in missing})
-        except (UnreachableError, RejectedRequestError):
+            await self.write(self.content.object_puts(parts))
+        except EngineError:
             self.release(root.digest)
             raise
+        self._unsure -= parts.keys()
         return root.digest
 
     async def keep_stored(self, root: Digest) -> None:
@@ -169,13 +169,10 @@ class Publication:
         """Let a snapshot's unshared objects be removed."""
         self._unused += map(self.content.name_of, self._uses.remove(root))
 
-    async def _write(self, objects: Mapping[bytes, KeptObject]) -> None:
-        parts = await asyncio.to_thread(lambda: {name: encoded_object(one) for name, one in objects.items()})
-        self._stored |= {name: len(each) for name, each in parts.items()}
-        self._unsure |= objects.keys()
-        if not await self.content.write_objects(parts, (self.fence,)):
-            raise NoPublisherError("another server publishes by now")
-        self._unsure -= objects.keys()
+    async def write(self, changes: Iterable[Put | Delete], *guards: Guard) -> None:
+        """Make changes while this server is the publisher."""
+        if not await self.content.write(changes, (self.fence, *guards)):
+            raise NoPublisherError
 
     async def _move(self, pointers: Mapping[ViewKey, Pointer | None]) -> None:
         """Move pointers until the write is known to have succeeded."""
@@ -206,7 +203,7 @@ class Publication:
         found = await self.content.engine.read([head.key, self.fence.key])
         publisher, last = found.values.get(self.fence.key), found.values.get(head.key)
         if publisher is None or publisher.created != self.fence.created:
-            raise NoPublisherError("another server publishes by now")
+            raise NoPublisherError
         modified = 0 if last is None else last.modified
         if modified == self._revision:
             return None
@@ -214,29 +211,76 @@ class Publication:
             raise NoPublisherError("another server wrote the publication")
         return modified
 
-    async def collect(self, reached: Order) -> None:
-        """Remove unneeded objects, if all servers have reached this order."""
+    async def collect(self, reached: Order) -> bool:
+        """Remove some unneeded objects, if all servers have reached this order; return whether there are more."""
         for key, roots in tuple(self._roots.items()):
             is_gone = key not in self.served
             while roots and (is_gone or (len(roots) > 1 and roots[1].order <= reached)):
-                self.release(roots.popleft().digest)
+                self.release(roots.popleft().root)
             if not roots:
                 del self._roots[key]
         if self._left_until is not None and reached >= self._left_until:
             self._unused, self._left_until = [*self._stored], None
-        gone = {name: self._stored[name] for name in self._unused if self._is_unused(name)}
+        gone: dict[bytes, int] = {}
+        while self._unused and len(gone) < MOST_CHANGES:
+            name = self._unused.pop()
+            if name in self._stored and self._digests.get(name) not in self._uses:
+                gone[name] = self._stored[name]
         if gone:
             self._is_removing = True
             self._unsure |= gone.keys()
             last = Guard(self.content.keys.pointers, modified=self._revision)
-            if not await self.content.remove_objects(gone, (self.fence, last)):
-                raise NoPublisherError("another server publishes by now")
+            try:
+                await self.write(self.content.object_removals(gone), last)
+            except EngineError:
+                self._unused += gone
+                raise
             self._is_removing = False
             self._unsure -= gone.keys()
             for name in gone:
                 del self._stored[name]
                 self._digests.pop(name, None)
-        self._unused = []
+        return bool(self._unused)
 
-    def _is_unused(self, name: bytes) -> bool:
-        return name in self._stored and self._digests.get(name) not in self._uses
+
+class ObjectUses:
+    """Counts references by objects and served snapshots."""
+
+    def __init__(self) -> None:
+        self._uses = Counter[Digest]()
+        self._children: dict[Digest, tuple[Digest, ...]] = {}
+
+    def __contains__(self, digest: object) -> bool:
+        """Whether an object is in use."""
+        return digest in self._children
+
+    def add(self, kept: KeptObject) -> Iterator[KeptObject]:
+        """Count a use, and yield newly used objects; must be exhausted."""
+        self._uses[kept.digest] += 1
+        if kept.digest in self._children:
+            return
+        children = kept.children()
+        self._children[kept.digest] = tuple(child.digest for child in children)
+        yield kept
+        for child in children:
+            yield from self.add(child)
+
+    def add_named(self, digest: Digest, children: Mapping[Digest, tuple[Digest, ...]]) -> Iterator[Digest]:
+        """Count a stored object, given all children below it; yields digests."""
+        self._uses[digest] += 1
+        if digest in self._children:
+            return
+        self._children[digest] = children[digest]
+        yield digest
+        for child in children[digest]:
+            yield from self.add_named(child, children)
+
+    def remove(self, digest: Digest) -> Iterator[Digest]:
+        """Uncount a use, and yield unused objects; must be exhausted."""
+        self._uses[digest] -= 1
+        if self._uses[digest]:
+            return
+        del self._uses[digest]
+        yield digest
+        for child in self._children.pop(digest):
+            yield from self.remove(child)

@@ -27,8 +27,7 @@ from multiprocessing.connection import Connection
 from tempfile import TemporaryDirectory
 from typing import Never, Protocol
 
-from fsxds.fleet.key_values import MemoryKeyValues
-from fsxds.fleet.unix_engine import served
+from fsxds.fleet.memory_engine import MemoryKeyValues, served
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.observe.log import Log, open_log
 from fsxds.runtime.supervisor import STOP_WITHIN_S

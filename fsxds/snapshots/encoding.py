@@ -27,6 +27,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import PurePosixPath
@@ -71,6 +72,15 @@ class DamagedBytesError(Exception):
 
 # The exceptions that foreign bytes cause.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, zlib.error)
+
+
+@contextmanager
+def decoding(name: str) -> Iterator[None]:
+    """Decode foreign bytes within the context. DamagedBytesError: they are no such thing as `name`."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise DamagedBytesError(f"{name} is damaged: {type(error).__name__}") from error
 
 
 def encode(parsed: ParsedFile) -> bytes:

@@ -12,13 +12,12 @@ import urllib.request
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
-from fsxds.fleet.client_reports import ViewClients
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.etcd import EtcdKeyValues, Members
 from fsxds.fleet.following import Following
-from fsxds.fleet.lease import Lease
+from fsxds.fleet.key_values import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED
-from fsxds.fleet.reports import MemberReport, MemberReporter, Servers
+from fsxds.fleet.reports import MemberReport, MemberReporter, Servers, ViewClients
 from fsxds.model.resources import Snapshot
 from tests.bench.data import lean_clusters
 from tests.bench.figures import Figure

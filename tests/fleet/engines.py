@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fsxds.fleet.etcd import EtcdKeyValues, Members
-from fsxds.fleet.key_values import KeyValues, MemoryKeyValues
-from fsxds.fleet.unix_engine import served
+from fsxds.fleet.key_values import KeyValues
+from fsxds.fleet.memory_engine import MemoryKeyValues, served
 from tests.support.etcd import ETCD, running_etcd
 
 ENGINES = ("memory", "socket", *(("etcd",) if ETCD else ()))

@@ -11,8 +11,9 @@ from unittest.mock import patch
 
 from fsxds.events.event import Event
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import KeyValues, MemoryKeyValues
+from fsxds.fleet.key_values import KeyValues
 from fsxds.fleet.member import Member, MemberContext
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.sealing import Cleartext
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers

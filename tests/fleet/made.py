@@ -10,17 +10,8 @@ from dataclasses import dataclass, field
 from fsxds.events.event import Event
 from fsxds.fleet.content import FleetContent, Keys
 from fsxds.fleet.following import Following
-from fsxds.fleet.key_values import (
-    Changed,
-    CompactedError,
-    Delete,
-    Found,
-    Guard,
-    KeyValues,
-    MemoryKeyValues,
-    Put,
-    UnreachableError,
-)
+from fsxds.fleet.key_values import Changed, CompactedError, Delete, Found, Guard, KeyValues, Put, UnreachableError
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import ViewKey
 from fsxds.fleet.publication import Publication
 from fsxds.fleet.sealing import Cleartext, Sealing
@@ -58,10 +49,10 @@ class FaultyEngine:
         self._may_fail()
         return found
 
-    async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
+    async def read_prefix(self, prefix: bytes, *, is_keys_only: bool = False) -> Found:
         """Read a range, or fail."""
         self._may_fail()
-        return await self._engine.read_range(first, end, is_keys_only=is_keys_only)
+        return await self._engine.read_prefix(prefix, is_keys_only=is_keys_only)
 
     async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
         """Write, or fail before or after it came about."""
@@ -83,9 +74,9 @@ class FaultyEngine:
         # Its lease may be lost; nobody waits for it.
         late.exception()
 
-    async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
+    async def watch(self, prefix: bytes, since: int) -> AsyncGenerator[Changed]:
         """Watch until it fails, or says that too much was missed."""
-        watching = self._engine.watch(first, end, since)
+        watching = self._engine.watch(prefix, since)
         while True:
             coming = asyncio.ensure_future(anext(watching))
             try:
@@ -96,7 +87,7 @@ class FaultyEngine:
                 coming.cancel()
             await asyncio.sleep(self.lag_s)
             if self._chance.random() < self._share:
-                raise CompactedError("it was compacted")
+                raise CompactedError(since)
             self._may_fail()
             yield coming.result()
 

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from fsxds.fleet.etcd import EtcdKeyValues, Members
-from fsxds.fleet.key_values import Changed, CompactedError, Guard, Put, RejectedRequestError, UnreachableError, end_of
+from fsxds.fleet.key_values import Changed, CompactedError, Guard, Put, RejectedRequestError, UnreachableError
 from tests.fleet.engines import asked
 from tests.support.certificates import Authority
 from tests.support.etcd import ETCD, MISSING, Etcd, running_etcd
@@ -37,7 +37,7 @@ async def test_another_member_is_asked(sent, tmp_path) -> None:
             heard = asyncio.Queue[bytes]()
 
             async def watch() -> None:
-                async for changed in engine.watch(b"p", end_of(b"p"), revision):
+                async for changed in engine.watch(b"p", revision):
                     heard.put_nowait(max(one.value for one in changed.values.values() if one))
 
             async def keep_asking() -> None:
@@ -118,10 +118,10 @@ async def test_compacted_changes_are_not_passed_over(tmp_path) -> None:
             first, last = await _written(engine, b"1"), await _written(engine, b"2")
             etcdctl(etcd, "compact", str(last))
 
-            async with aclosing(engine.watch(b"p", end_of(b"p"), first)) as watching:
-                with pytest.raises(CompactedError):
+            async with aclosing(engine.watch(b"p", first)) as watching:
+                with pytest.raises(CompactedError, match=f"before revision {last} was compacted"):
                     await anext(watching)
-            async with aclosing(engine.watch(b"p", end_of(b"p"), last)) as watching:
+            async with aclosing(engine.watch(b"p", last)) as watching:
                 assert await _next(watching) == {b"p": b"2"}
 
 
@@ -156,7 +156,7 @@ async def test_token_that_ends_is_renewed(tmp_path) -> None:
             etcdctl(etcd, *argv)
         engine = EtcdKeyValues(Members(etcd.targets, user=("fsxds", "secret")))
         revision = await engine.write([Put(b"f/p", b"1")])
-        async with aclosing(engine.watch(b"f/p", b"f/q", revision or 0)) as watching:
+        async with aclosing(engine.watch(b"f/p", revision or 0)) as watching:
             assert await _next(watching) == {b"f/p": b"1"}
             await asyncio.sleep(4)
             await engine.write([Put(b"f/p", b"2")])

@@ -10,8 +10,8 @@ import pytest
 
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_commands import CommandedPublisher, FleetCommands, Request
-from fsxds.fleet.key_values import Delete, Guard, MemoryKeyValues, Put
-from fsxds.fleet.lease import Lease
+from fsxds.fleet.key_values import Delete, Guard, Lease, Put
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.sealing import Sealing
 from fsxds.model.errors import ProtocolError
 from tests.fleet.made import KEYS
@@ -61,8 +61,8 @@ async def made() -> AsyncIterator[Fleet]:
 
 async def left_in(fleet: Fleet) -> list[bytes]:
     """Return the keys of requests and answers."""
-    found = await fleet.engine.read_range(KEYS.prefix, KEYS.prefix + b"z")
-    return [key for key in found.values if key[len(KEYS.prefix) :][:2] in (b"c/", b"a/")]
+    found = await fleet.engine.read_prefix(b"/")
+    return [key for key in found.values if key.startswith((KEYS.commands, KEYS.answers))]
 
 
 @virtually

@@ -12,8 +12,8 @@ import pytest
 
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_names import AbsentNames, FleetNames, UpstreamNames
-from fsxds.fleet.key_values import Delete, Guard, MemoryKeyValues, Put, UnreachableError
-from fsxds.fleet.lease import Lease
+from fsxds.fleet.key_values import Delete, Guard, Lease, Put, UnreachableError
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import Order
 from fsxds.fleet.publication import Publication
 from fsxds.runtime.asked_names import AskedNames
@@ -54,11 +54,9 @@ class Fleet:
 
     async def publish(self, publication: Publication, names: UpstreamNames | None) -> AbsentNames:
         """Publish which names are absent, now and whenever that changes."""
-        absent = AbsentNames(publication, names)
-        await absent.begin()
         due = asyncio.Event()
         due.set()
-        absent.follow(due.set)
+        absent = AbsentNames(publication, names, due.set)
 
         async def keep() -> None:
             while True:
@@ -167,7 +165,7 @@ async def test_no_name_is_unanswered_when_upstreams_are_asked_for_everything() -
         await until(lambda: run.unanswered() == [{"b", "*"}] * 2)
         await run.publish(await elected(run.engine, "b"), None)
         await until(lambda: run.unanswered() == [set()] * 2)
-        assert not (await run.engine.read_range(KEYS.absent, KEYS.absent + b"\xff")).values
+        assert not (await run.engine.read_prefix(KEYS.absent)).values
 
 
 @virtually
@@ -187,10 +185,10 @@ async def test_a_name_more_has_little_written() -> None:
         run.servers[0].ask("client", CDS, names)
         await until(lambda: run.asked_clusters() == names)
         before = run.engine.revision
-        found = await run.engine.read_range(KEYS.names, KEYS.names + b"\xff")
+        found = await run.engine.read_prefix(KEYS.names)
         run.servers[0].ask("client", CDS, names | {"one more"})
         await until(lambda: "one more" in run.asked_clusters())
-        after = await run.engine.read_range(KEYS.names, KEYS.names + b"\xff")
+        after = await run.engine.read_prefix(KEYS.names)
         written = [one for key, one in after.values.items() if one.modified > before]
         assert len(written) == 1
         assert sum(len(one.value) for one in written) < sum(len(one.value) for one in found.values.values()) / 20
@@ -223,9 +221,7 @@ async def test_no_absent_name_is_lost_by_a_failure_or_while_others_are_written()
         run.servers[0].ask("client", CDS, {"a", "b"})
         await until(lambda: run.asked_clusters() == {"a", "b"})
         link = Link(run.engine, random.Random(0), 0.0)
-        absent = AbsentNames(await elected(link), run.upstream_names)
-        await absent.begin()
-        absent.follow(int)
+        absent = AbsentNames(await elected(link), run.upstream_names, int)
         run.upstream.names = frozenset({"a"})
         absent.take()
         # The publication failed, and is tried again.

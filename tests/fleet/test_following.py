@@ -13,7 +13,8 @@ import pytest
 from fsxds.events.fleet_events import FleetLost, FleetReached, SnapshotUnreadable
 from fsxds.fleet import following
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import KeyValue, MemoryKeyValues, Put, UnreachableError, end_of
+from fsxds.fleet.key_values import KeyValue, Put, UnreachableError
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import Order, ViewKey
 from fsxds.fleet.publication import NoPublisherError
 from tests.fleet.engines import ENGINES, running_engine
@@ -99,6 +100,29 @@ async def test_views_that_nobody_wants_are_not_read(engine) -> None:
         assert follower.following.published.keys() == {WHOLE}
 
 
+@pytest.mark.parametrize("damaged", [WHOLE, ViewKey(("edge",))])
+async def test_a_view_that_cannot_be_read_keeps_no_other_from_being_served(damaged, monkeypatch) -> None:
+    """Whichever is read first; the damage is reported, and not all is at hand."""
+    monkeypatch.setattr(following, "PAUSE_S", 0.01)
+    engine = MemoryKeyValues()
+    publication = await elected(engine)
+    for key in WHOLE, ViewKey(("edge",)):
+        await publication.publish(key, snapshot_of([cluster(key.text)]))
+    content = publication.content
+    pointer = (await content.published()).pointers[damaged]
+    assert pointer is not None
+    await content.write(content.object_removals({content.name_of(pointer.root): 1}))
+    follower = Follower(engine)
+    follower.following.want(("edge",))
+    changed = list[set[ViewKey]]()
+    follower.following._on_changed = lambda snapshots: changed.append({*snapshots})
+    async with followed(follower):
+        await until(lambda: SnapshotUnreadable in map(type, follower.events))
+
+    assert changed == [{WHOLE, ViewKey(("edge",))} - {damaged}]
+    assert follower.following.applied.current == Order(0, 0)
+
+
 async def test_the_next_publisher_goes_on(engine) -> None:
     """It comes after what was published before; the one before writes nothing any more."""
     before = await elected(engine, "a")
@@ -177,7 +201,7 @@ async def test_what_was_published_earlier_is_passed_over() -> None:
             snapshots.append(snapshot_of(clusters(number), snapshots[-1]))
             await reached(follower, await publication.publish(WHOLE, snapshots[-1]))
             if number == 3:
-                backup = (await engine.read_range(KEYS.pointers, end_of(KEYS.pointers))).values
+                backup = (await engine.read_prefix(KEYS.pointers)).values
         last = follower.following.applied.current
         await engine.write([Put(key, one.value) for key, one in backup.items()])
 

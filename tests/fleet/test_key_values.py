@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
-from fsxds.fleet import key_values
+from fsxds.fleet import memory_engine
 from fsxds.fleet.key_values import (
     Changed,
     CompactedError,
@@ -17,11 +18,10 @@ from fsxds.fleet.key_values import (
     KeyValue,
     KeyValues,
     LeaseLostError,
-    MemoryKeyValues,
     Put,
-    end_of,
 )
-from tests.fleet.engines import ENGINES, running_engine
+from fsxds.fleet.memory_engine import MemoryKeyValues, served
+from tests.fleet.engines import ENGINES, asked, running_engine
 from tests.support.patience import PATIENCE_S
 
 
@@ -36,12 +36,12 @@ async def test_what_is_written_is_read(engine) -> None:
     revision = await engine.write([Put(b"a/1", b"one"), Put(b"a/2", b"\0\xff"), Put(b"b", b"")])
 
     found = await engine.read([b"a/1", b"b", b"a/0"])
-    within = await engine.read_range(b"a/", end_of(b"a/"))
+    within = await engine.read_prefix(b"a/")
 
     assert found.values == {b"a/1": KeyValue(b"one", revision, revision), b"b": KeyValue(b"", revision, revision)}
     assert list(within.values) == [b"a/1", b"a/2"]
     assert within.revision == found.revision == revision
-    assert (await engine.read_range(b"a/", b"b", is_keys_only=True)).values[b"a/2"].value == b""
+    assert (await engine.read_prefix(b"a/", is_keys_only=True)).values[b"a/2"].value == b""
 
 
 async def test_what_is_written_again_was_created_before(engine) -> None:
@@ -90,7 +90,7 @@ async def _seen(engine: KeyValues, since: int, count: int) -> list[Changed]:
     """Return what a watch yields, until so many changes of keys are in it."""
     seen = list[Changed]()
     async with asyncio.timeout(PATIENCE_S):
-        async for changed in engine.watch(b"p/", end_of(b"p/"), since):
+        async for changed in engine.watch(b"p/", since):
             seen.append(changed)
             count -= len(changed.values)
             if count <= 0 or changed.values.get(b"p/3"):
@@ -104,7 +104,7 @@ async def test_who_watches_hears_of_what_comes(engine) -> None:
     revision = (await engine.read([b"p/1"])).revision
 
     async def watch() -> None:
-        async for changed in engine.watch(b"p/", end_of(b"p/"), revision + 1):
+        async for changed in engine.watch(b"p/", revision + 1):
             heard.put_nowait(changed)
 
     watching = asyncio.create_task(watch())
@@ -151,22 +151,24 @@ async def test_lease_that_nobody_keeps_alive_ends(engine) -> None:
     await engine.write([Put(b"s/1", b"1", lease)])
 
     found = await engine.read([b"s/1"])
-    watching = engine.watch(b"s/", end_of(b"s/"), found.revision + 1)
+    watching = engine.watch(b"s/", found.revision + 1)
 
     assert found.values
     async with asyncio.timeout(PATIENCE_S):
         assert (await anext(watching)).values == {b"s/1": None}
 
 
-async def test_what_is_not_known_any_more_is_said(monkeypatch) -> None:
-    """The engine in memory forgets old changes, as a compacted etcd does."""
-    monkeypatch.setattr(key_values, "MOST_LOGGED", 3)
+async def test_what_is_not_known_any_more_is_said(monkeypatch, tmp_path) -> None:
+    """The engine in memory forgets old changes, as a compacted etcd does, and names the first that it knows."""
+    monkeypatch.setattr(memory_engine, "MOST_LOGGED", 3)
     engine = MemoryKeyValues()
     for number in range(5):
         await engine.write([Put(b"p/1", b"%d" % number)])
 
-    with pytest.raises(CompactedError):
-        await anext(engine.watch(b"p/", end_of(b"p/"), engine.revision - 3))
-    (value,) = (await anext(engine.watch(b"p/", end_of(b"p/"), engine.revision - 2))).values.values()
-    assert value is not None
-    assert value.value == b"4"
+    target = f"unix:{tmp_path}/engine"
+    async with served(engine, target), asked(target) as remote:
+        for each in engine, remote:
+            with pytest.raises(CompactedError, match=f"before revision {engine.revision - 2} was compacted"):
+                await anext(each.watch(b"p/", engine.revision - 3))
+            async with aclosing(each.watch(b"p/", engine.revision - 2)) as watching:
+                assert [one and one.value for one in (await anext(watching)).values.values()] == [b"4"]

@@ -13,10 +13,12 @@ import pytest
 from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
 from fsxds.events.process_events import InternalError
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.fleet_history import read_history
+from fsxds.fleet.fleet_commands import FleetCommands
 from fsxds.fleet.fleet_planner import FleetPlanner
-from fsxds.fleet.key_values import Delete, Guard, MemoryKeyValues, Put
+from fsxds.fleet.key_values import Delete, Guard, Put
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import ViewKey
+from fsxds.fleet.records import read_history
 from fsxds.fleet.sealing import Sealing
 from fsxds.model.errors import ProtocolError
 from fsxds.publishing.node_channels import DROPPED_AFTER_S
@@ -392,12 +394,13 @@ async def test_a_publisher_that_cannot_decide_says_so() -> None:
     async with fleet_of(1, 1) as servers:
         await serving(servers)
         publisher, other = servers[0].member, servers[1].member
+        commands = FleetCommands(other._content, other._lease, other.name)
         with pytest.raises(ProtocolError, match="server-0 publishes, and has no admin address"):
-            await other._commands.ask({"ask": "channels"})
+            await commands.ask({"ask": "channels"})
         planner = publisher.planner
         publisher._control = FailingControl()  # type: ignore[assignment]
         with pytest.raises(ProtocolError, match="the log of server-0 says how") as raised:
-            await other._commands.ask({"ask": "channels"})
+            await commands.ask({"ask": "channels"})
         assert raised.value.code == "INTERNAL"
         assert servers[0].events(InternalError) == ["InternalError"]
         assert publisher.planner is planner
@@ -444,3 +447,29 @@ async def test_a_view_that_is_rolled_back_is_not_dropped() -> None:
         assert operator.roll_back({view.layers: tree_snapshot(OLD)}) == 1
         await asyncio.sleep(3 * DROPPED_AFTER_S)
         assert view in servers[1].member.following.published
+
+
+class LateEngine(FaultyEngine):
+    """An engine of which writes take a while."""
+
+    async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
+        """Write, and answer later."""
+        await asyncio.sleep(0.2 * self._chance.random())
+        revision = await super().write(changes, guards)
+        await asyncio.sleep(0.2 * self._chance.random())
+        return revision
+
+
+@virtually
+async def test_a_publication_does_not_cross_a_removal_of_objects(monkeypatch) -> None:
+    """The publisher would take what it wrote itself for another one's, or miss an object that comes back."""
+    monkeypatch.setattr("fsxds.fleet.fleet_planner.COLLECT_EVERY_S", 1.1)
+    engine = MemoryKeyValues()
+    late = LateEngine(engine, random.Random(0), 0.0)
+    async with fleet_of(1, 1, engines=[late, engine]) as servers:
+        await serving(servers)
+        for number in range(200):
+            servers[0].save({"CDS": {"old": str(number % 7)}, "RDS": {"r": "1 CDS:old"}})
+            await asyncio.sleep(0.43)
+
+        assert servers[0].events(PublisherElected, PublisherLost) == ["PublisherElected"]

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from fsxds.fleet.key_values import MemoryKeyValues
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.model.resources import Snapshot
 from tests.fleet.fleet_servers import FleetServer, fleet_of
 from tests.fleet.made import FaultyEngine

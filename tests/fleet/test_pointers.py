@@ -75,3 +75,9 @@ def test_damaged_bytes_are_no_pointer(damaged) -> None:
         Head.decoded(damaged)
     with pytest.raises(DamagedBytesError):
         ViewKey.of(damaged.decode())
+
+
+def test_a_number_that_is_too_large_is_damage() -> None:
+    """JSON reads it as infinity, which is no integer."""
+    with pytest.raises(DamagedBytesError):
+        Head.decoded(b'{"order": [1e999, 1], "publisher": "", "existing": []}')

@@ -7,7 +7,8 @@ from contextlib import suppress
 import pytest
 
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import Delete, Guard, MemoryKeyValues, Put, UnreachableError
+from fsxds.fleet.key_values import Delete, Guard, Put, UnreachableError
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.publication import NoPublisherError
 from tests.fleet.made import KEYS, WHOLE, FaultyEngine, elected
 from tests.history.made import assert_same, clusters, snapshot_of

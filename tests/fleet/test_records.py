@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import MemoryKeyValues, Put, UnreachableError
+from fsxds.fleet.key_values import Put, UnreachableError
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.publication import Publication
-from fsxds.fleet.records import Records, snapshot_in
+from fsxds.fleet.records import Records
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
 from fsxds.snapshots.encoding import DamagedBytesError, Digest
@@ -36,7 +37,7 @@ async def begun(publication: Publication) -> Records:
 async def read(records: Records, name: str) -> list[Snapshot]:
     """Return the snapshots of a record, as they are stored."""
     record = records.found[name]
-    return [await snapshot_in(records.content, record, root, None) for root in record.roots]
+    return [await record.snapshot(records.content, None, root) for root in record.roots]
 
 
 async def stored(publication: Publication) -> int:
@@ -134,5 +135,5 @@ async def test_a_record_without_its_objects_is_passed_over() -> None:
     first = await elected(engine)
     await (await begun(first)).keep("a", {"served": OLD}, text_of)
     content = FleetContent(engine, KEYS, Cleartext())
-    await content.remove_objects(await content.objects(), ())
+    await content.write(content.object_removals(await content.objects()))
     assert (await begun(await elected(engine))).found == {}

@@ -4,12 +4,11 @@ import asyncio
 
 import pytest
 
-from fsxds.fleet.client_reports import RejectingGroup, ViewClients
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import MemoryKeyValues, Put
-from fsxds.fleet.lease import Lease
+from fsxds.fleet.key_values import Lease, Put
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import Order, ViewKey
-from fsxds.fleet.reports import MemberReport, MemberReporter, Servers
+from fsxds.fleet.reports import MemberReport, MemberReporter, RejectingGroup, Servers, ViewClients
 from fsxds.fleet.sealing import Sealing
 from fsxds.model.values import TypeUrl, Version
 from fsxds.snapshots.encoding import DamagedBytesError

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import MemoryKeyValues
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import Order
 from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.errors import UsageError
@@ -65,7 +65,7 @@ async def test_keys_are_changed_while_a_fleet_serves(tmp_path) -> None:
     await after.collect(after.order)
 
     assert_same(first, await _read(engine, Sealing((SECOND,))))
-    everything = (await engine.read_range(b"", b"\xff")).values.values()
+    everything = (await engine.read_prefix(b"/")).values.values()
     assert not any(b"hunter2" in one.value or b"cluster-0" in one.value for one in everything)
 
 

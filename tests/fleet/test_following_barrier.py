@@ -6,7 +6,8 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from fsxds.fleet.key_values import Found, KeyValues, MemoryKeyValues
+from fsxds.fleet.key_values import Found, KeyValues
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from tests.fleet.fleet_servers import fleet_of
 from tests.fleet.made import FaultyEngine
 from tests.fleet.test_member import NEW, OLD, serving, until

@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 import random
 
-from fsxds.fleet import lease as lease_module
-from fsxds.fleet.key_values import MemoryKeyValues, Put
-from fsxds.fleet.lease import Lease
+from fsxds.fleet import key_values as lease_module
+from fsxds.fleet.key_values import Lease, Put
+from fsxds.fleet.memory_engine import MemoryKeyValues
 from tests.fleet.made import FaultyEngine
 from tests.support.patience import PATIENCE_S
 

@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from fsxds.fleet import object_uses
-from fsxds.fleet.object_uses import ObjectUses, count_of_parts, decoded_object, encoded_object
+from fsxds.fleet import content
+from fsxds.fleet.content import count_of_parts, decoded_object, encoded_object
+from fsxds.fleet.publication import ObjectUses
 from fsxds.snapshots.encoding import DamagedBytesError, object_of
 from tests.history.made import clusters, snapshot_of
 
@@ -32,7 +33,7 @@ def test_what_two_snapshots_share_stays_with_one() -> None:
 
 def test_large_object_is_in_parts(monkeypatch) -> None:
     """Together they are the object again."""
-    monkeypatch.setattr(object_uses, "MOST_PART_BYTES", 1000)
+    monkeypatch.setattr(content, "MOST_PART_BYTES", 1000)
     (kept,) = (one for one in _objects(os.urandom(9000)) if len(one.content()) > 1000)
 
     first, *parts = encoded_object(kept)

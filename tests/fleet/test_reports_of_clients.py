@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsxds.fleet.client_reports import MOST_CANARIES, MOST_NAMED, ClientsReporter
 from fsxds.fleet.pointers import ViewKey
+from fsxds.fleet.reports import MOST_CANARIES, MOST_NAMED, ClientsReporter
 from fsxds.settings.rollout_forms import Canary
 from tests.support.publishing import CDS, RULES, publishing, version_of_content, virtually
 from tests.support.rollouts import Tree

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsxds.fleet import fleet_history
+from fsxds.fleet import records
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.fleet_history import FleetHistory, read_history
-from fsxds.fleet.fleet_history import snapshot_of as snapshot_in
-from fsxds.fleet.key_values import KeyValues, MemoryKeyValues, Put
-from fsxds.fleet.records import Records
+from fsxds.fleet.key_values import KeyValues, Put
+from fsxds.fleet.memory_engine import MemoryKeyValues
+from fsxds.fleet.records import FleetHistory, Records, read_history
 from fsxds.history.entries import HistoryEntry
 from tests.fleet.made import KEYS, elected
 from tests.history.made import assert_same, clusters, snapshot_of
@@ -59,12 +58,12 @@ async def test_the_next_publisher_goes_on() -> None:
     content = FleetContent(engine, KEYS)
     rows = await read_history(content)
     assert [row.entry.number for row in rows] == [3, 2, 1]
-    assert_same(NEW, await snapshot_in(content, rows[1], OLD))
+    assert_same(NEW, await rows[1].record.snapshot(content, OLD))
 
 
 async def test_only_so_many_are_kept(monkeypatch) -> None:
     """Of each view; the number of one that is gone is never given again."""
-    monkeypatch.setattr(fleet_history, "MOST_SNAPSHOTS", 2)
+    monkeypatch.setattr(records, "MOST_SNAPSHOTS", 2)
     engine = MemoryKeyValues()
     history = await begun(engine)
     await history.add(EDGE, OLD)

@@ -111,7 +111,7 @@ def history(number: str | None, settings: Settings, **flags: Unpack[AdminFlags])
     The newest comes first; @N shows the changes of one. The server keeps a history if it has --state. Exit status: 0
     shown, 1 there is no history, or no such snapshot, 2 wrong use, or no answer.
     """
-    from fsxds.cli.history import run_history
+    from fsxds.cli.rollout import run_history
 
     run_history(number, settings, flags)
 

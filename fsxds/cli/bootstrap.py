@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from fsxds.cli.command import Choice
-from fsxds.cli.loading import load_chosen
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import warn_if_empty
+from fsxds.cli.subjects import load_chosen, warn_if_empty
 from fsxds.envoy.bootstrap_text import bootstrap_text
 from fsxds.envoy.envoy_bootstrap import (
     LIST,

@@ -15,9 +15,17 @@ import click
 from fsxds import __version__
 from fsxds.api.catalogue import Catalogue, Features
 from fsxds.cli.command import Choice
-from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import progress_bar, spinner
-from fsxds.cli.subjects import FOUND_PROBLEMS, STDIN, Subject, base_for, path_from, print_report, read_subjects
+from fsxds.cli.subjects import (
+    FOUND_PROBLEMS,
+    STDIN,
+    Subject,
+    base_for,
+    chosen_view,
+    path_from,
+    print_report,
+    read_subjects,
+)
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME

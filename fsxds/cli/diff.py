@@ -14,9 +14,8 @@ from rich.console import Console
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.cli.command import Choice, existing_directory
-from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import line_of
+from fsxds.cli.subjects import chosen_view, line_of
 from fsxds.client.client_tls import ClientTls
 from fsxds.events.phrases import escape
 from fsxds.lint.linter import linter_of
@@ -36,12 +35,11 @@ from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.load import Loaded, may_define
 from fsxds.snapshots.loaded_views import LoadedViews, only_view
 from fsxds.tools.admin_client import AdminServer, ask_admin
-from fsxds.tools.diff.compare import Comparer, Difference, Gap
+from fsxds.tools.diff.compare import ComparedView, Comparer, Difference, Gap, grouped
 from fsxds.tools.diff.difference import Compared, HeldInViews, Side, Unread, json_text, markdown, summary, text_lines
 from fsxds.tools.diff.sides import Repository, fetch_served, is_kept, is_running_address, read_kept
-from fsxds.tools.diff.view_groups import ComparedView, grouped
 from fsxds.tools.held_changes import HeldChange, held_changes
-from fsxds.transports.admin.report_json import report_of
+from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.rollout_control import StatusReport
 
 DIFFERENT = 1

@@ -13,9 +13,8 @@ from envoy.config.core.v3 import base_pb2
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.cli.command import Choice
-from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, path_from, print_report, warn_if_empty
+from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, chosen_view, path_from, print_report, warn_if_empty
 from fsxds.events.phrases import count_of, escape
 from fsxds.lint.linter import levels_of, linter_of, make_field_rules
 from fsxds.lint.report import Report, findings_of, resource_counts
@@ -31,9 +30,8 @@ from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.forms import parse_address
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews
-from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap, resource_problems
 from fsxds.tools.doctor.examine import Case, drain_remark, examine
-from fsxds.tools.doctor.facts import look_at
+from fsxds.tools.doctor.facts import BootstrapFile, look_at, read_bootstrap, resource_problems
 
 # A source that Envoy rejects, or that crashes it, is found when the tree is loaded, and held back.
 _SOURCE_RULES = frozenset({"wrong-config-source", "short-refresh-delay"})

@@ -12,10 +12,9 @@ import click
 
 from fsxds.api.secrets import mask_text
 from fsxds.cli.command import Choice
-from fsxds.cli.loading import load_chosen
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import has_errors, line_of, placed, warn_if_empty
-from fsxds.events.mirror_events import Remark
+from fsxds.cli.subjects import has_errors, line_of, load_chosen, placed, warn_if_empty
+from fsxds.events.file_events import Remark
 from fsxds.events.phrases import count_of, escape, some_of
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
@@ -24,7 +23,7 @@ from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import at_urls
 from fsxds.tools.exporting.output import FilesExported, write_files
 from fsxds.tools.exporting.pages import ExportRules, Pages, pages_of
-from fsxds.transports.http_get.listings import Urls
+from fsxds.transports.http_get.get_responses import Urls
 
 # Nothing or not everything was exported.
 INCOMPLETE_EXPORT = 1

@@ -30,9 +30,8 @@ from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.parse import field_rules
 from fsxds.snapshots.proposals import NoCheck
-from fsxds.tools.doctor.bootstrap_file import BootstrapFile, Written, read_bootstrap
-from fsxds.tools.importing.left_over import XdsConnection
-from fsxds.tools.importing.pieces import ImportLossError
+from fsxds.tools.doctor.facts import BootstrapFile, Written, read_bootstrap
+from fsxds.tools.importing.pieces import ImportLossError, XdsConnection
 from fsxds.tools.importing.placing import Destination, write_import
 from fsxds.tools.importing.plan import ImportPlan, Planner, plain_text
 from fsxds.tools.importing.upgrading import upgraded

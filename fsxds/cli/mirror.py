@@ -9,9 +9,8 @@ from pathlib import Path
 import click
 
 from fsxds.cli.command import Choice
-from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import has_errors, line_of, placed, warn_if_empty
+from fsxds.cli.subjects import chosen_view, has_errors, line_of, placed, warn_if_empty
 from fsxds.events.phrases import escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
@@ -19,8 +18,8 @@ from fsxds.observe.change_reports import remark_lines, summary
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules, mirror_settings
 from fsxds.server.view_loading import ViewLoader
-from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
+from fsxds.settings.view_rules import MirrorRule
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
 
 # A file is missing, or is blocked by another file.

@@ -12,10 +12,8 @@ import yaml
 
 from fsxds.api.secrets import Masker
 from fsxds.cli.command import Choice
-from fsxds.cli.loading import load_chosen
-from fsxds.cli.running import spinner
-from fsxds.cli.subjects import warn_if_empty
-from fsxds.cli.tables import print_table
+from fsxds.cli.running import print_table, spinner
+from fsxds.cli.subjects import load_chosen, warn_if_empty
 from fsxds.events.phrases import count_of, type_name
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue, TypeUrl

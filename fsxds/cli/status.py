@@ -7,24 +7,36 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 from urllib.parse import quote
 
 import click
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from fsxds.cli.status_tables import Overview, bad_files, is_synced, node_detail, overview
-from fsxds.cli.tables import console_of_stdout
-from fsxds.events.phrases import escape
+from fsxds.cli.rollout import CHANNEL_HEADINGS, channel_rows, is_held, remarks_on
+from fsxds.cli.running import console_of_stdout, table_of
+from fsxds.events.phrases import count_of, duration, escape
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
-from fsxds.transports.admin.report_json import report_of
-from fsxds.transports.admin.status_reports import ClientList, FileList, NodeReport, ServerReport
+from fsxds.transports.admin.admin_api import report_of
+from fsxds.transports.admin.rollout_control import ChannelReport, FleetServerReport
+from fsxds.transports.admin.status_reports import (
+    ClientDetail,
+    ClientList,
+    ClientReport,
+    FileList,
+    ListedNames,
+    NodeReport,
+    ProblemReport,
+    ServerReport,
+    TypeReport,
+    UpstreamReport,
+)
 
 # A resource is held, rejected, stale or degraded; or the node is not connected.
 NOT_GOOD = 1
@@ -171,3 +183,216 @@ def _drawn(shown: Shown | None, found: Shown | FsxdsError) -> Group:
 
 def _print_error(words: object) -> None:
     print(f"fsxds: {escape(str(words))}", file=sys.stderr, flush=True)
+
+
+# A node id may be any text from a client.
+LONGEST_TEXT = 80
+LONGEST_REASON = 500
+VERSION_DIGITS = 8
+MOST_NAMES_SHOWN = 20
+
+STYLES = {
+    "SYNCED": "green", "STALE": "yellow", "NOT SENT": "dim", "NACK": "bold red",
+    "good": "green", "held": "yellow", "broken": "bold red",
+    "connected": "green", "connecting": "yellow", "away": "yellow", "refused": "bold red",
+}  # fmt: skip
+_DIFFERENCES = (
+    ("lacks", "does not have"),
+    ("outdated", "may have an older version of"),
+    ("surplus", "may still have"),
+    ("missing", "asked for, and no file has"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A server, some clients, and held files."""
+
+    server: ServerReport
+    clients: ClientList
+    files: FileList
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all is synced and connected, and nothing held, rejected or degraded."""
+        server = self.server
+        # The worst come first.
+        are_synced = all(client.state not in ("NACK", "STALE") for client in self.clients.clients)
+        are_served = not any(map(is_held, server.rollouts))
+        are_well = all(each.state == "connected" and not each.rejected for each in server.upstreams)
+        is_whole = server.is_ready and not (server.degraded or bad_files(server))
+        return are_synced and are_served and are_well and is_whole
+
+
+def bad_files(server: ServerReport) -> int:
+    """Return the number of files not served in their current version."""
+    return server.files.held + server.files.broken
+
+
+def is_synced(node: NodeReport) -> bool:
+    """Whether no type is rejected or stale."""
+    return all(client.state not in ("NACK", "STALE") for client in node.clients)
+
+
+def overview(shown: Overview, console: Console) -> Group:
+    """Render the overview."""
+    server, clients = shown.server, shown.clients
+    parts: list[RenderableType] = [*map(Text, _server_lines(server))]
+    if server.upstreams:
+        parts.append(table_of(_UPSTREAM_HEADINGS, map(_upstream_row, server.upstreams), console))
+        parts += map(Text, _upstream_remarks(server.upstreams))
+    if server.fleet:
+        parts.append(table_of(_FLEET_HEADINGS, map(_fleet_row, server.fleet), console))
+    if clients.clients:
+        parts.append(table_of(_CLIENT_HEADINGS, _client_rows(clients.clients), console))
+        parts += map(Text, _reasons(clients.clients))
+    if (others := clients.total - len(clients.clients)) > 0:
+        parts.append(Text(f"and {count_of(others, 'more client')}; fsxds status --search TEXT finds some"))
+    if shown.files.files:
+        parts.append(table_of(("FILE", "STATE", "SINCE", "FIRST PROBLEM"), _file_rows(shown), console))
+    if (others := bad_files(server) - len(shown.files.files)) > 0:
+        parts.append(Text(f"and {count_of(others, 'more file')} held back; fsxds check lists all problems"))
+    at_work = [channel for channel in server.rollouts if _is_noted(channel)]
+    if at_work:
+        parts.append(table_of(CHANNEL_HEADINGS, channel_rows(at_work), console))
+        parts += (Text(_cut(line, LONGEST_REASON)) for line in remarks_on(at_work))
+    return Group(*parts)
+
+
+def node_detail(node: NodeReport, console: Console) -> Group:
+    """Render a node's details."""
+    parts: list[RenderableType] = []
+    for client in node.clients:
+        parts.append(Text(_client_line(client)))
+        parts.append(table_of(_TYPE_HEADINGS, map(_type_row, client.types), console))
+        parts += map(Text, (*_reasons((client,)), *_differences(client)))
+    return Group(*parts)
+
+
+def _server_lines(server: ServerReport) -> Iterator[str]:
+    files = server.files
+    counts = [f"{count_of(files.good, 'file')} good"]
+    counts += [f"{count} {word}" for count, word in ((files.held, "held"), (files.broken, "broken")) if count]
+    tree = f"{server.directory}: {', '.join(counts)}" if server.directory else "no directory, upstreams alone"
+    yield escape(f"{tree}; fsxds {server.version} for {duration(server.uptime_s)}")
+    listeners = (f"{each.name} {each.address}{' (TLS)' if each.tls else ''}" for each in server.listeners)
+    yield escape(", ".join(listeners))
+    by_state: dict[str, int] = {}
+    for each in server.clients:
+        by_state[each.state] = by_state.get(each.state, 0) + each.count
+    states = ", ".join(f"{count} {state}" for state, count in by_state.items())
+    yield f"{count_of(sum(by_state.values()), 'client')}{f': {states}' if states else ''}"
+    if not server.is_ready:
+        yield escape(f"not ready: waits for {server.waits_for}")
+    if server.degraded:
+        yield escape(f"degraded: {', '.join(server.degraded)}; the log says why")
+
+
+_FLEET_HEADINGS = ("FLEET", "PUBLICATION", "STATE", "CLIENTS")
+
+
+def _fleet_row(each: FleetServerReport) -> tuple[str | Text, ...]:
+    state = (
+        Text("behind", "yellow") if each.is_behind else Text("publishes" if each.is_publisher else "follows", "green")
+    )
+    return escape(each.name), each.publication, state, str(each.clients)
+
+
+_UPSTREAM_HEADINGS = ("UPSTREAM", "SERVER", "STATE", "SINCE", "RESOURCES", "AGE")
+
+
+def _upstream_row(each: UpstreamReport) -> tuple[str | Text, ...]:
+    server = f"{each.server} ({each.wire})" if each.server else ", ".join(each.servers)
+    held = " ".join(f"{one.type} {one.resources}" for one in each.resources) or "none"
+    age = "" if each.age_s is None else duration(each.age_s)
+    return _cut(each.name), _cut(server), _styled(each.state), duration(each.since_s), held, age
+
+
+def _upstream_remarks(upstreams: Iterable[UpstreamReport]) -> Iterator[str]:
+    for each in upstreams:
+        name = _cut(each.name)
+        if each.trouble:
+            kept = "its last resources are served" if each.resources else "it has sent no resource yet"
+            yield f"{name}: {_cut(each.trouble, LONGEST_REASON)}; {kept}"
+        if each.state == "connected" and each.pending:
+            yield f"{name} has not responded yet for {' '.join(each.pending)}"
+        yield from (f"{name} sent resources that fsxds rejects: {_cut(text, LONGEST_REASON)}" for text in each.rejected)
+
+
+_CLIENT_HEADINGS = ("NODE", "VIA", "VIEW", "STATE", "TYPES", "SINCE")
+
+
+def _client_rows(clients: Iterable[ClientReport]) -> Iterator[tuple[str | Text, ...]]:
+    """The time is that of the last change among the types."""
+    for client in clients:
+        named = _cut(client.node or "(no id)"), client.transport, _cut(client.view)
+        by_state: dict[str, list[TypeReport]] = {}
+        for each in client.types:
+            by_state.setdefault(each.state, []).append(each)
+        for state in [state for state in ("NACK", "STALE", "NOT SENT", "SYNCED") if state in by_state]:
+            types = by_state[state]
+            names = " ".join(each.type for each in types)
+            yield *named, _styled(state), names, duration(min(each.since_s for each in types))
+        if not by_state:
+            yield *named, _styled(client.state), "", duration(client.since_s)
+
+
+def _reasons(clients: Iterable[ClientReport]) -> Iterator[str]:
+    for client in clients:
+        for each in client.types:
+            if each.state == "NACK":
+                version = f" {each.nacked[:VERSION_DIGITS]}" if each.nacked else ""
+                reason = _cut(each.reason or "without a reason", LONGEST_REASON)
+                yield f"{_cut(client.node)} rejects {each.type}{version}: {reason}"
+
+
+def _file_rows(shown: Overview) -> Iterator[tuple[str | Text, ...]]:
+    first: Mapping[str, ProblemReport] = {
+        each.path: each for each in reversed(shown.server.problems) if each.severity == "error"
+    }
+    for file in shown.files.files:
+        problem = first.get(file.path)
+        place, text = file.path, "waits for other files" if not file.problems else "see fsxds check"
+        if problem is not None:
+            place = f"{file.path}:{problem.line}:{problem.column}"
+            text = f"{problem.message}; {problem.remedy}" if problem.remedy else problem.message
+        yield place, _styled(file.state), duration(file.since_s), text
+
+
+def _is_noted(channel: ChannelReport) -> bool:
+    return is_held(channel) or bool(channel.lingering) or not channel.is_done
+
+
+_TYPE_HEADINGS = ("TYPE", "STATE", "SINCE", "RESOURCES", "SENT", "ACKED", "CURRENT")
+
+
+def _client_line(client: ClientDetail) -> str:
+    by = client.service if client.service == client.transport else f"{client.transport} {client.service}"
+    peer = f" from {client.peer}" if client.peer else ""
+    cluster = f", cluster {client.cluster}" if client.cluster else ""
+    view = f", view {client.view}" if client.view else ""
+    return _cut(f"{_cut(client.node)}{cluster}{view}: {by}{peer} for {duration(client.since_s)}", 4 * LONGEST_TEXT)
+
+
+def _type_row(each: TypeReport) -> tuple[str | Text, ...]:
+    versions = (("" if one is None else one[:VERSION_DIGITS]) for one in (each.sent, each.acked, each.current))
+    return each.type, _styled(each.state), duration(each.since_s), str(each.resources), *versions
+
+
+def _differences(client: ClientDetail) -> Iterator[str]:
+    for each in client.types:
+        for field, words in _DIFFERENCES:
+            listed: ListedNames = getattr(each, field)
+            if listed.count:
+                shown = listed.names[:MOST_NAMES_SHOWN]
+                more = f" and {listed.count - len(shown)} more" if listed.count > len(shown) else ""
+                yield f"{each.type}: {words} {', '.join(map(_cut, shown))}{more}"
+
+
+def _styled(state: str) -> Text:
+    return Text(escape(state), STYLES.get(state, ""))
+
+
+def _cut(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return one line without control sequences."""
+    return escape(text if len(text) <= longest else f"{text[: longest - 1]}…")

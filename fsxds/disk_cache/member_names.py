@@ -21,11 +21,11 @@ from typing import Never, Self
 
 from fsxds.disk_cache.private_directory import PrivateDirectory, evict_old
 from fsxds.events.event import Observer
-from fsxds.events.state_events import MembersNotWritten, StateIgnored
+from fsxds.events.process_events import MembersNotWritten, StateIgnored
 from fsxds.model.resource_names import SCHEME
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers, TypeUrl
-from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones, after_parting, with_removed
+from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones, after_parting, with_removed
 from fsxds.rollout import Rejections, RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import rules_of

@@ -24,9 +24,9 @@ from fsxds import __version__
 from fsxds.api.catalogue import Catalogue
 from fsxds.editor import protocol_values as values
 from fsxds.editor.api_words import ApiWords, hover
+from fsxds.editor.diagnostics import remedy_of
 from fsxds.editor.edited_tree import EditedTree
 from fsxds.editor.navigation import NameAt, Navigator, TextPlace
-from fsxds.editor.remedies import remedy_of
 from fsxds.editor.renaming import Edits, UncertainRenameError, rename, renameable
 from fsxds.editor.session import OpenDocument, Session, ShownFile
 from fsxds.editor.suggestions import Completion

@@ -8,9 +8,8 @@ from pathlib import PurePosixPath
 
 from lsprotocol import types
 
-from fsxds.editor.diagnostics import Diagnostic
+from fsxds.editor.diagnostics import Diagnostic, Remedy
 from fsxds.editor.navigation import Symbol, TextPlace, TreeSymbol
-from fsxds.editor.remedies import Remedy
 from fsxds.editor.suggestions import Suggestion, Suggestions, SuggestionSort
 from fsxds.editor.text_positions import EditorPosition, Span, TextPositions
 from fsxds.model.values import Severity

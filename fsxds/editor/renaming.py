@@ -16,7 +16,7 @@ from fsxds.editor.mentions_of_names import NamePlace, name_trails, span_of
 from fsxds.editor.navigation import NameAt, Navigator
 from fsxds.editor.outline import Form, Trail
 from fsxds.editor.text_positions import Span
-from fsxds.formats.yaml_scalars import resolve_plain
+from fsxds.formats.yaml_blocks import resolve_plain
 from fsxds.model.resource_names import MalformedName, ResourceName, is_structured
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key

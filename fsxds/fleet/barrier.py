@@ -22,7 +22,7 @@ from fsxds.fleet.following import Following
 from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
 from fsxds.fleet.pointers import ViewKey
 from fsxds.protocol.messages import Node
-from fsxds.protocol.on_demand import OnDemand
+from fsxds.protocol.subscription import OnDemand
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.rollout import RolloutOptions
 from fsxds.runtime.channels import Channel, HoldsOf, holds_nothing

@@ -32,7 +32,7 @@ from fsxds.fleet.key_values import (
 from fsxds.fleet.lease import Lease
 from fsxds.model.errors import ProtocolError
 from fsxds.snapshots.encoding import DamagedBytesError
-from fsxds.transports.admin.report_json import written
+from fsxds.transports.admin.admin_api import written
 
 ANSWER_WITHIN_S = 10.0
 

@@ -26,8 +26,8 @@ from fsxds.model.values import Layers
 from fsxds.rollout import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.snapshots.encoding import DamagedBytesError
+from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.operator_control import AdminControl, OperatorControl
-from fsxds.transports.admin.report_json import report_of
 from fsxds.transports.admin.rollout_control import (
     Action,
     ChannelReport,

@@ -39,7 +39,7 @@ from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order
 from fsxds.fleet.publication import NoPublisherError, Publication
 from fsxds.model.values import TypeUrl
-from fsxds.protocol.on_demand import OnDemand
+from fsxds.protocol.subscription import OnDemand
 from fsxds.runtime.asked_names import AskedNames, can_exist
 from fsxds.runtime.store import Latest
 from fsxds.snapshots.encoding import DamagedBytesError

@@ -21,7 +21,7 @@ from fsxds.history.rollout_rows import (
 )
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.protocol.tombstones import Tombstones
+from fsxds.protocol.absence import Tombstones
 from fsxds.rollout import Rejections, RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.snapshots.encoding import DamagedBytesError, Digest

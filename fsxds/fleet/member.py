@@ -128,9 +128,9 @@ def _read_user(path: Path) -> tuple[str, str]:
     try:
         name, colon, password = path.read_text().strip().partition(":")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--fleet-user: {path} cannot be read: {type(error).__name__}") from error
+        raise UsageError(f"fleet_user: {path} cannot be read: {type(error).__name__}") from error
     if not (name and colon and password):
-        raise UsageError(f"--fleet-user: {path} has no user; write NAME:PASSWORD")
+        raise UsageError(f"fleet_user: {path} has no user; write NAME:PASSWORD")
     return name, password
 
 

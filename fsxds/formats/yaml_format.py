@@ -30,13 +30,13 @@ from fsxds.formats.decoded import (
     unreadable,
 )
 from fsxds.formats.libyaml import depth_limit, read_events, syntax_fault
-from fsxds.formats.yaml_blocks import read_blocks
-from fsxds.formats.yaml_scalars import (
+from fsxds.formats.yaml_blocks import (
     AMBIGUOUS_WORDS,
     CONSTANTS,
     LARGEST_INTEGER,
     NULLS,
     is_ambiguous,
+    read_blocks,
     resolve_plain,
 )
 from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat

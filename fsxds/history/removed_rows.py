@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from fsxds.model.resources import Key
 from fsxds.model.values import Layers, TypeUrl
-from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones
+from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones
 from fsxds.snapshots.encoding import DamagedBytesError
 
 # The maximum number of views, those that changed last; `tombstones.py` bounds the rows of each.

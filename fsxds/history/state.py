@@ -21,13 +21,14 @@ from typing import NamedTuple, Self
 from fsxds.events.event import Observer
 from fsxds.history.entries import (
     HistoryEntry,
+    ObjectTable,
     changes_between,
     facts_of,
     layers_key,
     read_entries,
+    read_object,
     read_snapshot,
 )
-from fsxds.history.object_table import ObjectTable, read_object
 from fsxds.history.rejection_rows import read_rejections, restore_rejections, write_rejections
 from fsxds.history.removed_rows import RemovedMembersTable
 from fsxds.history.rollout_rows import (
@@ -44,7 +45,7 @@ from fsxds.model.errors import StateError, UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import SeenManifest
 from fsxds.model.values import Layers
-from fsxds.protocol.tombstones import Tombstones
+from fsxds.protocol.absence import Tombstones
 from fsxds.rollout import Rejections, RolloutState, snapshot_id
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams

@@ -12,9 +12,9 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from fsxds.disk_cache.directory_lock import DirectoryLock
+from fsxds.disk_cache.private_directory import DirectoryLock
 from fsxds.events.event import Observer
-from fsxds.events.state_events import StateIgnored
+from fsxds.events.process_events import StateIgnored
 from fsxds.history import held_rows, rejection_rows, removed_rows, upstream_table
 from fsxds.model.errors import UsageError
 

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import NamedTuple, Never, Self
 
 from fsxds.events.event import Observer
-from fsxds.events.state_events import StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
+from fsxds.events.process_events import StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.history.rejection_rows import encode_rejections
 from fsxds.history.rollout_rows import is_same_place
 from fsxds.history.state import State
@@ -20,7 +20,7 @@ from fsxds.model.errors import StateError
 from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import SeenManifest
 from fsxds.model.values import BackOff, Layers
-from fsxds.protocol.tombstones import Tombstones
+from fsxds.protocol.absence import Tombstones
 from fsxds.rollout import Rejections, RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams

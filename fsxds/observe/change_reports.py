@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Never
 
 from fsxds.events.event import Level, LogLine
-from fsxds.events.mirror_events import FilesWritten, MirrorFailed
+from fsxds.events.file_events import FilesWritten, MirrorFailed
 from fsxds.events.phrases import LONGEST_NAME, MOST_NAMES, count_of, noun_of, some_of, type_name
 from fsxds.model.resources import Snapshot, TypeChange
 from fsxds.model.values import PlainValue, TypeUrl

@@ -32,8 +32,7 @@ from fsxds.events.client_events import (
     ResponseSent,
 )
 from fsxds.events.event import Event, Level, LogLine
-from fsxds.events.file_events import SnapshotPublished, TreeLoaded
-from fsxds.events.mirror_events import FilesWritten, MirrorFailed
+from fsxds.events.file_events import FilesWritten, MirrorFailed, SnapshotPublished, TreeLoaded
 from fsxds.events.phrases import escape, name_of, omitted, some_of
 from fsxds.events.process_events import InternalError
 from fsxds.events.rollout_events import HoldsChanged

@@ -5,23 +5,10 @@ from __future__ import annotations
 from itertools import chain
 from types import MappingProxyType
 
-from fsxds.events import (
-    client_events,
-    file_events,
-    fleet_events,
-    mirror_events,
-    process_events,
-    rollout_events,
-    state_events,
-    upstream_events,
-)
+from fsxds.events import client_events, file_events, fleet_events, process_events, rollout_events, upstream_events
 from fsxds.events.event import Event, LogRow, log_row
 
-_FAMILIES = (
-    *(process_events, file_events, state_events, rollout_events, client_events, mirror_events),
-    upstream_events,
-    fleet_events,
-)
+_FAMILIES = (process_events, file_events, rollout_events, client_events, upstream_events, fleet_events)
 
 _PROBLEM = "problem path line column rule severity"
 

@@ -24,7 +24,7 @@ from fsxds.model.name_table import Chunk
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
 from fsxds.model.resources import NO_RESOURCES, Resource, Rows, RowsChange, Snapshot
 from fsxds.model.values import Nonce, TypeUrl, Version
-from fsxds.protocol.absence import Absence
+from fsxds.protocol.absence import Absence, removed_members
 from fsxds.protocol.acks import NOTHING, Acks, Sent
 from fsxds.protocol.delta_order import Arrival, DeltaUpdate, removals_last
 from fsxds.protocol.lookup import NO_CHANGES, Changes, DeltaNames, Lookup, references_to
@@ -39,7 +39,6 @@ from fsxds.protocol.messages import (
     WatchStatus,
 )
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
-from fsxds.protocol.tombstones import removed_members
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
 from fsxds.rollout import Standing, Step

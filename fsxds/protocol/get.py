@@ -39,9 +39,8 @@ from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import Version
 from fsxds.protocol.messages import Node, check_length
 from fsxds.protocol.node_attributes import attributes_of_json
-from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.poll import MAY_BE_DEFINED, NOT_ANSWERED, NOTHING_LOADED, Unavailable
-from fsxds.protocol.subscription import WILDCARD
+from fsxds.protocol.subscription import WILDCARD, Unanswered, nothing_unanswered
 
 NODE_PREFIX = "xds.node."
 _METADATA = f"{NODE_PREFIX}metadata."

@@ -25,9 +25,16 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import Nonce, Version
 from fsxds.protocol.acks import PolledVersion, PollEvidence, PollState
 from fsxds.protocol.messages import Acknowledgement, Node, SyncState
-from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.polling_node import PolledWatch, PollingNode
-from fsxds.protocol.subscription import WILDCARD, Selection, Subscription, select, version_of
+from fsxds.protocol.subscription import (
+    WILDCARD,
+    Selection,
+    Subscription,
+    Unanswered,
+    nothing_unanswered,
+    select,
+    version_of,
+)
 
 # The number of remembered clients, and of subscriptions of each on average: an Envoy polls for the endpoints of each
 # cluster separately. The client that polled longest ago is forgotten.

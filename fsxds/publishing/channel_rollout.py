@@ -1,21 +1,25 @@
-"""The rollout of one channel: publishes steps, and asks clients for progress."""
+"""The rollout of one channel: publishes steps, and asks clients for progress.
+
+Keeping its place across restarts is a capability, see `history/`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import cast
+from typing import Protocol, cast
 
 from fsxds.model.resources import Key, Snapshot
-from fsxds.protocol.tombstones import Tombstones
-from fsxds.publishing.kept_places import RemovedMembers
+from fsxds.model.values import Layers
+from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones, after_change, after_parting
 from fsxds.rollout import (
     NO_HOLDS,
     Client,
     Composed,
     HoldingRules,
     Holds,
+    Rejections,
     ResourceVersion,
     Rollout,
     RolloutEvent,
@@ -27,7 +31,7 @@ from fsxds.rollout import (
     StepTimedOut,
     Target,
 )
-from fsxds.runtime.channels import Channel, ChannelClient
+from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from fsxds.snapshots.load import type_change
 
 # How often a lane waits again if all its clients are late: an Envoy that polls every 10 s comes in time.
@@ -343,3 +347,52 @@ def names_in(happened: RolloutEvent) -> dict[Client, str]:
         return {}
     # All clients that the machines know are clients of channels.
     return {client: cast("ChannelClient", client).name for client in happened.clients}
+
+
+class PlaceKeeper(Protocol):
+    """Keeps places, rejections, and removals. Restoring blocks.
+
+    Attributes:
+        read_behind: returns the places of nodes behind their channel, each as a lane.
+    """
+
+    read_members: Callable[[], Mapping[Layers, Tombstones]]
+    read_behind: Callable[[], Mapping[ChannelKey, RolloutState]]
+
+    def restored(self) -> dict[ChannelKey, RolloutState]:
+        """Return the last written places."""
+
+    def restored_members(self) -> dict[Layers, Tombstones]:
+        """Return the last written removals."""
+
+    def restore_rejections(self, rejections: Rejections) -> None:
+        """Restore rejections, and keep them."""
+
+    def note_rejections(self) -> None:
+        """Write the rejections soon, as they are then."""
+
+    def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
+        """Write a rollout's place soon, as it is then."""
+
+    def forget(self, key: ChannelKey) -> None:
+        """Remove a rollout's place soon: it has no followers."""
+
+
+class RemovedMembers:
+    """Notes members removed in any channel; views without any are missing."""
+
+    def __init__(self, restored: Mapping[Layers, Tombstones]) -> None:
+        self.by_layers = dict(restored)
+
+    def receive_change(self, layers: Layers, before: Snapshot | None, after: Snapshot) -> Tombstones:
+        """Take a snapshot; return its view's removals."""
+        return self._note(layers, after_change(self.by_layers.get(layers, NO_TOMBSTONES), before, after))
+
+    def receive_parting(self, layers: Layers, last: Snapshot | None) -> None:
+        """Note the last snapshot: clients may come back."""
+        self._note(layers, after_parting(self.by_layers.get(layers, NO_TOMBSTONES), last))
+
+    def _note(self, layers: Layers, noted: Tombstones) -> Tombstones:
+        if noted:
+            self.by_layers[layers] = noted
+        return noted

@@ -25,7 +25,7 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import WHOLE_TREE, Layers
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import Attributes
-from fsxds.protocol.on_demand import NoUpstreams, OnDemand
+from fsxds.protocol.subscription import NoUpstreams, OnDemand
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.rollout import NodeKey, ResourceVersion, Rollout, RolloutOptions, RolloutState, Standing

@@ -20,7 +20,7 @@ from fsxds.events.process_events import SnapshotSetAside
 from fsxds.events.rollout_events import HoldsChanged, RolloutChanged
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, Problem
-from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding, names_in
+from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding, PlaceKeeper, RemovedMembers, names_in
 from fsxds.publishing.held_resources import (
     ExplainedHold,
     held_resources,
@@ -29,7 +29,6 @@ from fsxds.publishing.held_resources import (
     rejection_problems,
     with_served_changes,
 )
-from fsxds.publishing.kept_places import PlaceKeeper, RemovedMembers
 from fsxds.publishing.verdicts import Verdicts
 from fsxds.rollout import (
     Composed,

@@ -10,11 +10,10 @@ from __future__ import annotations
 from fsxds.rollout.guard import Removal
 from fsxds.rollout.holding import NO_HOLDS, Composed, Hold, HoldingRules, HoldReason, Holds, compose
 from fsxds.rollout.lingering import DrainingListener, Lingering
-from fsxds.rollout.machine import Rollout
+from fsxds.rollout.machine import Rollout, RolloutOptions, RolloutState
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.planning import steps_between
 from fsxds.rollout.rejections import HeldVersion, Nack, NodeKey, RejectingNode, Rejections, late_nack_of, nack_of
-from fsxds.rollout.rollout_state import RolloutOptions, RolloutState
 from fsxds.rollout.step import (
     Client,
     Completed,

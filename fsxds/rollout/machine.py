@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
 
-from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import TypeUrl
 from fsxds.rollout.lingering import (
     Draining,
@@ -35,8 +35,8 @@ from fsxds.rollout.lingering import (
     without_drained,
     without_ended,
 )
+from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.planning import PlannedStep, changes_between, next_step, supplied_step, whole_step
-from fsxds.rollout.rollout_state import RolloutOptions, RolloutState
 from fsxds.rollout.step import (
     Client,
     Completed,
@@ -50,6 +50,7 @@ from fsxds.rollout.step import (
     Superseded,
     snapshot_id,
 )
+from fsxds.rollout.target import Pin
 
 
 class Rollout:
@@ -61,6 +62,7 @@ class Rollout:
         step: to be taken by clients, or None.
         waiting: the clients that have not taken it; None until they are known.
         is_complete: all clients waited for have the target.
+
     """
 
     def __init__(self, options: RolloutOptions, state: RolloutState | None = None) -> None:
@@ -367,3 +369,43 @@ class Rollout:
             self._events.append(Completed(self.target_id))
         self.is_complete, self._is_first = True, False
         self.good = self.target
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutOptions:
+    """The options of a rollout.
+
+    Without `is_on`, every target is served at once, without lingering. Until `unknown_until_s`, by the clock of
+    clients, draining listeners may use unserved resources: the previous process left no state.
+    """
+
+    is_on: bool = True
+    linger_s: float = 600.0
+    step_timeout_s: float = 5.0
+    unknown_until_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutState:
+    """The state that survives a restart.
+
+    Attributes:
+        good: the last target reached.
+        draining: its times are seconds left.
+        pinned_at_s: since 1970; None without pins.
+        before: for versions that nodes reject, the snapshot before them.
+        nodes: if only some of their channel's, behind the rest.
+        pinned: to roll back to, until the next tree shows the resources to pin.
+        held_for_s: how long each resource has been held back.
+    """
+
+    served: Snapshot
+    target: Snapshot
+    good: Snapshot | None = None
+    draining: Draining = ()
+    pins: Mapping[Key, Pin] = field(default_factory=dict)
+    pinned_at_s: float | None = None
+    before: Mapping[ResourceVersion, Snapshot] = field(default_factory=dict)
+    nodes: frozenset[tuple[str, str]] = frozenset()
+    pinned: Snapshot | None = None
+    held_for_s: Mapping[Key, float] = field(default_factory=dict)

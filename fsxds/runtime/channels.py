@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState
-from fsxds.protocol.on_demand import OnDemand
+from fsxds.protocol.subscription import OnDemand
 from fsxds.rollout import Client, Nack, NodeKey, ResourceVersion, RolloutOptions, Step
 from fsxds.runtime.store import SnapshotStore
 

@@ -15,7 +15,7 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import TrustedSigners
 from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.protocol.messages import OwnStatus
-from fsxds.protocol.on_demand import NoUpstreams, OnDemand
+from fsxds.protocol.subscription import NoUpstreams, OnDemand
 from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
@@ -163,7 +163,7 @@ def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
         UsageError: two have one name, one names a server twice, or a certificate has no key.
     """
     if (settings.upstream_cert is None) != (settings.upstream_key is None):
-        raise UsageError("--upstream-cert and --upstream-key belong together; give both, or neither")
+        raise UsageError("upstream_cert and upstream_key belong together; give both, or neither")
     of_authorities = (
         UpstreamRule(each.upstream, name) for name, each in (settings.authorities or {}).items() if each.upstream
     )

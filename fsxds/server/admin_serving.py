@@ -32,10 +32,8 @@ from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
 from fsxds.status.server_status import ProcessFacts, ServerStatus
 from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
-from fsxds.transports.admin.change_feed import ChangeFeed
-from fsxds.transports.admin.page_paths import PageApi, page_paths
-from fsxds.transports.admin.rollout_paths import RolloutPaths
-from fsxds.transports.admin.status_paths import StatusPaths, health_paths, metrics_paths, outline_paths
+from fsxds.transports.admin.page_paths import ChangeFeed, PageApi, page_paths
+from fsxds.transports.admin.status_paths import RolloutPaths, StatusPaths, health_paths, metrics_paths, outline_paths
 from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.rest.http_server import listening
 

@@ -20,6 +20,7 @@ from fsxds.events.event import Event, Level, Observer
 from fsxds.events.file_events import TreeLoaded
 from fsxds.events.process_events import (
     ApiFound,
+    LingeringDropped,
     ListeningStarted,
     PlainTextExposed,
     SettingsRejected,
@@ -27,7 +28,6 @@ from fsxds.events.process_events import (
     StartDelayed,
 )
 from fsxds.events.rollout_events import VersionsHeld, VersionsReleased
-from fsxds.events.state_events import LingeringDropped
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.model.relay_ids import NOT_LISTED
@@ -63,7 +63,7 @@ from fsxds.snapshots.proposals import Check
 from fsxds.source.watcher import Settled, watch
 from fsxds.transports.config_sources import rewriting_of
 from fsxds.transports.credentials import Credentials, read_access
-from fsxds.transports.exchange import Exchange
+from fsxds.transports.exchange import Clients, Exchange, ExtraServices, ServiceContext
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
@@ -71,7 +71,6 @@ from fsxds.transports.limits import Limiter
 from fsxds.transports.rest.application import RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.server_tls import ListenerSecurity
-from fsxds.transports.services import Clients, ExtraServices, ServiceContext
 from fsxds.transports.sockets import Listener, reject_unbindable
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from fsxds.publishing.drained_listeners import DrainWatch
 from fsxds.runtime.views import node_of
 from fsxds.server.app import Application
 from fsxds.server.mirror_settings import listener_finder
-from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
+from fsxds.settings.view_rules import MirrorRule
 from fsxds.transports.mirror.envoy_reader import Audience, EnvoyPage, EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 

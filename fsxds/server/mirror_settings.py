@@ -11,11 +11,11 @@ from fsxds.model.resource_names import Locator
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.runtime.views import Views, node_of
-from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
+from fsxds.settings.view_rules import MirrorRule
 
 if TYPE_CHECKING:
-    from fsxds.transports.mirror.inlining import FindListeners, ListenerFinder
+    from fsxds.transports.mirror.layout import FindListeners, ListenerFinder
 
 
 def reject_loop(directory: Path, out: Path) -> None:

@@ -35,8 +35,7 @@ from fsxds.runtime.supervisor import STOP_WITHIN_S
 from fsxds.server.app import Application
 from fsxds.server.event_loop import run
 from fsxds.server.parse_worker import without_main
-from fsxds.settings.fleet_rules import FleetRule
-from fsxds.settings.forms import OFF, TcpAddress, UnixAddress, parse_address
+from fsxds.settings.forms import OFF, FleetRule, TcpAddress, UnixAddress, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
 from fsxds.transports.sockets import bind_tcp, close_all, explained

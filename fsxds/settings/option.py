@@ -81,10 +81,13 @@ IN_FILE_ONLY = frozenset(
             "redirects",
             "upstream_verdict",
             "upstream_patience",
+            "upstream_cert",
+            "upstream_key",
+            "upstream_token",
             "upstream_max_response",
             "upstream_max_names",
         ),
-        *("lag_patience", "exclude", "accept", "versions"),
+        *("lag_patience", "fleet_user", "bake", "reuse_port", "follow_outside", "exclude", "accept", "versions"),
     }
 )
 """Options that are chosen once for all processes: they have no flag and no variable, as lists and mappings have none."""

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.values import Severity
-from fsxds.settings.fleet_rules import FLEET, FleetRule
 from fsxds.settings.forms import (
     DURATION,
     EXECUTABLE,
+    FLEET,
     GLOBS,
     INTERVAL,
     MIRROR_FORMAT,
@@ -28,10 +28,10 @@ from fsxds.settings.forms import (
     RULE_LEVELS,
     SIZE,
     SWITCH,
+    FleetRule,
     one_of,
 )
 from fsxds.settings.listener_options import ListenerSettings
-from fsxds.settings.mirror_rules import MIRRORS, MirrorRule
 from fsxds.settings.naming_rules import AUTHORITY, COLLECTIONS, CONTEXTS, CollectionRule, ContextRule
 from fsxds.settings.option import (
     ADMIN_USERS,
@@ -68,7 +68,7 @@ from fsxds.settings.rollout_forms import (
     NackLimit,
 )
 from fsxds.settings.upstream_rules import AUTHORITIES, UPSTREAM_NODE, UPSTREAMS, Authority, UpstreamNode, UpstreamRule
-from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
+from fsxds.settings.view_rules import MIRRORS, VARIABLES, VIEWS, MirrorRule, Variables, ViewRule
 
 # Names that one tool owns, so that no resources are in a file of such a name; a name that could be one for resources
 # (values.yaml) is reported as a mistake instead, and the user may exclude it. Hidden names are never read anyway.
@@ -298,7 +298,7 @@ class Settings(ListenerSettings):
         PATH, RELAYING, LASTING, "Connect to upstreams over TLS and trust the CAs in this file."
     )
     upstream_cert: Path | None = optional(PATH, RELAYING, LASTING, "Client certificate chain for upstreams.")
-    upstream_key: Path | None = optional(PATH, RELAYING, LASTING, "Private key of --upstream-cert.")
+    upstream_key: Path | None = optional(PATH, RELAYING, LASTING, "Private key of `upstream_cert`.")
     upstream_token: Path | None = optional(
         PATH, RELAYING, LASTING, "File with the bearer token for upstreams; reread when it changes."
     )

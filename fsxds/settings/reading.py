@@ -20,11 +20,10 @@ from fsxds.model.errors import UsageError
 from fsxds.model.values import FieldPath, pointer_of
 from fsxds.settings.access_rules import unknown_access_views
 from fsxds.settings.forms import SWITCH, TRUE, Schema
-from fsxds.settings.mirror_rules import unknown_views
 from fsxds.settings.option import IN_FILE_ONLY, Option
 from fsxds.settings.options import BY_NAME, OPTIONS, Settings
 from fsxds.settings.structured import MistakesFound
-from fsxds.settings.view_rules import no_such_view
+from fsxds.settings.view_rules import no_such_view, unknown_views
 
 GONE: Mapping[str, str] = MappingProxyType(
     {"on_nack": "a rejected resource is held back in any case; --nack-limit off replaces --on-nack continue"}

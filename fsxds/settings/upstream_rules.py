@@ -14,7 +14,7 @@ from fsxds.settings.forms import PATH, OptionForm, TcpAddress, parse_address
 from fsxds.settings.structured import DEEPEST, MistakesFound, SettingPart, object_schema, structured
 
 _CREDENTIALS = (
-    "has a user or a password, which logs would show; put a token into a file, and name it by --upstream-token"
+    "has a user or a password, which logs would show; put a token into a file, and name it by `upstream_token`"
 )
 URLS = ("http://", "https://")
 

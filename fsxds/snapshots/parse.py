@@ -29,7 +29,7 @@ from fsxds.api.walk import merge_hooks
 from fsxds.formats import Format, format_of
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.formats.positions import Found, Locate
-from fsxds.formats.yaml_scalars import resolve_plain
+from fsxds.formats.yaml_blocks import resolve_plain
 from fsxds.model.memo import Lru
 from fsxds.model.resource_types import ResourceType, type_from_path
 from fsxds.model.resources import Document, LayerEdit, Origin, ParsedFile, Resource

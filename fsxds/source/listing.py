@@ -257,7 +257,7 @@ class TreeListing:
         message = (
             f"the link leads to {printable_name(real)}, outside of the tree {printable_name(self.real_root or '')}"
         )
-        remedy = "put that into the tree, serve a directory that holds both, or allow such links with --follow-outside"
+        remedy = "put that into the tree, serve a directory that holds both, or allow such links by `follow_outside: true` in the settings"
         self.lost.append(LostDirectory(relative, problem_of(relative, "outside-link", message, remedy)))
 
     def _check_count(self, relative: str) -> None:

@@ -35,7 +35,7 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher
 from fsxds.runtime.channels import ChannelClient, ChannelKey
-from fsxds.transports.admin.rollout_paths import is_called
+from fsxds.transports.admin.status_paths import is_called
 from fsxds.transports.admin.status_reports import (
     MOST_NAMES,
     MOST_VIEWS,

@@ -49,14 +49,13 @@ from fsxds.server.app import Application, RunningServer
 from fsxds.server.mirror_serving import mirrored, start_mirrors
 from fsxds.server.readiness import report_waits
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
-from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
+from fsxds.settings.view_rules import MirrorRule
 from fsxds.source.envoy_api import find_envoy
-from fsxds.tools.doctor.bootstrap_file import BOOTSTRAP, resource_problems
 from fsxds.tools.doctor.bootstraps import find_stream_need
 from fsxds.tools.doctor.examine import Case, examine
-from fsxds.tools.doctor.facts import look_at
+from fsxds.tools.doctor.facts import BOOTSTRAP, look_at, resource_problems
 from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.mirror.files import path_of
 from fsxds.transports.sockets import unbindable

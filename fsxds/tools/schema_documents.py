@@ -1,17 +1,20 @@
-"""JSON Schema of the files that fsxds reads."""
+"""JSON Schema of the files that fsxds reads.
+
+A schema is shortened without a change of meaning: a definition with one use is inlined, a repeated part becomes a definition, and equal definitions are merged.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.snapshots.layer_documents import DELETE, KIND, PATCH
 from fsxds.tools.json_schema import MessageSchemas, Spelling
-from fsxds.tools.packed_places import PackedTypes, packable_types
-from fsxds.tools.schema_sharing import compact
+from fsxds.tools.packed_places import PackedTypes, ends_of, packable_types
 from fsxds.tools.value_schemas import Schema, reference_of, shared
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -37,6 +40,7 @@ def documents_schema(
 
     Raises:
         UsageError: a name in `packed` is no message type.
+
     """
     types = PackedTypes(catalogue, _chosen(packed, packable_types(catalogue)))
     schemas = MessageSchemas(catalogue, types, spelling)
@@ -183,3 +187,206 @@ def _with(schemas: MessageSchemas, catalogue: Catalogue, message_type: str, own:
     pattern = f"/{message_type}$".replace(".", r"\.")
     typed = {"@type": {"type": "string", "pattern": pattern}}
     return definition | {"properties": {**typed, **definition["properties"], **replaced}}
+
+
+# The keywords that hold schemas: one, a list of them, or a map from names.
+_ONE = ("items", "additionalProperties", "if", "then", "else", "not")
+_LISTS = ("anyOf", "oneOf", "allOf")
+_MAPS = ("properties", "patternProperties")
+
+# Keywords that mean the same beside a reference and within its target.
+_WORDS = {"description", "deprecated"}
+# The length of a reference without the name, and about the cost of a definition beside its content and name.
+_REFERENCE_COST = len('{"$ref":"#/$defs/"}')
+
+_LONGEST_LABEL = 16
+
+_Definitions = Mapping[str, Schema]
+
+
+def compact(definitions: _Definitions, root: str) -> dict[str, Schema]:
+    """Return shorter definitions, sorted by new names; `root` keeps its name."""
+    needed = {name: definitions[name] for name in _needed(definitions, root)}
+    inlined = {name: _without_implied(schema) for name, schema in _with_inlined(_without_equal(needed), root).items()}
+    names = _short_names(inlined, root)
+    renamed = {names[name]: _renamed(schema, names) for name, schema in inlined.items()}
+    return dict(sorted(_without_repetitions(renamed).items()))
+
+
+def parts_of(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield direct parts, each with its property or keyword."""
+    for keyword, value in schema.items():
+        if keyword in _ONE and isinstance(value, dict):
+            yield keyword, value
+        elif keyword in _LISTS:
+            yield from ((keyword, one) for one in value)
+        elif keyword in _MAPS:
+            yield from ((name, one) for name, one in value.items() if isinstance(one, dict))
+
+
+def _mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+
+    def changed(keyword: str, value: object) -> object:
+        if keyword in _ONE and isinstance(value, dict):
+            return change(value)
+        if keyword in _LISTS and isinstance(value, list):
+            return [change(one) for one in value]
+        if keyword in _MAPS and isinstance(value, dict):
+            return {name: change(one) if isinstance(one, dict) else one for name, one in value.items()}
+        return value
+
+    return {keyword: changed(keyword, value) for keyword, value in schema.items()}
+
+
+def _references(schema: Schema) -> Iterator[str]:
+    name = reference_of(schema)
+    if name is not None:
+        yield name
+    for _, part in parts_of(schema):
+        yield from _references(part)
+
+
+def _needed(definitions: _Definitions, root: str) -> list[str]:
+    needed: dict[str, None] = {}
+    waiting = [root]
+    while waiting:
+        name = waiting.pop(0)
+        if name not in needed:
+            needed[name] = None
+            waiting += _references(definitions[name])
+    return list(needed)
+
+
+def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
+    name = reference_of(schema)
+    reference = {} if name is None else shared(names.get(name, name))
+    return _mapped(schema, lambda part: _renamed(part, names)) | reference
+
+
+def _without_equal(definitions: _Definitions) -> dict[str, Schema]:
+    """A merge makes others equal, too."""
+    found = dict(definitions)
+    while True:
+        first: dict[str, str] = {}
+        same = {}
+        for name in sorted(found, key=_length):
+            known = first.setdefault(_text(found[name]), name)
+            if known != name:
+                same[name] = known
+        if not same:
+            return found
+        found = {name: _renamed(schema, same) for name, schema in found.items() if name not in same}
+
+
+def _with_inlined(definitions: _Definitions, root: str) -> dict[str, Schema]:
+    uses = Counter(name for schema in definitions.values() for name in _references(schema))
+    short = {name for name, schema in definitions.items() if _is_shorter_inlined(name, schema, uses[name])} - {root}
+
+    def expanded(schema: Schema, outer: frozenset[str]) -> Schema:
+        name = reference_of(schema)
+        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+        if name not in short or name in outer or not beside.keys() <= _WORDS:
+            return _mapped(schema, lambda part: expanded(part, outer))
+        return expanded(definitions[name], outer | {name}) | beside
+
+    found: dict[str, Schema] = {}
+    waiting = [name for name in definitions if name not in short]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = expanded(definitions[name], frozenset((name,)))
+            waiting += _references(found[name])
+    return found
+
+
+def _is_shorter_inlined(name: str, schema: Schema, uses: int) -> bool:
+    if uses == 1:
+        return True
+    length, reference = len(_text(schema)), _REFERENCE_COST + len(name.rpartition(".")[2])
+    return uses * length <= length + reference + uses * reference
+
+
+def _without_implied(schema: Schema, implied: object = None) -> Schema:
+    """Drop types that the enclosing schema demands."""
+    demanded = schema.get("type", implied)
+    others = dict(schema)
+    if implied is not None and others.get("type") == implied:
+        del others["type"]
+    for keyword in ("then", "else"):
+        if keyword in others:
+            others[keyword] = _without_implied(others[keyword], demanded)
+    if "allOf" in others:
+        others["allOf"] = [_without_implied(part, demanded) for part in others["allOf"]]
+    return others
+
+
+def _without_repetitions(definitions: _Definitions) -> dict[str, Schema]:
+    counts: Counter[str] = Counter()
+    labels: dict[str, Counter[str]] = {}
+
+    def count(schema: Schema) -> None:
+        for label, part in parts_of(schema):
+            text = _text(part)
+            counts[text] += 1
+            labels.setdefault(text, Counter())[label] += 1
+            if counts[text] == 1:  # the parts of a repeated schema are then written once
+                count(part)
+
+    for schema in definitions.values():
+        count(schema)
+    worthy = {text for text, number in counts.items() if _is_shorter_defined(text, number, _label(labels[text]))}
+    names = {_text(schema): name for name, schema in definitions.items()}
+    found: dict[str, Schema] = {}
+
+    def replaced(schema: Schema) -> Schema:
+        text = _text(schema)
+        if text not in worthy and text not in names:
+            return _mapped(schema, replaced)
+        if text not in names:
+            names[text] = _free_name(_label(labels[text]), definitions.keys() | found.keys())
+            found[names[text]] = {}
+            found[names[text]] |= _mapped(schema, replaced)
+        return shared(names[text])
+
+    return {name: _mapped(schema, replaced) for name, schema in definitions.items()} | found
+
+
+def _is_shorter_defined(text: str, uses: int, label: str) -> bool:
+    reference = _REFERENCE_COST + len(label)
+    return uses * len(text) > len(text) + reference + uses * reference
+
+
+def _label(found: Counter[str]) -> str:
+    return min(found, key=lambda label: (len(label) > _LONGEST_LABEL, -found[label], label))
+
+
+def _free_name(label: str, taken: set[str]) -> str:
+    number = 1
+    while (name := f"{label}{number if number > 1 else ''}") in taken:
+        number += 1
+    return name
+
+
+def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:
+    """Return the shortest dot-separated suffixes that no more used definition has."""
+    uses = Counter(name for schema in definitions.values() for name in _references(schema))
+    names = {root: root}
+    taken = {root}
+    for name in sorted(definitions.keys() - {root}, key=lambda name: (-uses[name], name)):
+        names[name] = next(end for end in _ends(name) if end not in taken)
+        taken.add(names[name])
+    return names
+
+
+def _ends(name: str) -> Iterator[str]:
+    """The part from the colon on stays."""
+    full, colon, rest = name.partition(":")
+    return (end + colon + rest for end in ends_of(full))
+
+
+def _length(name: str) -> tuple[int, str]:
+    return len(name.rpartition(".")[2]), name
+
+
+def _text(schema: Schema) -> str:
+    return json.dumps(schema, separators=(",", ":"))

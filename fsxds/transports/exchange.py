@@ -1,7 +1,8 @@
-"""Handles the steps that requests share over all transports.
+"""Handles the steps that requests share over all transports; has the registry of all clients.
 
 | step | transports |
 | --- | --- |
+| Identify the sender, by connection and headers. | all |
 | Check that the sender may ask as this node and for this type; again after each wait, which may have taken long. | all |
 | Find the channel of the node. | all |
 | Ask upstreams for the names, for as long as the request lasts. | all |
@@ -13,22 +14,30 @@ Streams are pushed to, so that an idle stream needs no task; mirrors have no sen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import ip_address
 from math import inf
-from typing import Protocol, Self
+from types import MappingProxyType
+from typing import Any, Protocol, Self
+from urllib.parse import unquote
 
+import grpc
+from aiohttp import web
+
+from fsxds.api.catalogue import Catalogue
 from fsxds.model.resources import Snapshot
-from fsxds.model.values import TypeUrl
-from fsxds.protocol.messages import Node
-from fsxds.protocol.on_demand import OnDemand
+from fsxds.model.values import OfferedManifest, TypeUrl
+from fsxds.protocol.messages import ClientStatus, Node, OwnStatus
 from fsxds.protocol.poll import Wait
-from fsxds.runtime.access import AccessInUse, Peer
+from fsxds.protocol.subscription import OnDemand
+from fsxds.runtime.access import AccessInUse, Peer, is_uri
 from fsxds.runtime.channels import Channel, Channels, HoldsOf, holds_nothing
-from fsxds.runtime.store import SnapshotStore, end_wait
+from fsxds.runtime.store import Latest, SnapshotStore, end_wait
 from fsxds.transports.limits import Limiter
+from fsxds.transports.rest.http_edge import Handler
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +45,7 @@ class Requester:
     """A request's sender and subject, compared by identity.
 
     `type_url` is None until known; `*` in `asked` means all.
+
     """
 
     peer: Peer
@@ -245,3 +255,117 @@ def _end(limits: tuple[asyncio.Timeout, ...] | list[asyncio.Timeout]) -> None:
     now_s = asyncio.get_running_loop().time()
     for limit in limits:
         end_wait(limit, now_s)
+
+
+__all__ = ["Peer", "is_loopback", "peer_of_call", "peer_of_request"]
+
+_BEARER = "bearer"
+_NAMES_OF_GRPC = ("peer_uri", "peer_dns")
+
+
+def peer_of_request(request: web.Request) -> Peer:
+    """Return the sender of an HTTP request."""
+    address = request.remote or ""
+    is_tls = request.get_extra_info("ssl_object") is not None
+    # A path for a unix socket; None if the client is gone.
+    is_unix = isinstance(request.get_extra_info("sockname"), str | bytes)
+    certificate = request.get_extra_info("peercert") or {}
+    named = tuple(certificate.get("subjectAltName", ()))
+    token = _token_in(request.headers.getall("Authorization", ()))
+    names = _names([name for form, name in named if form == "URI"], [name for form, name in named if form == "DNS"])
+    return Peer(address, is_tls or is_unix or is_loopback(address), names, token)
+
+
+def peer_of_call(context: Any) -> Peer:
+    """Return the caller of a gRPC call."""
+    scheme, _, rest = context.peer().partition(":")
+    is_tcp = scheme in {"ipv4", "ipv6"}
+    # `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`.
+    address = unquote(rest).rpartition(":")[0].strip("[]") if is_tcp else ""
+    properties = context.auth_context()
+    is_tls = properties.get("transport_security_type") == [b"ssl"]
+    # The key of all alternative names includes e-mail addresses, indistinguishable from URIs.
+    uris, dns_names = ([name.decode(errors="replace") for name in properties.get(key, ())] for key in _NAMES_OF_GRPC)
+    token = _token_in(value for key, value in context.invocation_metadata() or () if key == "authorization")
+    return Peer(address, is_tls or scheme == "unix" or is_loopback(address), _names(uris, dns_names), token)
+
+
+def _names(uris: Iterable[str], dns_names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that access rules match.
+
+    Neither DNS names that look like URIs, nor the common name, which may be anything.
+    """
+    return (*(name for name in uris if is_uri(name)), *(name for name in dns_names if not is_uri(name)))
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an IP address is loopback, usable by this machine alone."""
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    # An IPv4 client of an IPv6 socket.
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
+
+
+def _token_in(values: Iterable[str | bytes]) -> str:
+    """Return the bearer token; empty if there is no header, or more than one."""
+    headers = [value.decode("latin-1") if isinstance(value, bytes) else value for value in values]
+    if len(headers) != 1:
+        return ""
+    scheme, _, token = headers[0].strip().partition(" ")
+    return token.strip() if scheme.lower() == _BEARER else ""
+
+
+class Clients:
+    """Knows all clients' status. For the event loop."""
+
+    def __init__(self) -> None:
+        self._streams: dict[object, Callable[[], ClientStatus]] = {}
+        self._others: list[Callable[[], Iterator[ClientStatus]]] = []
+
+    def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
+        """Add clients without a stream, by their statuses."""
+        self._others.append(statuses)
+
+    def opened(self, status: Callable[[], ClientStatus]) -> object:
+        """Add a stream; return its token. `status` must be quick."""
+        token = object()
+        self._streams[token] = status
+        return token
+
+    def closed(self, token: object) -> None:
+        """Remove a stream, if it is there."""
+        self._streams.pop(token, None)
+
+    def statuses(self) -> Iterator[ClientStatus]:
+        """Yield every client's status: streams first, in order of opening.
+
+        A client that leaves meanwhile may be missing.
+        """
+        for token in tuple(self._streams):
+            status = self._streams.get(token)
+            if status is not None:
+                yield status()
+        for others in self._others:
+            yield from others()
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContext:
+    """A service's dependencies, for `services(context)`; `own`: this process as an upstream client."""
+
+    clients: Clients
+    catalogue: Catalogue
+    access: AccessInUse
+    own: Callable[[], Iterable[OwnStatus]]
+    offered: Latest[tuple[OfferedManifest, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraServices:
+    """A service's handlers, by path and for gRPC."""
+
+    posts: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
+    documents: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
+    calls: tuple[grpc.GenericRpcHandler, ...] = ()

@@ -13,9 +13,8 @@ from aiohttp import web
 from fsxds.model.values import TypeUrl
 from fsxds.runtime.access import SECRET, AccessInUse, Peer
 from fsxds.signing.offered import PATH, SERVICE, write_offers
-from fsxds.transports.peers import peer_of_call, peer_of_request
+from fsxds.transports.exchange import ExtraServices, ServiceContext, peer_of_call, peer_of_request
 from fsxds.transports.rest.poll_responses import Payload, write_response
-from fsxds.transports.services import ExtraServices, ServiceContext
 
 
 def services(context: ServiceContext) -> ExtraServices:

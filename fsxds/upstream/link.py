@@ -17,11 +17,9 @@ from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import OWN_UPSTREAM, REMEDY, relays_of_words
 from fsxds.runtime.store import Latest, end_wait
 from fsxds.settings.upstream_rules import URLS
-from fsxds.upstream.intake import Intake, LinkContext, RelayLoopError
-from fsxds.upstream.poll_session import PollSession
-from fsxds.upstream.server_access import ServerAccess
+from fsxds.upstream.intake import Intake, LinkContext, RelayLoopError, ServerAccess
 from fsxds.upstream.server_order import ServerOrder
-from fsxds.upstream.stream_session import StreamRules, StreamSession
+from fsxds.upstream.stream_session import PollSession, StreamRules, StreamSession
 from fsxds.upstream.upstream import Upstream
 
 # Between pings, as Go servers allow by default.

@@ -22,15 +22,14 @@ from envoy.service.discovery.v3 import discovery_pb2
 from fsxds.events.event import Event
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Origin, Resource, Rows, Snapshot, version_of_body
-from fsxds.publishing.kept_places import RemovedMembers
+from fsxds.publishing.channel_rollout import RemovedMembers
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import TcpAddress
-from fsxds.transports.exchange import Exchange
+from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.services import Clients
 from tests.bench.bare_server import announce
 from tests.support.channels import OneChannel
 

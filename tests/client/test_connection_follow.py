@@ -80,7 +80,8 @@ async def test_wrong_answers_are_told() -> None:
 async def test_what_will_not_heal_ends_it() -> None:
     """After a final refusal nothing comes any more."""
     async with scripted(CLUSTERS.method) as script:
-        script.say(grpc.StatusCode.PERMISSION_DENIED)
+        # Twice: a stream that ends before its first request was sent is opened again, for the status.
+        script.say(grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.PERMISSION_DENIED)
         events = await followed(script, 2)
 
     assert [True] == [event.is_final for event in events if isinstance(event, Trouble)]

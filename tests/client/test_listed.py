@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from fsxds.api.converter import Converter
+from fsxds.client import listed
 from fsxds.client.listed import MOST_TRIES, Fetched, ListReader
 from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError, UpdateContents
 from fsxds.model.resource_types import BY_SHORT_NAME
@@ -118,6 +119,18 @@ async def test_a_list_is_not_asked_for_before_its_age_is_over(files: Files, read
     assert await names_of(aged) == ["b"]
     files.put("c")
     assert await names_of(aged) == ["c"]
+
+
+async def test_no_age_is_trusted_for_longer_than_a_minute(
+    files: Files, reader: ListReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year of `max-age` would hide every change for a year."""
+    monkeypatch.setattr(listed, "LONGEST_FRESH_S", 0.0)
+    files.headers["cache-control"] = "max-age=31536000"
+    files.put("a")
+    assert await names_of(reader) == ["a"]
+    files.put("b")
+    assert await names_of(reader) == ["b"]
 
 
 async def test_a_server_that_can_wait_is_let(files: Files, reader: ListReader) -> None:

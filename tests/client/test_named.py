@@ -62,7 +62,7 @@ async def test_collections_come_change_and_go(server: Server, reader: NamedReade
     reader.names = frozenset({ONE, TWO})
     answer = await reader.read(0.0)
     assert answer is not None
-    assert (answer[0].bodies, answer[0].unpopulated) == ({}, (ONE, TWO))
+    assert (answer[0].bodies, answer[0].unpopulated, answer[0].is_full) == ({}, (ONE, TWO), True)
     server.bodies = {ONE: b"\n\x00", TWO: b""}
     assert await bodies_of(reader) == {ONE: b"\n\x00", TWO: b""}
     assert await bodies_of(reader) is None

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fsxds.observe.metric_catalogue import ROWS_BY_NAME
+from fsxds.observe.metrics import ROWS_BY_NAME
 from tests.support.metric_list import metrics_section
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from fsxds.disk_cache.member_names import MemberNames
-from fsxds.events.state_events import MembersNotWritten, StateIgnored
+from fsxds.events.process_events import MembersNotWritten, StateIgnored
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import Layers
-from fsxds.protocol.tombstones import with_removed
+from fsxds.protocol.absence import with_removed
 from fsxds.rollout import RolloutState
 from fsxds.runtime.channels import ChannelKey
-from fsxds.settings.fleet_rules import FleetRule
+from fsxds.settings.forms import FleetRule
 from fsxds.settings.options import Settings
 from tests.support.errors import Recorder
 from tests.support.polls import named, snapshot_of

@@ -8,9 +8,15 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.editor.diagnostics import RelatedPlace, diagnostics_of, page_address, problem_positions, span_of_problem
+from fsxds.editor.diagnostics import (
+    RelatedPlace,
+    diagnostics_of,
+    page_address,
+    problem_positions,
+    remedy_of,
+    span_of_problem,
+)
 from fsxds.editor.outline import read_outline
-from fsxds.editor.remedies import remedy_of
 from fsxds.lint.rules import rules
 from fsxds.model.values import Problem
 from tests.editor.trees import CLUSTERS, FILES, workbench

@@ -28,7 +28,7 @@ import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
 import fsxds
-from fsxds.history.object_table import read_object
+from fsxds.history.entries import read_object
 from fsxds.history.rollout_rows import channel_text, decode_state
 from fsxds.history.state_directory import DATABASE
 from fsxds.model.resource_types import BY_SHORT_NAME

@@ -18,13 +18,12 @@ from fsxds.runtime.supervisor import Supervisor
 from fsxds.server import reload
 from fsxds.settings.forms import UnixAddress
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_PATH, ClientReports, client_status_handlers
-from fsxds.transports.exchange import Exchange
-from fsxds.transports.grpc_streams.calls import INTERNAL
+from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from fsxds.transports.grpc_streams.stream_requests import INTERNAL
 from fsxds.transports.rest.application import ROWS
-from fsxds.transports.services import Clients
 from tests.end_to_end import chaos
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder
@@ -45,7 +44,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "streams": ("fsxds.transports.grpc_streams.stream.StreamCall.wake",),
     "mirror": ("fsxds.transports.mirror.writer.Mirror.write",),
     "health": ("fsxds.transports.grpc_streams.discovery.GrpcServices._report_health",),
-    "resets": ("fsxds.transports.grpc_streams.resets.process_time",),
+    "resets": ("fsxds.transports.grpc_streams.grpc_server.process_time",),
     "ready file": ("fsxds.server.readiness.ReadyFile.write",),
     "settings": ("fsxds.settings.reading.SettingsReader.wanted",),
     "start-up": ("fsxds.server.serving.report_waits",),

@@ -23,6 +23,7 @@ from tests.support.follower import Follower
 from tests.support.fsxds_process import run_fsxds
 from tests.support.patience import PATIENCE_S
 from tests.support.server import Server
+from tests.support.settings_files import file_flags
 from tests.support.tcp_relay import Relay
 
 pytestmark = pytest.mark.skipif(ETCD is None, reason=MISSING)
@@ -148,8 +149,8 @@ def test_secrets_are_encrypted_or_not_published(etcd, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--fleet-user", "{none}"], "--fleet-user: "),
-        (["--fleet-user", "{empty}"], "write NAME:PASSWORD"),
+        (["--settings", "{user}"], "fleet_user: "),
+        (["--settings", "{empty_user}"], "write NAME:PASSWORD"),
         (["--fleet-encryption-key", "{empty}"], "64 hex digits"),
         (["--fleet-cert", "{empty}"], "belong together"),
         (["--fleet-ca", "{empty}"], "has no certificate"),
@@ -158,7 +159,10 @@ def test_secrets_are_encrypted_or_not_published(etcd, tmp_path) -> None:
 def test_mistakes_of_the_command_are_named(options, words, tmp_path) -> None:
     """The process ends with status 2, before it asks etcd."""
     (tmp_path / "empty").touch()
-    argv = [one.format(none=tmp_path / "none", empty=tmp_path / "empty") for one in options]
+    paths = {"empty": tmp_path / "empty", "user": tmp_path / "user.yaml", "empty_user": tmp_path / "empty.yaml"}
+    paths["user"].write_text("fleet_user: none\n")
+    paths["empty_user"].write_text("fleet_user: empty\n")
+    argv = [one.format(**paths) for one in options]
 
     ended = run_fsxds(["serve", "--fleet", "etcd://127.0.0.1:1", "--http", "127.0.0.1:0", "--grpc", "off", *argv])
 
@@ -330,7 +334,7 @@ def test_etcd_that_has_users(etcd, tmp_path) -> None:
         argv = ["etcdctl", "--endpoints", etcd.targets[0], *words.split()]
         subprocess.run(argv, check=True, capture_output=True, timeout=PATIENCE_S)
     (tmp_path / "user").write_text("fsxds:secret\n")
-    user = ("--fleet-user", str(tmp_path / "user"))
+    user = file_flags(fleet_user=str(tmp_path / "user"))
     with (
         server_of(tmp_path / "1", etcd, write(tmp_path / "tree", "a"), *user),
         server_of(tmp_path / "2", etcd, None, *user) as follower,

@@ -22,12 +22,14 @@ from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.resources import direct_route, document, http_listener, static_cluster
 from tests.support.server import Server, write_file
+from tests.support.settings_files import file_flags
 
 # Of each client, between two changes of process.
 ROUNDS = 12
 HAND_OVERS = 2
 PAUSE_S = 0.02
 NAMES = ("http", "grpc", "admin")
+SHARING = file_flags(reuse_port="true")
 REQUEST = json.dumps({"node": {"id": "n"}})
 
 
@@ -135,7 +137,7 @@ class Line:
         self.count += 1
         workdir = self.folder / str(self.count)
         workdir.mkdir()
-        options = options or ("--reuse-port",)
+        options = options or SHARING
         return Server(self.folder / "tree", workdir, "--admin", self.admin, *options, http=self.http, grpc=self.grpc)
 
 
@@ -193,9 +195,10 @@ def envoy_state(envoy: Envoy) -> dict[str, object]:
 
 def test_who_does_not_share_is_told_that_the_address_is_taken(line: Line) -> None:
     """And so is who wants to share what somebody has alone; port 0 is shared with nobody."""
-    for first, second in (("--reuse-port", "--no-reuse-port"), ("--no-reuse-port", "--reuse-port")):
-        with line.next(first) as server:
-            rejected = line.next(second).start(wait=False)
+    alone = file_flags(reuse_port="false")
+    for first, second in ((SHARING, alone), (alone, SHARING)):
+        with line.next(*first) as server:
+            rejected = line.next(*second).start(wait=False)
             assert rejected.wait_for_end() == 2
             assert "is taken" in rejected.log_file.read_text()
             assert server.is_running

@@ -19,7 +19,7 @@ from tests.support.envoy import Envoy
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_ports
 from tests.support.this_envoy import this_envoy
-from tests.transports.mirror.test_inlining import NAME, collection, inline, locator, named
+from tests.transports.mirror.test_layout_inlining import NAME, collection, inline, locator, named
 from tests.transports.mirroring import Plain, listener, snapshot, url
 
 LDS = "listener_manager.lds"

@@ -85,7 +85,7 @@ def relay(top: Server, folders: Callable[[str], Path]) -> Iterator[Server]:
     (folder / "token").chmod(0o600)
     address = f"127.0.0.1:{top.grpc_port}"
     # With the verdict of clients, the upstream takes back what they reject.
-    options = ("--upstream-token", str(folder / "token"), *file_flags(upstream_verdict="relay"))
+    options = file_flags(upstream_token=str(folder / "token"), upstream_verdict="relay")
     with Server(None, folder, "--upstream", address, *options) as server:
         server.wait(lambda: upstream_of(server)["resources"] == [{"type": "cds", "resources": 2}], "the clusters")
         yield server

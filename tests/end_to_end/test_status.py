@@ -21,6 +21,7 @@ from tests.end_to_end.test_rollback_envoy import second_listener, taken_port, tr
 from tests.end_to_end.traffic.running import running, write_tree
 from tests.support.grpc_clients import DiscoveryClient, method_path
 from tests.support.server import Server, write_file
+from tests.support.settings_files import file_flags
 
 # What is rejected stays, so that a test can look at it.
 AT_ONCE = ("--rollout", "off")
@@ -157,7 +158,7 @@ def test_what_a_real_envoy_rejects(tmp_path: Path) -> None:
 @pytest.mark.parametrize("transport", ["rest", "ads", "delta"])
 def test_a_real_envoy_that_let_go_of_a_cluster_is_in_step(transport: str, tmp_path: Path) -> None:
     """It does not say that it asks no more for the endpoints; as a canary, it takes the change for the others."""
-    canary = ("--canary", f"nodes={CANARIES:.0%}", "--bake", "0.1s")
+    canary = ("--canary", f"nodes={CANARIES:.0%}", *file_flags(bake="0.1s"))
     with running(tmp_path, transport, 600, ["--linger", "0s", "--max-removal", "off", *canary]) as run:
         for number in range(2):
             run.change("EDS clusters, one file", number)

@@ -17,18 +17,9 @@ from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
-from fsxds.events import (
-    client_events,
-    file_events,
-    fleet_events,
-    mirror_events,
-    process_events,
-    rollout_events,
-    state_events,
-    upstream_events,
-)
+from fsxds.events import client_events, file_events, fleet_events, process_events, rollout_events, upstream_events
 from fsxds.events.event import Event, Level, LogLine
-from fsxds.events.mirror_events import Remark
+from fsxds.events.file_events import Remark
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import RowsChange, TypeChange
 from fsxds.model.values import HeldFile, Problem, Version
@@ -96,9 +87,9 @@ SAMPLES: tuple[Event, ...] = (
     process_events.StartDelayed("the API", 3.0),
     file_events.CacheRead(3, 4),
     file_events.CacheFailed(Path("/cache"), "no space left on device"),
-    state_events.StateFailed(Path("/state"), "No space left on device", 2.0),
-    state_events.StateRecovered(Path("/state")),
-    state_events.StateWritten(Path("/state"), 1),
+    process_events.StateFailed(Path("/state"), "No space left on device", 2.0),
+    process_events.StateRecovered(Path("/state")),
+    process_events.StateWritten(Path("/state"), 1),
     fleet_events.FleetLost("no member answers"),
     fleet_events.FleetReached(0.0),
     fleet_events.FleetReached(3.21),
@@ -111,12 +102,12 @@ SAMPLES: tuple[Event, ...] = (
     process_events.ReadinessChanged(""),
     process_events.ReadinessChanged("REST listener: degraded"),
     client_events.RequestAnswered("REST", 200, "127.0.0.1"),
-    state_events.StateRestored(Path("/state"), 2, 3),
-    state_events.LingeringDropped(3),
+    process_events.StateRestored(Path("/state"), 2, 3),
+    process_events.LingeringDropped(3),
     client_events.MembersNotKept(NODE),
     client_events.AuthorityMissing(NODE, "xdstp:///envoy.config.cluster.v3.Cluster/*", "example.com"),
-    state_events.MembersNotWritten(Path("/home/me/.local/state/fsxds/members"), "No space left on device"),
-    state_events.StateIgnored("/state/history-9.sqlite", "another version of fsxds wrote it"),
+    process_events.MembersNotWritten(Path("/home/me/.local/state/fsxds/members"), "No space left on device"),
+    process_events.StateIgnored("/state/history-9.sqlite", "another version of fsxds wrote it"),
     process_events.StopRequested("SIGTERM"),
     process_events.SettingsReloaded(("settle",), ("http",)),
     process_events.SettingsReloaded((), ()),
@@ -152,11 +143,11 @@ SAMPLES: tuple[Event, ...] = (
     client_events.RequestRejected("127.0.0.1", 404, "no such path"),
     client_events.LimitReached("max-streams", "127.0.0.1"),
     client_events.RequestRejected("127.0.0.1", 403, "another node", "node edge-1"),
-    mirror_events.FilesWritten(
+    file_events.FilesWritten(
         1, written=(PATH,), kept=(Remark("a", "b"),), left_sources=(Remark("a", "c"),), blocked=(Remark("a", "d"),),
         restored=(PATH,),
     ),
-    mirror_events.MirrorFailed(OSError("disk full"), 1.0),
+    file_events.MirrorFailed(OSError("disk full"), 1.0),
     upstream_events.UpstreamConnected("top", "10.0.0.1:18000", "Delta ADS"),
     upstream_events.UpstreamLost("top", "10.0.0.1:18000", "connection refused", 1.0, 3),
     upstream_events.UpstreamFailedOver("top", "10.0.0.1:18000", "10.0.0.2:18000", "connection refused"),

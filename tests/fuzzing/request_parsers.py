@@ -31,8 +31,8 @@ with atheris.instrument_imports(
     from fsxds.runtime.views import Views
     from fsxds.settings.view_rules import ViewRule
     from fsxds.transports.grpc_streams.stream_requests import METHODS, GrpcRequestReader, peer_of
-    from fsxds.transports.http_get.representations import CODINGS as CODED
-    from fsxds.transports.http_get.representations import OF_RESOURCES, chosen_coding, chosen_format
+    from fsxds.transports.http_get.get_requests import CODINGS as CODED
+    from fsxds.transports.http_get.get_requests import OF_RESOURCES, chosen_coding, chosen_format
     from fsxds.transports.limits import network_of
     from fsxds.transports.rest.poll_requests import RestRequestReader, _decoded, is_json, patience_of
     from fsxds.transports.rest.poll_responses import takes_gzip

@@ -86,7 +86,7 @@ def objects_in(directory: Path) -> dict[bytes, bytes]:
 
 def check_database(directory: Path) -> None:
     """Check that the database is whole, and that each object in it is named by something."""
-    from fsxds.history.object_table import ObjectTable
+    from fsxds.history.entries import ObjectTable
 
     with closing(sqlite3.connect(directory / DATABASE)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.events.event import Event
-from fsxds.events.state_events import StateIgnored
+from fsxds.events.process_events import StateIgnored
 from fsxds.history.rejection_rows import encode_rejections, restore_rejections
 from fsxds.history.state import State
 from fsxds.model.errors import StateError

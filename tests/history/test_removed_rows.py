@@ -8,12 +8,12 @@ from contextlib import closing
 import pytest
 
 from fsxds.events.event import Event
-from fsxds.events.state_events import StateIgnored
+from fsxds.events.process_events import StateIgnored
 from fsxds.history import removed_rows
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.model.errors import StateError
-from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones, after_change
+from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones, after_change
 from tests.history.made import reopened
 from tests.support.snapshots import snapshot, type_url
 

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from fsxds.events.event import Event
-from fsxds.events.state_events import StateIgnored
+from fsxds.events.process_events import StateIgnored
 from fsxds.history.rollout_rows import channel_key, channel_text
 from fsxds.history.state import State
 from fsxds.history.state_directory import DAMAGED, DATABASE

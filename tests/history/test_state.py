@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.events.event import Event
-from fsxds.events.state_events import StateIgnored
+from fsxds.events.process_events import StateIgnored
 from fsxds.history.entries import HistoryChange, SomeNames
 from fsxds.history.state import MOST_SNAPSHOTS, State
 from fsxds.history.state_directory import DAMAGED, DATABASE

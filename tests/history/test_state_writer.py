@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.events.event import Event
-from fsxds.events.state_events import StateFailed, StateIgnored, StateRecovered, StateRestored
+from fsxds.events.process_events import StateFailed, StateIgnored, StateRecovered, StateRestored
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.history.state_writer import StateWriter

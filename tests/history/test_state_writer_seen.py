@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.events.state_events import StateIgnored
+from fsxds.events.process_events import StateIgnored
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.history.state_writer import SeenInState

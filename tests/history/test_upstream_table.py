@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from fsxds.events.event import Event
-from fsxds.events.state_events import StateIgnored
+from fsxds.events.process_events import StateIgnored
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.model.errors import StateError

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from fsxds.events.event import Level, LogLine
-from fsxds.events.mirror_events import FilesWritten, MirrorFailed, Remark
+from fsxds.events.file_events import FilesWritten, MirrorFailed, Remark
 from fsxds.observe.change_reports import MirrorReports, summary
 
 NOTHING = FilesWritten(1, unchanged=7, duration_s=0.012)

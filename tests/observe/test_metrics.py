@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from prometheus_client import generate_latest
 
-from fsxds.events import client_events, file_events, mirror_events, process_events, rollout_events, state_events
+from fsxds.events import client_events, file_events, process_events, rollout_events
 from fsxds.events.client_events import AckReceived, NackReceived, ResponseSent
 from fsxds.events.event import Event
 from fsxds.events.process_events import InternalError
@@ -29,8 +29,7 @@ from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import HeldFile, Problem, Severity, Version
 from fsxds.observe.internal_errors import observed_by
-from fsxds.observe.metric_catalogue import CATALOGUE, LABELS, ROWS_BY_NAME
-from fsxds.observe.metrics import ACKED_WITHIN_S, MOST_NODES, MOST_UNACKED, Metrics
+from fsxds.observe.metrics import ACKED_WITHIN_S, CATALOGUE, LABELS, MOST_NODES, MOST_UNACKED, ROWS_BY_NAME, Metrics
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.rollout import Completed, Held, Step, StepKind, StepStarted, StepTimedOut, Superseded
@@ -84,15 +83,15 @@ def of_rollout(happened: RolloutEvent) -> Event:
         (of_rollout(Superseded("t")), "rollouts_total", {"result": "superseded"}),
         (of_rollout(Held("t", ())), "removal_holds_total", {}),
         (rollout_events.VersionsHeld(frozenset({((CDS, "a"), Version("v"))}), ()), "version_holds_total", {}),
-        (mirror_events.FilesWritten(written=(PurePosixPath("cds.pb"),)), "mirror_files_written_total", {}),
-        (mirror_events.FilesWritten(removed=(PurePosixPath("cds.pb"),)), "mirror_files_removed_total", {}),
-        (mirror_events.FilesWritten(restored=(PurePosixPath("cds.pb"),)), "mirror_files_restored_total", {}),
-        (mirror_events.FilesWritten(duration_s=0.1), "mirror_write_duration_seconds_count", {}),
-        (mirror_events.FilesWritten(), "mirror_writes_total", {}),
-        (mirror_events.MirrorFailed(OSError(), 1.0), "mirror_failures_total", {}),
-        (state_events.StateWritten(Path("/state"), 1), "state_writes_total", {}),
-        (state_events.StateFailed(Path("/state"), "full", 1.0), "state_failures_total", {}),
-        (state_events.StateFailed(Path("/state"), "full", 1.0), "state_failing", {}),
+        (file_events.FilesWritten(written=(PurePosixPath("cds.pb"),)), "mirror_files_written_total", {}),
+        (file_events.FilesWritten(removed=(PurePosixPath("cds.pb"),)), "mirror_files_removed_total", {}),
+        (file_events.FilesWritten(restored=(PurePosixPath("cds.pb"),)), "mirror_files_restored_total", {}),
+        (file_events.FilesWritten(duration_s=0.1), "mirror_write_duration_seconds_count", {}),
+        (file_events.FilesWritten(), "mirror_writes_total", {}),
+        (file_events.MirrorFailed(OSError(), 1.0), "mirror_failures_total", {}),
+        (process_events.StateWritten(Path("/state"), 1), "state_writes_total", {}),
+        (process_events.StateFailed(Path("/state"), "full", 1.0), "state_failures_total", {}),
+        (process_events.StateFailed(Path("/state"), "full", 1.0), "state_failing", {}),
         (process_events.ComponentDegraded("watcher", "it", 1.0), "component_restarts_total", {"component": "watcher"}),
         (process_events.SnapshotSetAside("mirror", ValueError()), "snapshots_set_aside_total", {"component": "mirror"}),
         (InternalError("REST request", ValueError()), "internal_errors_total", {"where": "REST request"}),
@@ -127,7 +126,7 @@ def test_an_event_is_counted(metrics: Metrics, event: Event, name: str, labels: 
 
 def test_what_an_event_has_several_of_counts_so_often(metrics: Metrics) -> None:
     """A write of two files is two files, in one write."""
-    metrics.receive(mirror_events.FilesWritten(written=(PurePosixPath("cds.pb"), PurePosixPath("lds.pb"))))
+    metrics.receive(file_events.FilesWritten(written=(PurePosixPath("cds.pb"), PurePosixPath("lds.pb"))))
 
     assert value(metrics, "fsxds_mirror_files_written_total") == 2
     assert value(metrics, "fsxds_mirror_writes_total") == 1
@@ -181,12 +180,12 @@ def test_what_began_ends(metrics: Metrics) -> None:
     """A directory that was lost, a state directory that failed, and settings with a mistake are over again."""
     begins: tuple[Event, ...] = (
         file_events.TreeDisappeared("gone"),
-        state_events.StateFailed(Path("/s"), "full", 1.0),
+        process_events.StateFailed(Path("/s"), "full", 1.0),
         process_events.SettingsRejected("a"),
     )
     ends: tuple[Event, ...] = (
         file_events.TreeReturned(),
-        state_events.StateRecovered(Path("/s")),
+        process_events.StateRecovered(Path("/s")),
         process_events.SettingsReloaded((), ()),
     )
     names = ("fsxds_tree_present", "fsxds_state_failing", "fsxds_settings_last_reload_successful")

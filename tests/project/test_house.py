@@ -44,7 +44,7 @@ EDGES = {
     "editor/language_server.py": (1, "a request of an editor is answered with an error, alone"),
     "transports/mirror/directory.py": (1, "what was made beside a file is removed, and the error raised on"),
     "transports/rest/http_edge.py": (1, "a request ends with 500 for its client alone"),
-    "transports/grpc_streams/calls.py": (1, "a call ends with INTERNAL for its client alone"),
+    "transports/grpc_streams/stream_requests.py": (1, "a call ends with INTERNAL for its client alone"),
     "transports/grpc_streams/stream.py": (
         2,
         "a stream that is woken, and one that writes beside its handler, end alone",

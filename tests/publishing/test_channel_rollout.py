@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Collection
 
 from fsxds.model.resources import Snapshot, key_of
-from fsxds.protocol.tombstones import NO_TOMBSTONES
-from fsxds.publishing.channel_rollout import LANE_PATIENCE, ChannelRollout, Generations, Holding
-from fsxds.publishing.kept_places import RemovedMembers
+from fsxds.protocol.absence import NO_TOMBSTONES
+from fsxds.publishing.channel_rollout import LANE_PATIENCE, ChannelRollout, Generations, Holding, RemovedMembers
 from fsxds.rollout import (
     Completed,
     Composed,

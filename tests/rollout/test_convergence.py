@@ -11,8 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import TypeUrl
-from fsxds.rollout.machine import Rollout
-from fsxds.rollout.rollout_state import RolloutOptions
+from fsxds.rollout.machine import Rollout, RolloutOptions
 from fsxds.rollout.step import Client, Standing, Step, StepTimedOut
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url

@@ -7,8 +7,7 @@ import pytest
 from fsxds.model.resources import Snapshot
 from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.lingering import Lingering
-from fsxds.rollout.machine import Rollout
-from fsxds.rollout.rollout_state import RolloutOptions
+from fsxds.rollout.machine import Rollout, RolloutOptions
 from fsxds.rollout.step import (
     Completed,
     LingeringEnded,

@@ -14,8 +14,7 @@ import pytest
 
 from fsxds.server import workers
 from fsxds.server.workers import WorkerEndedError, WorkerPlace, Workers, admin_of
-from fsxds.settings.fleet_rules import FleetRule
-from fsxds.settings.forms import OFF
+from fsxds.settings.forms import OFF, FleetRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
 from tests.support.patience import PATIENCE_S

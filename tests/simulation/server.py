@@ -27,7 +27,7 @@ from fsxds.runtime.channels import Channel, ChannelKey
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.transports.exchange import Exchange, Requester
 from fsxds.transports.grpc_streams.stream_responses import Waking
-from fsxds.transports.rest.polling_clients import RestClients
+from fsxds.transports.rest.application import RestClients
 
 HOLD_S = 30.0
 LOADS_WITHIN_S = 0.05

@@ -33,7 +33,7 @@ def test_a_file_outside_is_not_read(tmp_path: Path, target: str) -> None:
 
     assert contents_of(tree) == {"in/b.yaml": "1"}
     assert rules_of(tree) == [("link.yaml", "outside-link")]
-    assert "--follow-outside" in tree.problems[0].remedy
+    assert "`follow_outside: true`" in tree.problems[0].remedy
 
 
 def test_a_directory_outside_is_not_walked(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_directory_outside_is_not_walked(tmp_path: Path) -> None:
 
 
 def test_links_are_followed_where_that_is_allowed(tmp_path: Path) -> None:
-    """`--follow-outside` reads what they lead to."""
+    """`follow_outside` reads what they lead to."""
     write(tmp_path, {"shared/a.yaml": "a", "tree/b.yaml": "b"})
     (tmp_path / "tree/edge").symlink_to("../shared")
     (tmp_path / "tree/c.yaml").symlink_to(tmp_path / "shared/a.yaml")

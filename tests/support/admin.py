@@ -28,7 +28,7 @@ from fsxds.transports.admin.rollout_control import (
     WaitingReport,
     carry_out,
 )
-from fsxds.transports.admin.rollout_paths import RolloutPaths
+from fsxds.transports.admin.status_paths import RolloutPaths
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from tests.support.errors import Recorder
 

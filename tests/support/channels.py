@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import Node
-from fsxds.protocol.on_demand import NoUpstreams, OnDemand
+from fsxds.protocol.subscription import NoUpstreams, OnDemand
 from fsxds.rollout import RolloutOptions
 from fsxds.runtime.channels import Channel, ChannelKey, HoldsOf, holds_nothing
 

@@ -20,13 +20,12 @@ from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers
-from fsxds.transports.exchange import Exchange
+from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.grpc_streams.stream_requests import AGGREGATED
 from fsxds.transports.limits import DEFAULTS, Limiter
-from fsxds.transports.services import Clients
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder
 from tests.support.patience import PATIENCE_S

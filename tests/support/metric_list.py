@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsxds.observe.metric_catalogue import CATALOGUE, LABELS
+from fsxds.observe.metrics import CATALOGUE, LABELS
 
 
 def metrics_section() -> str:

@@ -23,13 +23,12 @@ from fsxds.runtime.store import SnapshotStore
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.transports.client_status.status_service import ClientReports, client_status_paths
-from fsxds.transports.exchange import Exchange
+from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.http_get.get_handler import HttpGet
 from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.limits import DEFAULTS, Limiter
 from fsxds.transports.rest.application import REST, RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import ListenerOptions, listening
-from fsxds.transports.services import Clients
 from tests.support.channels import OneChannel
 from tests.support.errors import Recorder
 from tests.support.patience import PATIENCE_S

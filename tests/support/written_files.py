@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fsxds.model.resources import Reference, Resource, Rows, Snapshot
 from fsxds.model.values import Severity
-from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones, after_change
+from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones, after_change
 from tests.support.snapshots import snapshot, type_url
 
 VERBS = ("files", "better", "gone", "broken", "authored")

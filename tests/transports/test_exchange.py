@@ -9,7 +9,7 @@ import pytest
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import Node
-from fsxds.protocol.on_demand import NoUpstreams
+from fsxds.protocol.subscription import NoUpstreams
 from fsxds.runtime.access import Access, AccessInUse, Peer
 from fsxds.runtime.channels import Channel, ChannelKey, HoldsOf, holds_nothing
 from fsxds.settings.access_rules import AccessRule

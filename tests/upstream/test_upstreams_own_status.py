@@ -13,7 +13,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.client.updates import ConnectionLostError
 from fsxds.protocol.messages import Node
 from fsxds.transports.client_status.status_service import ClientReports
-from fsxds.transports.services import Clients
+from fsxds.transports.exchange import Clients
 from fsxds.upstream.subscriptions import PATIENCE_S, NameScope
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream.upstreams import Rejected, own_statuses

@@ -17,8 +17,15 @@ from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue
 from fsxds.snapshots.loaded_views import folders_of
-from fsxds.tools.diff.compare import ChangeAction, Difference, FieldChange, ResourceChange, TypeDifference
-from fsxds.tools.diff.view_groups import ComparedView, ViewGroup
+from fsxds.tools.diff.compare import (
+    ChangeAction,
+    ComparedView,
+    Difference,
+    FieldChange,
+    ResourceChange,
+    TypeDifference,
+    ViewGroup,
+)
 from fsxds.tools.held_changes import HeldChange
 
 _PLAIN_WORD = re.compile(r"[\w.:/@*%+-]+")

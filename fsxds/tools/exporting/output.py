@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from fsxds.events.mirror_events import Remark
+from fsxds.events.file_events import Remark
 from fsxds.model.errors import UsageError
 from fsxds.transports.mirror.directory import MANIFEST as MANIFEST_OF_MIRROR
 from fsxds.transports.mirror.directory import OURS, MirrorDirectory

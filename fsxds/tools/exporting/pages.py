@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import CredentialFinder
-from fsxds.events.mirror_events import Remark
+from fsxds.events.file_events import Remark
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resource_names import parse_or_none
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_TYPE_URL, RESOURCE_TYPES
@@ -29,8 +29,8 @@ from fsxds.model.resources import Resource, Snapshot, key_of
 from fsxds.model.values import PlainValue
 from fsxds.protocol.get import FoundList, find, read_target, url_of
 from fsxds.tools.exporting.output import OBJECTS
-from fsxds.transports.http_get.listings import LIST_COLLECTION, Urls, collection_content
-from fsxds.transports.http_get.representations import JSON_CONTENT, content_of
+from fsxds.transports.http_get.get_requests import JSON_CONTENT, content_of
+from fsxds.transports.http_get.get_responses import LIST_COLLECTION, Urls, collection_content
 
 LIST_COLLECTION_URL = BY_MESSAGE_TYPE[LIST_COLLECTION].type_url
 INDEX = PurePosixPath("index.json")

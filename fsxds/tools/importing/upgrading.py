@@ -16,16 +16,18 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, SPECIAL_JSON, fields_by_name, is_map, map_parts, type_of_url
 from fsxds.api.v2_spellings import CONFIG, HOSTS, PATTERNS, TLS_CONTEXT, TLS_CONTEXTS, VALUE, successor_of
 from fsxds.model.resource_types import PREFIX
-from fsxds.tools.doctor.bootstrap_file import BOOTSTRAP
-from fsxds.tools.importing.yaml_cuts import edited, in_flow, reindented
+from fsxds.tools.doctor.facts import BOOTSTRAP
 from fsxds.tools.importing.yaml_nodes import (
     AliasNode,
     MappingNode,
     SequenceNode,
     TextNode,
     YamlNode,
+    edited,
+    in_flow,
     key_text,
     read_nodes,
+    reindented,
     resolved,
 )
 

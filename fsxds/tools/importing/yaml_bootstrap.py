@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from fsxds.api.fields import camel_case
 from fsxds.envoy.bootstrap_text import as_yaml, quoted_text
 from fsxds.model.values import PlainValue
-from fsxds.tools.importing.left_over import LeftOver
-from fsxds.tools.importing.pieces import FIELDS, StaticResource
-from fsxds.tools.importing.yaml_cuts import Cutter, Known, TextPart, reindented
+from fsxds.tools.importing.pieces import FIELDS, LeftOver, StaticResource
 from fsxds.tools.importing.yaml_nodes import (
     AliasNode,
+    Cutter,
+    Known,
     MappingNode,
     SequenceNode,
+    TextPart,
     YamlNode,
     has_merge_key,
     key_text,
     node_at,
     read_nodes,
+    reindented,
     resolved,
 )
 

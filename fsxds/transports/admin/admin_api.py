@@ -1,25 +1,25 @@
-"""The admin address: routing, access, parameters. Other origins' pages cannot use it."""
+"""The admin address: routing, access, parameters, JSON. Other origins' pages cannot use it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from ipaddress import ip_address
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 from aiohttp import web
 
 from fsxds.events.event import Observer
 from fsxds.events.rollout_events import RolloutCommanded
-from fsxds.model.errors import ProtocolError
+from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.runtime.access import AccessInUse, Peer
 from fsxds.settings.forms import Address, TcpAddress
-from fsxds.transports.admin.report_json import written
-from fsxds.transports.peers import peer_of_request
-from fsxds.transports.rest.http_edge import HttpEdge, origin_of
+from fsxds.transports.exchange import peer_of_request
+from fsxds.transports.rest.http_edge import HttpEdge, check_host, check_page, origin_of
 from fsxds.transports.rest.poll_requests import is_json, read_body, strict_loads
 from fsxds.transports.rest.poll_responses import JSON, ErrorResponse
-from fsxds.transports.web_pages import check_host, check_page
 
 NO_JSON = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 
@@ -171,3 +171,47 @@ def _check_names(words: RequestParameters, known: frozenset[str]) -> None:
 
 def _written(content: object) -> bytes:
     return written(content) + b"\n"
+
+
+Report = TypeVar("Report")
+
+
+def report_of(form: type[Report], plain: object) -> Report:
+    """Decode a report.
+
+    Raises:
+        UsageError: another version of fsxds wrote it.
+    """
+    try:
+        return cast("Report", _read(form, plain))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise UsageError(
+            "the server writes its reports otherwise than this fsxds reads them; use its version"
+        ) from error
+
+
+def _read(form: Any, plain: Any) -> object:
+    if is_dataclass(form) and isinstance(form, type):
+        hints = get_type_hints(form)
+        return form(**{each.name: _read(hints[each.name], plain[each.name]) for each in fields(form)})
+    parts = get_args(form)
+    if get_origin(form) is tuple:
+        return tuple(_read(parts[0], each) for each in plain)
+    if get_origin(form) is Mapping:
+        return {name: _read(parts[1], each) for name, each in plain.items()}
+    if parts:
+        return None if plain is None else _read(parts[0], plain)
+    if not isinstance(plain, (int, float) if form is float else form):
+        raise TypeError(form)
+    return plain
+
+
+def written(content: object) -> bytes:
+    """Encode values as JSON objects of their fields."""
+    return json.dumps(content, default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    raise TypeError(f"{type(value).__name__} is not written")

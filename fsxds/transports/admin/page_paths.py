@@ -1,35 +1,40 @@
 """The status page: its files, events, graph and differences.
 
 The page loads only these files, connects only to its origin, cannot be embedded, and inserts data as text.
+
+On each server-sent event, pages request the facts. Slow readers skip events.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from functools import partial
 from importlib.resources import files
 from itertools import islice
-from typing import Protocol
+from typing import Final, Protocol
 
 import yaml
 from aiohttp import web
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker
+from fsxds.events.client_events import RequestRejected
+from fsxds.events.event import Event
 from fsxds.model.errors import ApiError, ProtocolError
 from fsxds.model.memo import Lru
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.model.values import NO_LAYERS, Layers
+from fsxds.runtime.store import Latest
 from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, RequestParameters
-from fsxds.transports.admin.change_feed import ChangeFeed
 from fsxds.transports.admin.graph import MOST_NODES, Graph, GraphRequest, IsStatic, SnapshotUses, graph_of, key_of_id
 from fsxds.transports.admin.rollout_control import snapshot_number
-from fsxds.transports.admin.rollout_paths import is_called
+from fsxds.transports.admin.status_paths import is_called
 
 DEFAULT_NODES = 200
 # Views with cached uses of resources.
@@ -302,3 +307,67 @@ def _text(resource: Resource | None, masker: Masker) -> list[str]:
     shown = masker.shown(resource.type_url, resource.body)
     text: str = yaml.dump(shown, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=LONGEST_TEXT)
     return text.splitlines()
+
+
+# In seconds.
+PAUSE_S: Final = 0.2
+# Proxies end idle connections, mostly after a minute.
+HEARTBEAT_S: Final = 15.0
+# Each holds a connection.
+MOST_READERS: Final = 64
+
+_EVENT_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+class ChangeFeed:
+    """Counts events, and notifies readers."""
+
+    def __init__(self, generation: Callable[[], int]) -> None:
+        self._generation = generation
+        self._count = Latest(0)
+        self._readers = 0
+        # Changes when the server stops, which ends the answers.
+        self._round = 0
+
+    def receive(self, happened: Event) -> None:
+        """Record an event, except rejected requests, which pages do not show."""
+        if not isinstance(happened, RequestRejected):
+            self._count.replace(self._count.current + 1)
+
+    async def close(self, _: web.Application) -> None:
+        """End all answers: the server stops."""
+        self._round += 1
+        self._count.replace(self._count.current + 1)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Send events until the page disconnects.
+
+        Raises:
+            ProtocolError: `UNAVAILABLE`: there are too many readers.
+        """
+        if self._readers >= MOST_READERS:
+            raise ProtocolError(f"{MOST_READERS} pages listen to events already; close some", "UNAVAILABLE")
+        response = web.StreamResponse(headers=_EVENT_HEADERS)
+        self._readers += 1
+        try:
+            await response.prepare(request)
+            if request.method != "HEAD":
+                await self._send(response)
+        finally:
+            self._readers -= 1
+        return response
+
+    async def _send(self, response: web.StreamResponse) -> None:
+        known, our_round = -1, self._round
+        while our_round == self._round:
+            if known != self._count.current:
+                known = self._count.current
+                await response.write(
+                    f"event: changed\ndata: {json.dumps({'generation': self._generation()})}\n\n".encode()
+                )
+            await asyncio.sleep(PAUSE_S)
+            try:
+                async with asyncio.timeout(HEARTBEAT_S):
+                    await self._count.other_than(known)
+            except TimeoutError:
+                await response.write(b": nothing new\n\n")

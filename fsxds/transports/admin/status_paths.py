@@ -1,4 +1,4 @@
-"""The admin paths of the whole server: status, clients, files, metrics, health, outline."""
+"""The admin paths: status, clients, files, metrics, health, outline, rollouts, history, and operators' decisions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,22 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from fsxds.model.errors import ProtocolError
+from fsxds.model.values import Layers
 from fsxds.protocol.messages import SyncState
 from fsxds.rollout import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, RequestParameters
+from fsxds.transports.admin.rollout_control import (
+    Action,
+    DecisionReport,
+    OperatorDecision,
+    RetryReport,
+    RolloutControl,
+    StatusReport,
+    no_snapshot,
+    snapshot_number,
+    unix_time,
+)
 from fsxds.transports.admin.status_reports import DEFAULT_ROWS, MOST_ROWS, RowQuery, StatusFacts
 from fsxds.transports.rest.poll_responses import JSON
 
@@ -120,3 +132,116 @@ def _written(rules: HoldingRules, outlines: Sequence[ServedOutline]) -> bytes:
         "views": [one.plain() for one in outlines],
     }
     return json.dumps(content).encode() + b"\n"
+
+
+# A request without either means all views.
+_SCOPE = frozenset({"view", "node"})
+_MOST_NAMES = 20
+
+
+class RolloutPaths:
+    """Answers requests about rollouts."""
+
+    def __init__(self, control: RolloutControl) -> None:
+        self._control = control
+
+    @property
+    def paths(self) -> AdminPaths:
+        """The handler of each path."""
+        return {
+            ("GET", f"{API}/rollout"): AdminPath(self._status, _SCOPE),
+            ("POST", f"{API}/rollout/approve"): AdminPath(self._approve, frozenset({"id"})),
+            ("POST", f"{API}/rollout/promote"): AdminPath(self._promote),
+            ("POST", f"{API}/rollout/abort"): AdminPath(self._abort, _SCOPE),
+            ("POST", f"{API}/rollout/retry"): AdminPath(self._retry, frozenset({"name"})),
+            ("GET", f"{API}/history"): AdminPath(self._history, _SCOPE),
+            ("GET", f"{API}/history/{WORD}"): AdminPath(self._snapshot),
+            ("POST", f"{API}/rollback"): AdminPath(self._rollback, frozenset({"number", "time"})),
+            ("POST", f"{API}/resume"): AdminPath(self._resume, _SCOPE),
+        }
+
+    async def _status(self, _: web.Request, words: RequestParameters) -> object:
+        scope, directory = self._scope(words), self._control.state_directory
+        channels = (each for each in await self._control.channels() if scope is None or each.layers in scope)
+        return StatusReport(tuple(channels), None if directory is None else str(directory))
+
+    async def _approve(self, _: web.Request, words: RequestParameters) -> object:
+        approval_id = words.get("id")
+        if not approval_id:
+            raise ProtocolError("id: is missing; send the id that fsxds rollout status shows")
+        if count := await self._control.decide(OperatorDecision(Action.APPROVE, approval_id)):
+            return DecisionReport(count)
+        waiting = sorted({each.approval.id for each in await self._control.channels() if each.approval})
+        there = f"the waiting ones are {', '.join(waiting)}" if waiting else "no removal is waiting"
+        raise ProtocolError(f"{approval_id}: no such removal waits for approval; {there}", "NOT_FOUND")
+
+    async def _retry(self, _: web.Request, words: RequestParameters) -> object:
+        name = words.get("name")
+        if count := await self._control.decide(OperatorDecision(Action.RETRY, name)):
+            return RetryReport(count)
+        fact = "no node rejects a resource" if name is None else f"no node rejects a resource {name[:80]!r}"
+        raise ProtocolError(f"{fact}; fsxds rollout status shows rejected resources", "FAILED_PRECONDITION")
+
+    async def _promote(self, *_: object) -> object:
+        return _done(await self._control.decide(OperatorDecision(Action.PROMOTE)), "no change waits for a canary")
+
+    async def _abort(self, _: web.Request, words: RequestParameters) -> object:
+        decision = OperatorDecision(Action.ABORT, layers=self._scope(words))
+        return _done(await self._control.decide(decision), "no rollout goes on")
+
+    async def _resume(self, _: web.Request, words: RequestParameters) -> object:
+        decision = OperatorDecision(Action.RESUME, layers=self._scope(words))
+        return _done(await self._control.decide(decision), "no resource is rolled back: all follow the tree already")
+
+    async def _history(self, _: web.Request, words: RequestParameters) -> object:
+        scope = self._scope(words)
+        return {"snapshots": [each for each in await self._control.history() if scope is None or each.layers in scope]}
+
+    async def _snapshot(self, _: web.Request, words: RequestParameters) -> object:
+        number = snapshot_number(words[WORD])
+        for snapshot in await self._control.history():
+            if snapshot.number == number:
+                return snapshot
+        raise no_snapshot(number)
+
+    async def _rollback(self, _: web.Request, words: RequestParameters) -> object:
+        if (time := words.get("time")) is not None:
+            decision = OperatorDecision(Action.ROLLBACK, time_s=unix_time(time))
+            return _done(await self._control.decide(decision), "the content of that time is served already")
+        number = snapshot_number(words.get("number", ""))
+        return _done(
+            await self._control.decide(OperatorDecision(Action.ROLLBACK, number=number)),
+            f"@{number} is of layers that no node has now, or equals the tree",
+        )
+
+    def _scope(self, words: RequestParameters) -> tuple[Layers, ...] | None:
+        if (node := words.get("node")) is not None:
+            layers = self._control.layers_of_node(node)
+            if layers is None:
+                raise ProtocolError(
+                    f"node: no client with the id {node[:80]!r} is connected; name its view", "NOT_FOUND"
+                )
+            return (layers,)
+        if (name := words.get("view")) is None:
+            return None
+        views = self._control.views()
+        if found := tuple({layers for view, layers in views if is_called(name, view, layers)}):
+            return found
+        there = _some_of(sorted({view or "the whole tree" for view, _ in views}))
+        raise ProtocolError(f"view: there is no {name[:80]!r}; there is {there}", "NOT_FOUND")
+
+
+def is_called(name: str, view: str, layers: Layers) -> bool:
+    """Whether a name, or layers such as `common+edge`, mean a view."""
+    return name in (view, "+".join(layers))
+
+
+def _some_of(names: list[str]) -> str:
+    return f"{', '.join(names[:_MOST_NAMES])}{' and more' if len(names) > _MOST_NAMES else ''}"
+
+
+def _done(count: int, otherwise: str) -> object:
+    """Raises ProtocolError for 0."""
+    if not count:
+        raise ProtocolError(f"{otherwise}; fsxds rollout status shows the present state", "FAILED_PRECONDITION")
+    return DecisionReport(count)

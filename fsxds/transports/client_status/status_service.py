@@ -22,13 +22,11 @@ from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Resource
 from fsxds.protocol.messages import ClientStatus, Node, OwnStatus
 from fsxds.runtime.access import AccessInUse
-from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, resource_statuses
-from fsxds.transports.client_status.nodes import node_filter
-from fsxds.transports.peers import peer_of_call, peer_of_request
+from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, node_filter, resource_statuses
+from fsxds.transports.exchange import Clients, ExtraServices, ServiceContext, peer_of_call, peer_of_request
 from fsxds.transports.rest.http_edge import Handler
 from fsxds.transports.rest.poll_requests import read_body
 from fsxds.transports.rest.poll_responses import LARGE_RESOURCE_BYTES, Payload, send
-from fsxds.transports.services import Clients, ExtraServices, ServiceContext
 
 CLIENT_STATUS_PATH = "/v3/discovery:client_status"
 CLIENT_STATUS_SERVICE = "envoy.service.status.v3.ClientStatusDiscoveryService"

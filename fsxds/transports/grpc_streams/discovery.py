@@ -32,19 +32,21 @@ from fsxds.protocol.subscription import Selection, Subscription
 from fsxds.runtime.access import AccessInUse
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.transports.exchange import Reader, Requester
-from fsxds.transports.grpc_streams.calls import HEALTH, STOPPING, LongLivedCalls, guarded
-from fsxds.transports.grpc_streams.resets import watch_resets
+from fsxds.transports.exchange import Reader, Requester, peer_of_call
+from fsxds.transports.grpc_streams.grpc_server import watch_resets
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
 from fsxds.transports.grpc_streams.stream_requests import (
+    HEALTH,
     METHODS,
+    STOPPING,
     Context,
     DiscoveryMethod,
+    LongLivedCalls,
     Variant,
+    guarded,
     parse_or_abort,
     peer_of,
 )
-from fsxds.transports.peers import peer_of_call
 
 OVERALL = ""
 

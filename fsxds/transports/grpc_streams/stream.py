@@ -49,13 +49,19 @@ from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Standing, Step
 from fsxds.runtime.channels import Channel
-from fsxds.transports.exchange import Exchange, Requester
-from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
-from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
+from fsxds.transports.exchange import Exchange, Requester, peer_of_call
+from fsxds.transports.grpc_streams.stream_requests import (
+    INTERNAL,
+    STOPPING,
+    Context,
+    DiscoveryMethod,
+    GrpcRequestReader,
+    peer_of,
+    where,
+)
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter, Waking
 from fsxds.transports.limits import report_rejection
-from fsxds.transports.peers import peer_of_call
-from fsxds.transports.web_pages import check_page
+from fsxds.transports.rest.http_edge import check_page
 
 # Reported ignored types and rejected names per stream; more are ignored silently.
 MOST_IGNORED_REPORTED = 8

@@ -25,7 +25,7 @@ from fsxds.model.relay_ids import SERVER
 from fsxds.model.resources import Resource, ResourceList
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
-from fsxds.protocol.on_demand import OnDemand
+from fsxds.protocol.subscription import OnDemand
 from fsxds.runtime.channels import Channel
 
 # Of the cache, in bytes and messages; the last message is kept in any case.

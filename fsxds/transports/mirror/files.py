@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
-from fsxds.events.mirror_events import Remark
+from fsxds.events.file_events import Remark
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.model.errors import UsageError

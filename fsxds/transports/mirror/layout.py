@@ -1,4 +1,14 @@
-"""Decides the files for a snapshot, with config sources that point at files, and stand-ins."""
+"""Decides the files for a snapshot, with config sources that point at files, and stand-ins.
+
+Envoy reads list collections from files with all listeners inline, and silently skips locators; a collection of only these removes every listener (ENVOY.md E80). So a locator's resource
+is written in its place; a collection that ends up empty is not written.
+
+The layout `resources` has one `Resource` per file, at its name's path; a glob is a folder.
+
+`xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the type's plain name `foo/bar`, as in
+URLs. Other authorities are in `@<authority>/<type>/...`. Source: xRFC TP1, "File transport".
+Envoy reads none of these files, except lists (ENVOY.md E88).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.events.mirror_events import Remark
-from fsxds.model.resource_types import BY_TYPE_URL
-from fsxds.model.resources import Origin, Resource, Snapshot, version_of_body
+from fsxds.api.locator_messages import locator_of
+from fsxds.api.walk import addresses_taken
+from fsxds.events.file_events import Remark
+from fsxds.model.resource_names import Locator, MalformedName, ResourceName, parse_or_none
+from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Key, Origin, Resource, Snapshot, version_of_body
 from fsxds.model.set_versions import version_of_set
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.subscription import Subscription, version_of
@@ -25,8 +38,213 @@ from fsxds.transports.config_sources import (
     RequestedResources,
     eds_name_of,
 )
-from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, SINGLES, Held, Layout, MirrorFile, MirrorPaths, united
-from fsxds.transports.mirror.inlining import LISTENER, ListenerFinder, by_name, inlined
+from fsxds.transports.mirror.files import (
+    BUNDLES,
+    COLLECTIONS,
+    FORMS,
+    SINGLES,
+    Held,
+    Layout,
+    MirrorFile,
+    MirrorPaths,
+    file_name_of,
+    united,
+)
+
+LISTENER = BY_SHORT_NAME["lds"]
+COLLECTION = BY_SHORT_NAME["lcds"]
+
+FindListeners = Callable[[Locator], "tuple[Resource, ...] | str"]
+"""Returns a locator's listeners, at most one unless it is a glob; or why there are none.
+"""
+
+ListenerFinder = Callable[[Snapshot], FindListeners]
+"""Returns a snapshot's function to find listeners."""
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedCollection:
+    """A list collection without locators, with the version of its inlined content.
+
+    `left_out` has reasons; `is_void`: no entry of the author is left: Envoy would remove all listeners.
+    """
+
+    resource: Resource
+    left_out: tuple[str, ...] = ()
+    is_void: bool = False
+
+
+def by_name(snapshot: Snapshot) -> FindListeners:
+    """Find listeners by their names alone."""
+    rows = snapshot.resources(LISTENER.type_url)
+
+    def find(locator: Locator) -> tuple[Resource, ...] | str:
+        found = (rows.get(str(choice.target)) for choice in locator.choices() if not choice.entry)
+        return next(((one,) for one in found if one is not None), f"leads to {locator}, which is not there")
+
+    return find
+
+
+def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> InlinedCollection:
+    """Replace a collection's locators by listeners, the first per name and address.
+
+    Two with the same make Envoy reject the collection, and still remove all further ones (ENVOY.md E56, E80).
+    """
+    message: DynamicMessage = catalogue.message_class(COLLECTION.message_type).FromString(collection.body)
+    if not any(entry.HasField("locator") for entry in message.entries):
+        return InlinedCollection(collection)
+    made = type(message)()
+    taken: dict[str, int] = {}
+    addresses: dict[str, int] = {}
+    left_out: list[str] = []
+    for index, entry in enumerate(message.entries):
+        for each in _entries(entry, find):
+            if isinstance(each, str):
+                left_out.append(f"entries[{index}] {each}")
+                continue
+            listener = _listener(catalogue, each)
+            name = listener.name
+            own = {address for _, address in addresses_taken(listener)}
+            if name in taken:
+                left_out.append(f'entries[{index}] leads to listener "{name}", which entries[{taken[name]}] is already')
+            elif equal := sorted(own & addresses.keys()):
+                other = addresses[equal[0]]
+                left_out.append(
+                    f'entries[{index}] is listener "{name}", and entries[{other}] has its address {equal[0]}'
+                )
+            else:
+                taken[name] = index
+                addresses |= dict.fromkeys(own, index)
+                made.entries.append(each)
+    body = made.SerializeToString(deterministic=True)
+    resource = replace(collection, body=body, version=version_of_body(collection.type_url, body))
+    return InlinedCollection(resource, tuple(left_out), is_void=not made.entries)
+
+
+def _entries(entry: DynamicMessage, find: FindListeners) -> Iterator[DynamicMessage | str]:
+    if not entry.HasField("locator"):
+        yield entry
+        return
+    try:
+        found = find(locator_of(entry.locator))
+    except MalformedName as malformed:
+        found = malformed.fact
+    if isinstance(found, str):
+        yield found
+        return
+    for listener in found:
+        made = type(entry)()
+        made.inline_entry.version = listener.version
+        made.inline_entry.resource.type_url = LISTENER.type_url
+        made.inline_entry.resource.value = listener.body
+        yield made
+
+
+def _listener(catalogue: Catalogue, entry: DynamicMessage) -> DynamicMessage:
+    return catalogue.message_class(LISTENER.message_type).FromString(entry.inline_entry.resource.value)
+
+
+# Longer paths become one cut file name: systems allow 4096 bytes.
+LONGEST_PATH = 1000
+
+_OTHERS = "@"
+_ENDS = tuple(f".{form}" for form in FORMS)
+
+
+def path_of_resource(row: ResourceType, name: str, authority: str) -> PurePosixPath:
+    """Return a path without suffix; `authority` is the tree's.
+
+    Unique among structured names; a plain name may share it.
+    """
+    found = parse_or_none(name) or ResourceName("", row.message_type, name)
+    written, question_mark, parameters = found.without_authority.removeprefix(f"/{found.message_type}/").partition("?")
+    *folders, last = written.split("/") if len(written) <= LONGEST_PATH else [written]
+    file_name = file_name_of(f"{last}{question_mark}{parameters}")
+    of_others = [f"{_OTHERS}{file_name_of(found.authority)}"] if found.authority not in {"", authority} else []
+    return PurePosixPath(*of_others, found.message_type, *map(_folder_name_of, folders), file_name)
+
+
+def _folder_name_of(segment: str) -> str:
+    name = file_name_of(segment)
+    stem, dot, end = name.rpartition(".")
+    return f"{stem}%2E{end}" if dot and f".{end}" in _ENDS else name
+
+
+def is_path_of_resource(path: PurePosixPath) -> bool:
+    """Whether a file may be in this layout."""
+    parts = path.parts[1:] if path.parts[:1] and path.parts[0].startswith(_OTHERS) else path.parts
+    return len(parts) > 1 and parts[0] in BY_MESSAGE_TYPE and ".." not in parts
+
+
+class ResourceLayoutMaker:
+    """Makes layouts of successive snapshots; `authority` is the tree's or empty."""
+
+    def __init__(self, suffix: str, authority: str) -> None:
+        self.suffix = suffix
+        self.authority = authority
+        # Making the paths takes longer than the rest.
+        self._paths: dict[Key, PurePosixPath] = {}
+
+    def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
+        """Return a snapshot's layout, given our files on disk."""
+        files: dict[PurePosixPath, MirrorFile] = {}
+        remarks: list[Remark] = []
+        paths: dict[Key, PurePosixPath] = {}
+        for resource in _served(snapshot):
+            key = resource.type_url, resource.name
+            path = paths[key] = self._paths.get(key) or self._path_of(resource)
+            file = MirrorFile(path, resource.type_url, resource.version, (resource,), is_wrapped=True)
+            other = files.get(path)
+            if other is not None and not _goes_before(file, other, held):
+                remarks.append(_same_file(file, other))
+                continue
+            if other is not None:
+                remarks.append(_same_file(other, file))
+            files[path] = file
+        self._paths = paths
+        kept = {
+            path: file.type_url
+            for path, file in held.items()
+            if path not in files and _is_unsure(snapshot, file.type_url)
+        }
+        remarks += [Remark(str(path), _reason_to_keep(snapshot, type_url)) for path, type_url in kept.items()]
+        return Layout(files, frozenset(kept), tuple(sorted(remarks)))
+
+    def _path_of(self, resource: Resource) -> PurePosixPath:
+        path = path_of_resource(BY_TYPE_URL[resource.type_url], resource.name, self.authority)
+        return path.with_name(path.name + self.suffix)
+
+
+def _served(snapshot: Snapshot) -> Iterator[Resource]:
+    for row in RESOURCE_TYPES:
+        if row.type_url not in snapshot.withheld:
+            yield from snapshot.resources(row.type_url).values()
+
+
+def _goes_before(file: MirrorFile, other: MirrorFile, held: Held) -> bool:
+    """The present owner keeps a path, else the structured name wins."""
+    present = held.get(file.path)
+    if present is not None and present.names in {file.names, other.names}:
+        return present.names == file.names
+    return parse_or_none(file.names[0]) is not None
+
+
+def _same_file(left_out: MirrorFile, file: MirrorFile) -> Remark:
+    return Remark(
+        str(file.path), f"{left_out.names[0]} has no file: {file.names[0]} has the same path; rename one of the two"
+    )
+
+
+def _is_unsure(snapshot: Snapshot, type_url: TypeUrl) -> bool:
+    return type_url in snapshot.incomplete | snapshot.withheld | snapshot.undeclared
+
+
+def _reason_to_keep(snapshot: Snapshot, type_url: TypeUrl) -> str:
+    noun = BY_TYPE_URL[type_url].noun
+    if type_url in snapshot.undeclared:
+        return f"kept: no document defines {noun}; write an empty list of them to remove the file"
+    return f"kept: a file that may define {noun} was never good; repair it or remove it"
+
 
 Find = Callable[[RequestedResources], PurePosixPath | None]
 """Returns the absolute path of the file that a config source requests, or None."""

@@ -14,7 +14,7 @@ from typing import Final, Never, Self, TypeVar
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import CredentialFinder
 from fsxds.events.event import Observer
-from fsxds.events.mirror_events import FilesWritten, MirrorFailed, Remark
+from fsxds.events.file_events import FilesWritten, MirrorFailed, Remark
 from fsxds.events.process_events import SnapshotSetAside
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
@@ -26,9 +26,9 @@ from fsxds.rollout import Standing, Step, StepKind
 from fsxds.runtime.channels import Channel, Channels
 from fsxds.runtime.store import end_wait
 from fsxds.runtime.supervisor import Attempts
-from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
-from fsxds.transports.mirror.directory import MirrorDirectory, Signature
+from fsxds.settings.view_rules import MirrorRule
+from fsxds.transports.mirror.directory import ForeignChanges, MirrorDirectory, MirrorRecords, Signature
 from fsxds.transports.mirror.envoy_reader import NO_LISTS, UNKNOWN_AUDIENCE, Audience, EnvoyReader, FileRejection
 from fsxds.transports.mirror.files import (
     COLLECTIONS,
@@ -40,11 +40,13 @@ from fsxds.transports.mirror.files import (
     Write,
     steps_to,
 )
-from fsxds.transports.mirror.foreign_changes import ForeignChanges
-from fsxds.transports.mirror.inlining import ListenerFinder, by_name
-from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
-from fsxds.transports.mirror.manifest import MirrorRecords
-from fsxds.transports.mirror.resource_layout import ResourceLayoutMaker
+from fsxds.transports.mirror.layout import (
+    LayoutMaker,
+    ListenerFinder,
+    MirrorConfigSources,
+    ResourceLayoutMaker,
+    by_name,
+)
 
 Value = TypeVar("Value")
 

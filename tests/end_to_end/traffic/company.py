@@ -41,6 +41,7 @@ from tests.support.follower import Follower
 from tests.support.fsxds_process import run_fsxds
 from tests.support.ports import free_port
 from tests.support.server import write_file
+from tests.support.settings_files import file_flags
 
 CLUSTERS, ROUTES = f"{TYPE}.config.cluster.v3.Cluster", f"{TYPE}.config.route.v3.RouteConfiguration"
 LISTENERS = f"{TYPE}.config.listener.v3.Listener"
@@ -360,7 +361,7 @@ def _in_first_layer(world: World, n: int) -> Tree:
 
 def _canary(_: Path) -> Sequence[str]:
     timeout = f"{STEP_TIMEOUT_S:g}s"
-    return "--canary", f"nodes={CANARIES:.0%}", "--bake", f"{BAKE_S:g}s", "--step-timeout", timeout
+    return "--canary", f"nodes={CANARIES:.0%}", *file_flags(bake=f"{BAKE_S:g}s"), "--step-timeout", timeout
 
 
 COMPANY: Mapping[str, Company] = {

@@ -2,9 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.tools.diff.compare import ChangeAction, Difference, FieldChange, ResourceChange, TypeDifference
+from fsxds.tools.diff.compare import (
+    ChangeAction,
+    ComparedView,
+    Difference,
+    FieldChange,
+    ResourceChange,
+    TypeDifference,
+    grouped,
+)
 from fsxds.tools.diff.difference import LONGEST_COMMENT, Compared, Side, code, markdown
-from fsxds.tools.diff.view_groups import ComparedView, grouped
 from tests.tools.diff.differences import CDS, EXAMPLE, SDS, compared, resource
 
 EXPECTED = """\

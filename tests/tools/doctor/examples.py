@@ -17,9 +17,8 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import Fault, pointer_of
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
-from fsxds.tools.doctor.bootstrap_file import read_bootstrap
 from fsxds.tools.doctor.examine import Case, examine
-from fsxds.tools.doctor.facts import FileFacts, look_at
+from fsxds.tools.doctor.facts import FileFacts, look_at, read_bootstrap
 from tests.support.trees import tree_of
 
 # Nothing is wrong with it.

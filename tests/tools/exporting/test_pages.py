@@ -14,7 +14,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.tools.exporting.output import write_files
 from fsxds.tools.exporting.pages import ExportRules, Pages, file_of, pages_of
-from fsxds.transports.http_get.listings import Urls
+from fsxds.transports.http_get.get_responses import Urls
 from tests.support.polls import envoy_catalogue
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"

@@ -10,8 +10,8 @@ from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Identity, ads_bootstra
 from fsxds.formats.yaml_format import read_yaml
 from fsxds.snapshots.parse import field_rules
 from fsxds.snapshots.proposals import NoCheck
-from fsxds.tools.doctor.bootstrap_file import read_bootstrap
-from fsxds.tools.importing.left_over import XdsConnection
+from fsxds.tools.doctor.facts import read_bootstrap
+from fsxds.tools.importing.pieces import XdsConnection
 from fsxds.tools.importing.plan import ImportPlan, Planner
 
 TYPE = "type.googleapis.com/envoy"

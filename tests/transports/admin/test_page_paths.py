@@ -15,10 +15,9 @@ from fsxds.events.file_events import TreeReturned
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.transports.admin import change_feed
+from fsxds.transports.admin import page_paths as page_paths_module
 from fsxds.transports.admin.admin_api import AdminApi
-from fsxds.transports.admin.change_feed import ChangeFeed
-from fsxds.transports.admin.page_paths import POLICY, PageApi, page_paths
+from fsxds.transports.admin.page_paths import POLICY, ChangeFeed, PageApi, page_paths
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from tests.support.admin import COMMON, EDGE, LOCALHOST
 from tests.support.errors import Recorder
@@ -241,7 +240,7 @@ async def test_events_come_with_each_change(page: Page) -> None:
 
 async def test_silence_has_heartbeats(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page knows by them that the connection is there."""
-    monkeypatch.setattr(change_feed, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(page_paths_module, "HEARTBEAT_S", 0.01)
     async with page.client.get("/api/events") as response:
         await read_event(response)
         assert await read_event(response) == ": nothing new\n\n"
@@ -257,7 +256,7 @@ async def test_events_end_with_the_server(page: Page) -> None:
 
 async def test_too_many_pages_are_rejected(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 503; the one that leaves makes room."""
-    monkeypatch.setattr(change_feed, "MOST_READERS", 1)
+    monkeypatch.setattr(page_paths_module, "MOST_READERS", 1)
     async with page.client.get("/api/events") as response:
         await read_event(response)
         status, content = await page.ask("/api/events")

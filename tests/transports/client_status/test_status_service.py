@@ -22,9 +22,9 @@ from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
 from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.contents import Contents
 from fsxds.transports.client_status.status_service import ClientReports
+from fsxds.transports.exchange import Clients
 from fsxds.transports.rest.poll_requests import serialized_node
 from fsxds.transports.rest.poll_responses import LARGE_RESOURCE_BYTES
-from fsxds.transports.services import Clients
 from tests.support.polls import envoy_catalogue, named
 
 CDS, SDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["sds"].type_url

@@ -17,12 +17,11 @@ from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.runtime.store import Latest
 from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
-from fsxds.transports.exchange import Exchange
-from fsxds.transports.grpc_streams.calls import LongLivedCalls
+from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.services import Clients
+from fsxds.transports.grpc_streams.stream_requests import LongLivedCalls
 from tests.support.channels import OneChannel
 from tests.support.errors import Recorder, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, channel_to, serving_grpc

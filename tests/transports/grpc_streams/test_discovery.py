@@ -14,12 +14,11 @@ from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.transports.exchange import Exchange
-from fsxds.transports.grpc_streams.calls import INTERNAL
+from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.services import Clients
+from fsxds.transports.grpc_streams.stream_requests import INTERNAL
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder, make_supervisor
 from tests.support.grpc_clients import (

@@ -25,7 +25,7 @@ from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
-from fsxds.transports import peers
+from fsxds.transports import exchange as exchange_module
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE
 from fsxds.transports.grpc_streams import discovery
 from tests.support.channels import Denier
@@ -291,7 +291,7 @@ async def test_client_status_and_reflection_are_decided_and_health_is_open(serve
 @pytest.fixture
 async def in_clear(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GrpcServer]:
     """A server of whose peers nobody is on this machine, as far as it knows."""
-    monkeypatch.setattr(peers, "is_loopback", lambda _: False)
+    monkeypatch.setattr(exchange_module, "is_loopback", lambda _: False)
     async with serving_grpc(access=AccessInUse()) as running:
         running.publish(BOTH)
         yield running

@@ -21,8 +21,8 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.rollout import Nack
 from fsxds.runtime.channels import ChannelClient
 from fsxds.settings.options import Settings
-from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING
 from fsxds.transports.grpc_streams.stream import MOST_IGNORED_REPORTED, StreamContext
+from fsxds.transports.grpc_streams.stream_requests import INTERNAL, STOPPING
 from tests.support.faulty_server import Boom
 from tests.support.grpc_clients import (
     DiscoveryClient,

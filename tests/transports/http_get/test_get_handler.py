@@ -22,7 +22,7 @@ from fsxds.settings.access_rules import AccessRule
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import Authority
-from fsxds.transports.http_get.documents import documents
+from fsxds.transports.http_get.get_handler import documents
 from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
 from tests.support.polls import Answer, Server, named, running, snapshot_of

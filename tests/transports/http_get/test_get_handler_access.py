@@ -9,7 +9,7 @@ import pytest
 
 from fsxds.runtime.access import Access, AccessInUse
 from fsxds.settings.access_rules import AccessRule, Tokens
-from fsxds.transports import peers
+from fsxds.transports import exchange
 from fsxds.transports.http_get.get_responses import GetRules
 from tests.support.polls import Answer, Server, named, running
 
@@ -78,7 +78,7 @@ async def test_secrets_are_not_kept() -> None:
 async def test_secrets_are_withheld_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also from who waits for one, and has its tag; other types are served."""
     # Nobody is on this machine, as far as the server knows.
-    monkeypatch.setattr(peers, "is_loopback", lambda _: False)
+    monkeypatch.setattr(exchange, "is_loopback", lambda _: False)
     in_use = AccessInUse(Access(has_insecure_secrets=True))
     async with running(access=in_use) as server:
         server.publish(named("cds", "web"), named("sds", "key"))

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-from fsxds.events.mirror_events import Remark
+from fsxds.events.file_events import Remark
 from fsxds.model.resources import Snapshot
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.transports.mirror.files import FileOnDisk, Layout, MirrorFile

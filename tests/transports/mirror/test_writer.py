@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.events.mirror_events import FilesWritten
+from fsxds.events.file_events import FilesWritten
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions

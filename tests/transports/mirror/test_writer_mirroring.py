@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.events.event import Event, Level
-from fsxds.events.mirror_events import FilesWritten, MirrorFailed
+from fsxds.events.file_events import FilesWritten, MirrorFailed
 from fsxds.events.process_events import SnapshotSetAside
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import RowsChange
@@ -23,7 +23,7 @@ from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.rollout import Nack, Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from fsxds.settings.forms import TcpAddress
-from fsxds.transports.mirror import foreign_changes
+from fsxds.transports.mirror import directory as directory_module
 from fsxds.transports.mirror.envoy_reader import Audience, EnvoyPage, EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
 from tests.support.channels import OneChannel
@@ -161,7 +161,7 @@ async def test_somebody_who_goes_on_is_let_go_on_for_longer_and_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two programs that write one file do not do so without end; a newer snapshot is written all the same."""
-    monkeypatch.setattr(foreign_changes, "BACK_OFF", BackOff(first_s=0.01, longest_s=0.04))
+    monkeypatch.setattr(directory_module, "BACK_OFF", BackOff(first_s=0.01, longest_s=0.04))
     channel, listener, words = Channel(ChannelKey()), Listener(), MirrorReports()
     channel.store.publish(snapshot(1, cds=[static("a")]))
     mirror = Mirror(tmp_path, this_envoy(), MirrorOptions(pause_s=0.0, rescan_s=NEVER_S))
@@ -171,7 +171,7 @@ async def test_somebody_who_goes_on_is_let_go_on_for_longer_and_longer(
             await listener.until_reported(count)
             (tmp_path / "cds.pb").unlink()
         await listener.until(lambda: len(listener.reports) == 9)
-        monkeypatch.setattr(foreign_changes, "BACK_OFF", BackOff(first_s=NEVER_S, longest_s=NEVER_S))
+        monkeypatch.setattr(directory_module, "BACK_OFF", BackOff(first_s=NEVER_S, longest_s=NEVER_S))
         (tmp_path / "cds.pb").unlink()
         await listener.until(lambda: len(listener.reports) == 10)
         (tmp_path / "cds.pb").unlink()

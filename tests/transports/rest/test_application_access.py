@@ -14,9 +14,9 @@ from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import Authority
-from fsxds.transports import peers
+from fsxds.transports import exchange
 from fsxds.transports.http_get.get_responses import GetRules
-from fsxds.transports.web_pages import check_host
+from fsxds.transports.rest.http_edge import check_host
 from tests.support.polls import Answer, Server, named, running
 
 TOKENS = Tokens(tuple((name, sha256(f"{name}-token".encode()).digest()) for name in ("edge", "all")))
@@ -126,7 +126,7 @@ async def test_client_status_is_about_all_nodes(server: Server) -> None:
 async def test_secrets_are_withheld_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the remedy; other types are served, and secrets where that is allowed."""
     # Nobody is on this machine, as far as the server knows.
-    monkeypatch.setattr(peers, "is_loopback", lambda _: False)
+    monkeypatch.setattr(exchange, "is_loopback", lambda _: False)
     in_use = AccessInUse()
     async with running(access=in_use) as server:
         server.publish(*BOTH)

@@ -1,0 +1,39 @@
+"""Which connections reset too many calls: by two looks at their counts. `end_to_end/test_limits.py` attacks a real server."""
+
+from __future__ import annotations
+
+import pytest
+
+from fsxds.transports.grpc_streams.grpc_server import MOST_RESETS, CallCounts, offenders
+
+
+def looked_at(**unanswered: int) -> dict[int, CallCounts]:
+    """Return what a look finds: `n7=3` is connection 7, with three resets that were not answered."""
+    return {
+        int(name[1:]): CallCounts(("127.0.0.1", 1), ("192.0.2.1", int(name[1:])), count)
+        for name, count in unanswered.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ({}, {}, set()),
+        ({"n7": 0}, {"n7": MOST_RESETS}, set()),
+        ({"n7": 0}, {"n7": MOST_RESETS + 1}, {7}),
+        # What it did long ago does not count, nor do many streams that were answered and end together.
+        ({"n7": 10_000}, {"n7": 10_000 + MOST_RESETS}, set()),
+        ({"n7": 10_000}, {"n7": 10_000 + MOST_RESETS + 1}, {7}),
+        ({"n7": -10_000}, {"n7": -10_000 + 5 * MOST_RESETS}, set()),
+        ({"n7": -10}, {"n7": MOST_RESETS + 1}, {7}),
+        # New since the look before; and one that is older, but was not seen then.
+        ({"n7": 0}, {"n7": 0, "n8": MOST_RESETS + 1}, {8}),
+        ({"n7": 0}, {"n7": 0, "n6": MOST_RESETS + 1}, set()),
+        ({"n7": 0, "n8": 0}, {"n8": 5 * MOST_RESETS}, {8}),
+    ],
+)
+def test_who_resets_more_than_is_allowed_between_two_looks(
+    before: dict[str, int], now: dict[str, int], expected: set[int]
+) -> None:
+    """Nobody else's connection is closed."""
+    assert offenders(looked_at(**before), looked_at(**now)).keys() == expected

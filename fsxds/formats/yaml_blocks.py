@@ -248,6 +248,8 @@ class _SingleQuoted:
         if match is None or len(line) - len(text) <= self._column or not line.isprintable():
             raise _OtherFormError
         self._is_closed = match[2] is not None
+        if self._is_closed and self._empty_lines and not match[1]:
+            raise _OtherFormError  # Envoy reads fewer line breaks
         self._parts += ("\n" * self._empty_lines or " ", match[1] if self._is_closed else match[1].rstrip(" "))
         self._empty_lines = 0
         if self._is_closed:

@@ -13,10 +13,11 @@ _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3."
 
 
 class Choice(NamedTuple):
-    """At most one field may be set; one must be if `is_needed`. Inner fields have dots."""
+    """At most one field may be set, if they exclude one another; one must be if `is_needed`. Inner fields have dots."""
 
     fields: tuple[str, ...]
     is_needed: bool = False
+    excludes: bool = True
 
 
 CHOICES: Mapping[str, tuple[Choice, ...]] = {
@@ -30,6 +31,16 @@ CHOICES: Mapping[str, tuple[Choice, ...]] = {
     f"{_HTTP}ext_proc.v3.ExternalProcessor": (Choice(("grpc_service", "http_service"), is_needed=True),),
     f"{_HTTP}jwt_authn.v3.JwtClaimToHeader": (Choice(("claim_name", "claim_path"), is_needed=True),),
     f"{_HTTP}lua.v3.Lua": (Choice(("inline_code", "default_source_code")),),
+    f"{_HTTP}aws_lambda.v3.PerRouteConfig": (Choice(("invoke_config",), is_needed=True),),
+    "envoy.extensions.filters.network.connection_limit.v3.ConnectionLimit": (
+        Choice(("max_connections",), is_needed=True),
+    ),
+    "envoy.extensions.filters.network.thrift_proxy.v3.WeightedCluster.ClusterWeight": (
+        Choice(("weight",), is_needed=True),
+    ),
+    "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy": (
+        Choice(("prefix_routes.routes", "prefix_routes.catch_all_route"), is_needed=True, excludes=False),
+    ),
     f"{_MANAGER}HttpConnectionManager": (
         Choice(("strip_matching_host_port", "strip_any_host_port")),
         Choice(("original_ip_detection_extensions", "use_remote_address")),
@@ -50,15 +61,15 @@ def hooks(_: Catalogue) -> Hooks:
 
 def _check(choices: tuple[Choice, ...]) -> Hook:
     def check_choices(message: DynamicMessage, path: Path, walk: Walk) -> None:
-        for fields, is_needed in choices:
+        for fields, is_needed, excludes in choices:
             present = [field for field in fields if _is_set(message, field)]
-            if len(present) > 1:
+            if excludes and len(present) > 1:
                 place = path
                 for step in present[1].split("."):
                     place = (place, step)
                 walk.error(place, "wrong-filter", f"cannot be set with {present[0]}", "keep one of the two")
             elif is_needed and not present:
-                walk.error(path, "wrong-filter", f"needs one of {', '.join(fields)}", "add one of them")
+                walk.error(path, "wrong-filter", f"needs {' or '.join(fields)}", "add it")
 
     return check_choices
 

@@ -176,6 +176,8 @@ def _is_prime(number: int) -> bool:
 def _check_fallback_keys(selector: DynamicMessage, path: Path, walk: Walk) -> None:
     fallback = list(selector.fallback_keys_subset)
     keys = set(selector.keys)
+    if not keys:
+        return  # Envoy does not read it
     place = (path, "fallback_keys_subset")
     uses_keys = selector.DESCRIPTOR.fields_by_name["fallback_policy"].enum_type.values_by_name["KEYS_SUBSET"].number
     if selector.fallback_policy != uses_keys:
@@ -286,8 +288,8 @@ def _check_picking(policy: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error(place, "wrong-cluster", "is missing", remedy)
     elif listed:
         first = packed_type(listed[0].typed_extension_config.typed_config)
-        if first.startswith("envoy.extensions.load_balancing_policies.") and first != _PICKS:
-            walk.error(place, "wrong-cluster", f"{first} cannot pick endpoints here", remedy)
+        if not first or (first.startswith("envoy.extensions.load_balancing_policies.") and first != _PICKS):
+            walk.error(place, "wrong-cluster", f"{first or 'no type'} cannot pick endpoints here", remedy)
 
 
 def _check_once(cluster: DynamicMessage, path: Path, walk: Walk) -> None:

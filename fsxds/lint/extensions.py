@@ -22,6 +22,7 @@ from fsxds.lint.rules import chapters
 from fsxds.model.values import Fault, FieldPath
 from fsxds.snapshots.references import TYPED_STRUCTS
 
+_COMPOSITE = "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction"
 # Types of these packages are not extensions by themselves, in any Envoy.
 _PLAIN_PACKAGES = (
     "google.protobuf.",
@@ -37,7 +38,7 @@ _PLAIN_PACKAGES = (
     "envoy.extensions.matching.",
     "envoy.extensions.transport_sockets.tls.v3.",
     "envoy.extensions.filters.common.matcher.action.",
-    "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction",
+    _COMPOSITE,
 )
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 _WRAPPER = "envoy.config.route.v3.FilterConfig"
@@ -104,6 +105,8 @@ def hooks(catalogue: Catalogue) -> Hooks:
             "envoy.config.cluster.v3.Cluster": (extensions.check_dns_resolver,),
             "envoy.config.cluster.v3.LoadBalancingPolicy": (extensions.check_policies,),
             "envoy.config.core.v3.TypedExtensionConfig": (extensions.check_discovered,),
+            "envoy.config.core.v3.GrpcService": (_forget_retries,),
+            f"{_COMPOSITE}.typed_config": (extensions.check_delegate,),
         },
         dict.fromkeys(_HOLDERS, (routes.enter_holder,)),
         {
@@ -251,6 +254,15 @@ class ExtensionChecks:
             walk.error(place, "wrong-extension", f"{wrong[1]} is not a load balancing policy", "write a type that is")
         return None
 
+    def check_delegate(self, extension: DynamicMessage, path: Path, walk: Walk) -> None:
+        """Check a filter within a composite one, which is towards a client or an upstream."""
+        walk.depend_on_place()
+        steps = field_path_of(path)
+        if {"typed_extension_protocol_options", "upstream_http_filters"}.intersection(steps):
+            self._check(extension, "envoy.filters.http.upstream", path, walk)
+        elif "http_filters" in steps:
+            self._check(extension, "envoy.filters.http", path, walk)
+
     def check_discovered(self, extension: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check an extension served on its own: only filters are."""
         if path is None:
@@ -271,7 +283,14 @@ class ExtensionChecks:
                 message = f"{name} cannot be used here: it is no extension of {' or '.join(category.split()[:2])}"
                 remedy = self._types.remedy(name, category.split())
                 walk.error((path, "typed_config"), "wrong-extension", message, remedy)
-        elif extension.DESCRIPTOR.name in {"TypedExtensionConfig", "RequestIDExtension"} or _is_discovered(extension):
+        elif _is_discovered(extension):
+            for index, type_url in enumerate(extension.config_discovery.type_urls):
+                name = type_url.rpartition("/")[2]
+                if not self._types.fits(name, category.split()):
+                    place: Path = (((path, "config_discovery"), "type_urls"), index)
+                    message = f"{name} cannot be used here: it is no extension of {' or '.join(category.split()[:2])}"
+                    walk.error(place, "wrong-extension", message, self._types.remedy(name, category.split()))
+        elif extension.DESCRIPTOR.name in {"TypedExtensionConfig", "RequestIDExtension"}:
             return  # reported by the field rules, or unnecessary for Envoy
         elif not getattr(extension, "is_optional", False):
             remedy = 'add typed_config, with the "@type" of the extension; Envoy does not go by the name'
@@ -291,6 +310,12 @@ def _check_struct(held: FieldValue, path: Path, walk: Walk) -> None:
             place = path if index is None else (path, index)
             remedy = "write the message itself"
             walk.error(place, "wrong-extension", "Envoy does not look into a TypedStruct here", remedy)
+
+
+def _forget_retries(_: DynamicMessage, path: Path, walk: Walk) -> Leave:
+    """Most clients of gRPC do not create the extensions of their retries, or only when they call."""
+    start = len(field_path_of(path))
+    return walk.forgetting(lambda fault: fault.rule == "wrong-extension" and "retry_policy" in fault.field_path[start:])
 
 
 @cache
@@ -409,10 +434,13 @@ class RouteChecks:
             message = f"{name} is not for HTTP filters" if name != _WRAPPER else "a FilterConfig is in no other message"
             walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
 
-    def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> None:
-        """A filter's configuration must not be for routes."""
+    def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
+        """A filter's configuration must not be for routes; Envoy does not read an optional one of another kind."""
         packed = http_filter.typed_config
         name = packed_type(packed)
+        if http_filter.is_optional and not self._types.is_of(name, _HTTP_FILTERS[0]):
+            return walk.forgetting(lambda fault: fault.rule in _constraints())
         if packed.value and name in self._for_filters:
             message = f"{name} is for routes, not for the filter"
             walk.error((path, "typed_config"), "wrong-extension", message, f"write {self._for_filters[name]}")
+        return None

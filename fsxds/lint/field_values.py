@@ -40,10 +40,16 @@ _REGEX_REMEDY = "RE2 has no look-around and no back-references: https://github.c
 
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return the checks of values."""
-    resolvers = catalogue.features.names("envoy.resolvers") if catalogue.features is not None else frozenset[str]()
+    resolvers, objects = (
+        catalogue.features.names(category) if catalogue.features is not None else frozenset[str]()
+        for category in ("envoy.resolvers", "filter_state.object")
+    )
     regexes = RegexChecks()
     return {
         "envoy.config.core.v3.SocketAddress.resolver_name": (_resolver_names(resolvers),) if resolvers else (),
+        "envoy.extensions.filters.common.set_filter_state.v3.FilterStateValue": (
+            (_object_factories(objects),) if objects else ()
+        ),
         "envoy.config.listener.v3.Listener": (_check_listener,),
         "envoy.config.core.v3.BindConfig": (_check_sources,),
         "envoy.config.core.v3.CidrRange": (_check_range,),
@@ -145,6 +151,20 @@ def _resolver_names(resolvers: frozenset[str]) -> Hook:
             walk.error(path, "wrong-address", f'"{name}" is no resolver that Envoy has', remedy)
 
     return check_name
+
+
+def _object_factories(objects: frozenset[str]) -> Hook:
+    def check_factory(value: DynamicMessage, path: Path, walk: Walk) -> None:
+        field = "factory_key" if value.factory_key else "object_key"
+        name = getattr(value, field)
+        if name and name not in objects:
+            message = f'"{name}" is no kind of object' + (
+                "" if field == "factory_key" else ", and there is no factory_key"
+            )
+            remedy = f"write a factory_key, such as envoy.string; Envoy has {', '.join(sorted(objects))}"
+            walk.error((path, field), "wrong-filter", message, remedy)
+
+    return check_factory
 
 
 def _report_address(address: DynamicMessage, path: Path, walk: Walk, remedy: str | None = None) -> None:
@@ -278,9 +298,15 @@ def _check_endpoint(endpoint: DynamicMessage, path: Path, walk: Walk, remedy: st
     for index, more in enumerate(endpoint.additional_addresses):
         at: Path = (((path, "additional_addresses"), index), "address")
         _report_address(more.address, at, walk, remedy)
-    if endpoint.HasField("health_check_config") and endpoint.health_check_config.HasField("address"):
-        at = ((path, "health_check_config"), "address")
-        _report_address(endpoint.health_check_config.address, at, walk, remedy)
+    if not endpoint.HasField("health_check_config"):
+        return
+    checked, place = endpoint.health_check_config, (path, "health_check_config")
+    if checked.HasField("address"):
+        _report_address(checked.address, (place, "address"), walk, remedy)
+    addresses = [endpoint.address, *([checked.address] if checked.HasField("address") else [])]
+    if checked.port_value and any(one.WhichOneof("address") != "socket_address" for one in addresses):
+        message = "only an IP address has a port"
+        walk.error((place, "port_value"), "wrong-address", message, "remove it: with some addresses Envoy crashes")
 
 
 def _check_looked_up(assignment: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -7,7 +7,7 @@ import re
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
-from fsxds.api.walk import Hook, Hooks, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk
 from fsxds.lint.clusters import statuses_check
 from fsxds.lint.extensions import extension_facts
 from fsxds.lint.field_values import inline, packed_type, repeated
@@ -15,6 +15,7 @@ from fsxds.lint.field_values import inline, packed_type, repeated
 _HTTP = "envoy.extensions.filters.http."
 _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 _CODEC = _HTTP + "upstream_codec.v3.UpstreamCodec"
+_NETWORK_RBAC = "envoy.extensions.filters.network.rbac.v3.RBAC"
 _SHORTEST_FILL_NS = 50_000_000
 _SHA_LENGTH = len("{SHA}") + 28
 _HIGHEST_PORT = 65_536
@@ -25,7 +26,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#]+([/?#][!-~]*)?", re.ASCII
 
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return the checks of filters."""
-    order = FilterOrder(catalogue)
+    order, rbac = FilterOrder(catalogue), _NetworkRbac()
     return {
         "envoy.config.listener.v3.FilterChain": (order.check_network_filters,),
         _MANAGER: (order.check_http_filters,),
@@ -44,13 +45,16 @@ def hooks(catalogue: Catalogue) -> Hooks:
             _check_grpc_codes,
         ),
         _HTTP + "aws_lambda.v3.Config.arn": (_check_arn,),
-        _HTTP + "aws_lambda.v3.PerRouteConfig": (_check_invocation,),
         _HTTP + "aws_request_signing.v3.AwsRequestSigning": (_check_region,),
         _HTTP + "proto_message_extraction.v3.ProtoMessageExtractionConfig": (_check_descriptors("data_source"),),
         _HTTP + "grpc_field_extraction.v3.GrpcFieldExtractionConfig": (_check_descriptors("descriptor_set"),),
         _HTTP + "proto_api_scrubber.v3.DescriptorSet": (_check_descriptors("data_source"),),
         "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy.PrefixRoutes": (_check_prefixes,),
-        "envoy.extensions.filters.network.thrift_proxy.v3.WeightedCluster.ClusterWeight": (_check_weight,),
+        _HTTP + "ext_proc.v3.ExternalProcessor.request_attributes": (_check_attributes,),
+        _HTTP + "ext_proc.v3.ExternalProcessor.response_attributes": (_check_attributes,),
+        _NETWORK_RBAC: (rbac.enter,),
+        "envoy.config.rbac.v3.Permission.header": (rbac.check_header,),
+        "envoy.config.rbac.v3.Principal.header": (rbac.check_header,),
         _HTTP + "health_check.v3.HealthCheck": (_check_cache,),
         _HTTP + "header_to_metadata.v3.Config.Rule": (_check_metadata_rule,),
         _HTTP + "ext_authz.v3.HttpService": (_check_prefix,),
@@ -249,11 +253,6 @@ def _check_arn(arn: FieldValue, path: Path, walk: Walk) -> None:
         walk.error(path, "wrong-filter", "is no ARN of a function", "write arn:aws:lambda:REGION:ACCOUNT:function:NAME")
 
 
-def _check_invocation(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    if not config.HasField("invoke_config"):
-        walk.error((path, "invoke_config"), "wrong-filter", "is missing", "write it, with the arn of a function")
-
-
 def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:
     """AWS_SIGV4, the default, signs for one region."""
     if config.signing_algorithm == 0 and any(mark in config.region for mark in "*,"):
@@ -289,11 +288,6 @@ def _check_prefixes(routes: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error(place, "wrong-filter", "another route has the same prefix", "keep one of the two")
 
 
-def _check_weight(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    if not cluster.HasField("weight"):
-        walk.error((path, "weight"), "wrong-filter", "is missing", "add it, such as weight: 1")
-
-
 def _check_cache(config: DynamicMessage, path: Path, walk: Walk) -> None:
     has_cache = config.cache_time.seconds > 0 or config.cache_time.nanos >= 1_000_000
     if has_cache and config.HasField("pass_through_mode") and not config.pass_through_mode.value:
@@ -325,6 +319,31 @@ def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:
     override = getattr(service, "path_override", "")
     if override and not override.startswith("/"):
         walk.error((path, "path_override"), "wrong-filter", "must begin with a slash", "write a slash before it")
+
+
+class _NetworkRbac:
+    """Knows whether the walked rules are about connections, which have no headers."""
+
+    def __init__(self) -> None:
+        self._is_inside = False
+
+    def enter(self, _: DynamicMessage, path: Path, walk: Walk) -> Leave:
+        self._is_inside = True
+        return self._leave
+
+    def _leave(self) -> None:
+        self._is_inside = False
+
+    def check_header(self, _: FieldValue, path: Path, walk: Walk) -> None:
+        walk.depend_on_place()
+        if self._is_inside:
+            walk.error(path, "wrong-filter", "a connection has no headers", "remove it, or use the filter of HTTP")
+
+
+def _check_attributes(expressions: FieldValue, path: Path, walk: Walk) -> None:
+    for index, expression in enumerate(expressions):
+        if not expression.strip():
+            walk.error((path, index), "wrong-filter", "holds no expression", "write such as request.path")
 
 
 def _check_users(config: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -244,6 +244,10 @@ def _check_upgrades(manager: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_scopes(scoped: DynamicMessage, path: Path, walk: Walk) -> None:
+    locator = scoped.scoped_rds.srds_resources_locator
+    if locator and not locator.startswith(("xdstp:", "http:", "file:")):
+        at: Path = ((path, "scoped_rds"), "srds_resources_locator")
+        walk.error(at, "wrong-filter", "is no locator", "begin it with xdstp:, http: or file:")
     if scoped.WhichOneof("config_specifier") != "scoped_route_configurations_list":
         return
     place = (path, "scoped_route_configurations_list")

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
-from fsxds.api.walk import Hooks, Leave, Path, Walk
+from fsxds.api.walk import Hooks, Leave, Path, Walk, field_path_of
 from fsxds.lint.field_values import inline, is_longer, packed_type, repeated
 from fsxds.model.resource_types import lowered
 
@@ -45,7 +45,10 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.config.route.v3.RouteAction.RequestMirrorPolicy": (_check_mirror,),
         "envoy.config.route.v3.WeightedCluster": (_check_weights,),
         "envoy.config.route.v3.RetryPolicy.RetryBackOff": (_check_back_off,),
-        "envoy.config.core.v3.BackoffStrategy": (_check_back_off,),
+        "envoy.config.core.v3.BackoffStrategy": (_check_core_back_off,),
+        _MATCH: (_check_template,),
+        "envoy.config.route.v3.RedirectAction.prefix_rewrite": (templates.check_prefix,),
+        "envoy.config.route.v3.RouteAction.prefix_rewrite": (templates.check_prefix,),
         "envoy.config.core.v3.HeaderValueOption": (_check_addition,),
         "envoy.config.route.v3.InternalRedirectPolicy": (_check_copies,),
         "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest": (_check_request,),
@@ -186,6 +189,15 @@ def _check_back_off(back_off: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "max_interval"), "wrong-duration", message, "make it at least as long")
 
 
+def _check_core_back_off(back_off: DynamicMessage, path: Path, walk: Walk) -> None:
+    """Of retries by this message, Envoy compares only those for the keys of tokens."""
+    steps = field_path_of(path)
+    if steps[-2:] == ("retry_policy", "retry_back_off"):
+        walk.depend_on_place()
+    if steps[-2:] != ("retry_policy", "retry_back_off") or "remote_jwks" in steps:
+        _check_back_off(back_off, path, walk)
+
+
 def _check_scope(scope: DynamicMessage, path: Path, walk: Walk) -> None:
     if path is None and not scope.route_configuration_name and not scope.HasField("route_configuration"):
         remedy = "name the route configuration of this scope, or write it into route_configuration"
@@ -216,12 +228,16 @@ class PathTemplates:
         self._matched: tuple[Path, DynamicMessage] = None, None
 
     def check_match(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a route's template, and remember it."""
+        """Remember a route's template."""
         walk.depend_on_place()
-        pattern = _content(policy.typed_config, self._match)
-        self._matched = _route_of(path), pattern
-        if pattern is not None:
-            _check_pattern(pattern.path_template, ((path, "typed_config"), "path_template"), walk)
+        self._matched = _route_of(path), _content(policy.typed_config, self._match)
+
+    def check_prefix(self, _: FieldValue, path: Path, walk: Walk) -> None:
+        """A route that matches by a template has no prefix to rewrite."""
+        walk.depend_on_place()
+        if _route_of(path) is not None and _route_of(path) is self._matched[0]:
+            message = "a route that matches by a path template has no prefix"
+            walk.error(path, "wrong-path-template", message, "use path_rewrite_policy, or match by a prefix")
 
     def check_rewrite(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check that rewriting fits the template."""
@@ -253,8 +269,8 @@ def _content(packed: DynamicMessage, message_class: type[Message] | None) -> Dyn
         return None
 
 
-def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
-    fault = None
+def _check_template(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    pattern, fault = config.path_template, None
     names = [match[1] for match in _VARIABLE.finditer(pattern)]
     if not pattern.startswith("/"):
         fault = "must begin with a slash"
@@ -268,7 +284,7 @@ def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
         fault = next(filter(None, map(_name_fault, names)), None)
     if fault is not None:
         remedy = 'write it such as "/users/{id}/*": variables in braces, * for one segment, ** for the rest'
-        walk.error(path, "wrong-path-template", fault, remedy)
+        walk.error((path, "path_template"), "wrong-path-template", fault, remedy)
 
 
 def _name_fault(name: str) -> str | None:

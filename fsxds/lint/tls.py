@@ -28,8 +28,9 @@ _OTHER_NAME = 5
 _OID = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 _LONGEST_ALPN = 65_535
 
-_SEPARATORS = re.compile(r"[:,; |\[\]]+")
-_WHOLE_NAME = re.compile(r"[A-Z0-9]+(?:-[A-Z0-9]+)+|TLS_[A-Z0-9_]+")
+_SEPARATORS = re.compile(r"[:,; |+\[\]]+")
+# The names of groups, such as HIGH or CHACHA20, and @STRENGTH are shorter.
+_WHOLE_NAME = re.compile(r"[A-Z0-9]+(?:-[A-Z0-9]+)+|TLS_[A-Z0-9_]+|.{12,}")
 
 Compare: TypeAlias = Callable[[bytes, bytes, "bytes | None"], "tuple[str, str, str] | None"]
 """Compares a chain, a key and its password; returns the field, the fact and the remedy."""
@@ -85,6 +86,8 @@ def _check_upstream(context: DynamicMessage, path: Path, walk: Walk) -> None:
     if count > 1:
         message = f"a client has at most one certificate, here are {count}"
         walk.error(place, "wrong-tls", message, "keep one")
+    if len(common.alpn_protocols) > 1 and "" in common.alpn_protocols:
+        walk.error((place, "alpn_protocols"), "wrong-tls", "has an empty name: Envoy crashes", "remove it")
     if context.auto_sni_san_validation and common.WhichOneof("validation_context_type") is None:
         message = "auto_sni_san_validation needs a validation context"
         walk.error((path, "auto_sni_san_validation"), "wrong-tls", message, "add one with a trusted_ca")

@@ -5,10 +5,13 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.choices import CHOICES
 from tests.lint.envoy_answers import (
+    NETWORK,
+    TCP_CHAIN,
     TYPE,
     Case,
     assert_accepted,
     assert_rejected,
+    chain,
     http_filter,
     listener,
     manager,
@@ -52,6 +55,17 @@ def parameter(mutation: str) -> Case:
     )
 
 
+REDIS = "stat_prefix: s, settings: {op_timeout: 5s}"
+FOR_A, CATCH_ALL = "{prefix: a, cluster: xds}", "catch_all_route: {cluster: xds}"
+
+
+def before_tcp(message_type: str, text: str) -> Case:
+    """A filter of connections of this type, and a TCP proxy unless it answers."""
+    config = {"@type": f"{TYPE}{NETWORK}{message_type}", **read(text)}
+    after = [] if "redis" in message_type else TCP_CHAIN["filters"]
+    return chain({"filters": [{"name": "f", "typed_config": config}, *after]})
+
+
 RECORD = "{record: {key: a, value: b}}"
 
 
@@ -68,6 +82,8 @@ def test_one_of_a_choice_is_accepted(catalogue: Catalogue) -> None:
         scopes('{name: x, element: {separator: "=", key: a}}'),
         parameter(f"{{append: {RECORD}}}"),
         parameter("{remove: a}"),
+        before_tcp("redis_proxy.v3.RedisProxy", f"{{{REDIS}, prefix_routes: {{routes: [{FOR_A}], {CATCH_ALL}}}}}"),
+        before_tcp("connection_limit.v3.ConnectionLimit", "{stat_prefix: s, max_connections: 1}"),
         manager("{use_remote_address: false, xff_num_trusted_hops: 1, strip_any_host_port: true}"),
     )
 
@@ -88,6 +104,9 @@ def test_one_of_a_choice_is_accepted(catalogue: Catalogue) -> None:
         parameter("{}"),
         parameter(f"{{append: {RECORD}, remove: a}}"),
         manager("{strip_matching_host_port: true, strip_any_host_port: true}"),
+        before_tcp("redis_proxy.v3.RedisProxy", f"{{{REDIS}}}"),
+        before_tcp("redis_proxy.v3.RedisProxy", f"{{{REDIS}, prefix_routes: {{case_insensitive: true}}}}"),
+        before_tcp("connection_limit.v3.ConnectionLimit", "{stat_prefix: s}"),
     ],
 )
 def test_none_and_two_of_a_choice_are_rejected(catalogue: Catalogue, case: Case) -> None:

@@ -29,6 +29,16 @@ CODEC = {"name": "codec", "typed_config": {"@type": HTTP + "upstream_codec.v3.Up
 BUFFER = {"name": "buffer", "typed_config": {"@type": HTTP + "buffer.v3.Buffer", "max_request_bytes": 5}}
 
 
+# Its path is missing.
+FILE_LOG = {"name": "log", "typed_config": {"@type": TYPE + "envoy.extensions.access_loggers.file.v3.FileAccessLog"}}
+
+
+def delegated(one: object) -> dict[str, object]:
+    """A filter that a matcher may skip."""
+    delegate = {"@type": TYPE + "envoy.extensions.common.matching.v3.ExtensionWithMatcher", "extension_config": one}
+    return {"name": "delegate", "typed_config": delegate}
+
+
 def network(*filters: object) -> Case:
     """A filter chain of these filters."""
     return listener({"filter_chains": [{"filters": list(filters)}]})
@@ -59,6 +69,7 @@ def test_orders_that_envoy_accepts(catalogue: Catalogue) -> None:
         http(CORS, CORS, ROUTER),
         # Optional, and no HTTP filter: Envoy skips it.
         http({**ECHO, "is_optional": True}, ROUTER),
+        http({**FILE_LOG, "is_optional": True}, ROUTER),
         http(),
         upstream(BUFFER, CODEC),
     )
@@ -74,6 +85,8 @@ def test_orders_that_envoy_accepts(catalogue: Catalogue) -> None:
         http(ROUTER, ROUTER),
         http(ROUTER, CORS),
         http(CORS),
+        http(delegated(BUFFER)),
+        http(delegated(ROUTER)),
         http({**ROUTER, "disabled": True}),
         manager({"upgrade_configs": [{"upgrade_type": "x", "filters": [CORS]}]}),
         upstream(BUFFER),
@@ -169,6 +182,24 @@ SERVICE = "{envoy_grpc: {cluster_name: xds}}"
 URI = "{uri: http://x, cluster: xds, timeout: 1s}"
 
 
+POLICY = "{permissions: [%s], principals: [{any: true}]}"
+
+
+def access(permission: str) -> Case:
+    """A filter of connections that allows this."""
+    config = {
+        "@type": TYPE + NETWORK + "rbac.v3.RBAC",
+        "stat_prefix": "s",
+        **read(f"{{rules: {{policies: {{p: {POLICY % permission}}}}}}}"),
+    }
+    return network({"name": "rbac", "typed_config": config}, TCP)
+
+
+def state(value: str) -> Case:
+    """A filter that sets a value of the state."""
+    return http_filter("set_filter_state.v3.Config", f"{{on_request_headers: [{value}]}}")
+
+
 def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
     """Settings that fit one another."""
     assert_accepted(
@@ -196,6 +227,12 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
         traced("{protocol: UDP, address: 127.0.0.1, port_value: 2000}"),
         thrift("{name: xds, weight: 1}"),
         redis("a", "b"),
+        state("{object_key: x, factory_key: envoy.string, format_string: {text_format_source: {inline_string: a}}}"),
+        state("{object_key: envoy.string, format_string: {text_format_source: {inline_string: a}}}"),
+        access("{url_path: {path: {exact: /a}}}"),
+        http_filter(
+            "rbac.v3.RBAC", f"{{rules: {{policies: {{p: {POLICY % '{header: {name: x, present_match: true}}'}}}}}}}"
+        ),
         matched("function envoy_match(value) return true end"),
         route("{direct_response: {status: 200}}"),
     )
@@ -244,6 +281,12 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
         traced("{protocol: UDP, address: 127.0.0.1, named_port: x}"),
         thrift("{name: xds}"),
         redis("a", "a"),
+        state("{object_key: my.key, format_string: {text_format_source: {inline_string: a}}}"),
+        state("{object_key: x, factory_key: y, format_string: {text_format_source: {inline_string: a}}}"),
+        access("{header: {name: x, present_match: true}}"),
+        access("{not_rule: {header: {name: x, present_match: true}}}"),
+        http_filter("ext_proc.v3.ExternalProcessor", f"{{grpc_service: {SERVICE}, request_attributes: ['']}}"),
+        http_filter("ext_proc.v3.ExternalProcessor", f"{{grpc_service: {SERVICE}, response_attributes: [a, ' ']}}"),
         matched("x = 1"),
         http_filter("header_mutation.v3.HeaderMutation", "{mutations: {query_parameter_mutations: [{append: {}}]}}"),
         http_filter(

@@ -19,10 +19,10 @@ from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import progress_bar, spinner
 from fsxds.cli.subjects import FOUND_PROBLEMS, STDIN, Subject, base_for, path_from, print_report, read_subjects
 from fsxds.lint.linter import levels_of, linter_of
+from fsxds.lint.reference_findings import with_undefined_names
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.lint.rules import RuleLevels, rules
-from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import Key, Resource, key_of
 from fsxds.model.values import Layers, Problem, Severity

@@ -376,7 +376,6 @@ class _HttpOptions:
         return chosen in {None, "auto_config"} or bool(getattr(options, chosen).HasField("http2_protocol_options"))
 
     def check_protocols(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check protocols against the transport socket."""
         if HTTP_OPTIONS not in cluster.typed_extension_protocol_options or self._type is None:
             return
         place: Path = ((path, "typed_extension_protocol_options"), HTTP_OPTIONS)

@@ -90,7 +90,7 @@ def extension_facts() -> ExtensionFacts:
 
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return the checks of extensions and routes' settings."""
-    facts, extensions, routes = extension_facts(), ExtensionChecks(catalogue), RouteChecks(catalogue)
+    facts, extensions, routes = extension_facts(), _ExtensionChecks(catalogue), _RouteChecks(catalogue)
     return merge_hooks(
         {
             field: (extensions.at(categories, is_named=field in facts.looked_up_by_name),)
@@ -181,14 +181,11 @@ class ExtensionTypes:
         return self._features.types(category) if self._features is not None else frozenset()
 
 
-class ExtensionChecks:
-    """Checks the types of configured extensions."""
-
+class _ExtensionChecks:
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
 
     def at(self, categories: str, *, is_named: bool) -> Hook:
-        """Check a field with extensions."""
 
         def check(held: FieldValue, path: Path, walk: Walk) -> None:
             if not isinstance(held, Message):
@@ -206,7 +203,6 @@ class ExtensionChecks:
         return check
 
     def packed(self, category: str) -> Hook:
-        """Check an extension without a name."""
 
         def check_packed(packed: DynamicMessage, path: Path, walk: Walk) -> None:
             name = self._types.content_type(packed)
@@ -339,9 +335,7 @@ def _opposite(name: str) -> str:
     return name.replace("Upstream", "Downstream")
 
 
-class RouteChecks:
-    """Checks routes' settings, also in a FilterConfig."""
-
+class _RouteChecks:
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
         self._facts = extension_facts()
@@ -350,7 +344,6 @@ class RouteChecks:
         self._wrapper: type[Message] | None = catalogue.message_class(_WRAPPER) if catalogue.knows(_WRAPPER) else None
 
     def enter_holder(self, holder: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Check the settings of a route, holder, or weighted cluster."""
         if not holder.typed_per_filter_config:
             return None
         place, unread = (path, "typed_per_filter_config"), set()

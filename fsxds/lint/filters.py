@@ -1,19 +1,22 @@
-"""Filters: their order and settings."""
+"""Filters: their order and settings, and choices of fields that the API does not state."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
-from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, merge_hooks
 from fsxds.lint.clusters import statuses_check
 from fsxds.lint.extensions import extension_facts
 from fsxds.lint.field_values import inline, packed_type, repeated
 
 _HTTP = "envoy.extensions.filters.http."
-_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_MANAGERS = "envoy.extensions.filters.network.http_connection_manager.v3."
+_MANAGER = f"{_MANAGERS}HttpConnectionManager"
 _CODEC = _HTTP + "upstream_codec.v3.UpstreamCodec"
 _NETWORK_RBAC = "envoy.extensions.filters.network.rbac.v3.RBAC"
 _SHORTEST_FILL_NS = 50_000_000
@@ -26,8 +29,8 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#]+([/?#][!-~]*)?", re.ASCII
 
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return the checks of filters."""
-    order, rbac = FilterOrder(catalogue), _NetworkRbac()
-    return {
+    order, rbac = _FilterOrder(catalogue), _NetworkRbac()
+    found: Hooks = {
         "envoy.config.listener.v3.FilterChain": (order.check_network_filters,),
         _MANAGER: (order.check_http_filters,),
         _MANAGER + ".UpgradeConfig": (order.check_upgrade_filters,),
@@ -64,14 +67,17 @@ def hooks(catalogue: Catalogue) -> Hooks:
         _HTTP + "api_key_auth.v3.ApiKeyAuthPerRoute": (_check_api_keys,),
         _HTTP + "ip_tagging.v3.IPTagging": (_check_tags,),
         "envoy.config.rbac.v3.Permission": (_check_ports,),
-        "envoy.extensions.router.cluster_specifiers.lua.v3.LuaConfig": (_check_function("envoy_on_route"),),
-        "envoy.extensions.string_matcher.lua.v3.Lua": (_check_function("envoy_match"),),
+        "envoy.extensions.router.cluster_specifiers.lua.v3.LuaConfig.source_code": (_script_check("envoy_on_route"),),
+        "envoy.extensions.string_matcher.lua.v3.Lua.source_code": (_script_check("envoy_match"),),
+        **{
+            f"{_HTTP}lua.v3.{field}": (_script_check(),)
+            for field in ("Lua.inline_code", "Lua.default_source_code", "Lua.source_codes", "LuaPerRoute.source_code")
+        },
     }
+    return merge_hooks(found, {message_type: (_choices_check(choices),) for message_type, choices in CHOICES.items()})
 
 
-class FilterOrder:
-    """Knows which filters end their chain."""
-
+class _FilterOrder:
     def __init__(self, catalogue: Catalogue) -> None:
         features = catalogue.features
         # Unknown filters are not reported.
@@ -83,11 +89,9 @@ class FilterOrder:
             self._upstream = features.types("envoy.filters.http.upstream")
 
     def check_network_filters(self, chain: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the filters of connections."""
         self._check_order(chain.filters, (path, "filters"), walk, "tcp_proxy")
 
     def check_http_filters(self, manager: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the filters of requests."""
         filters = manager.http_filters
         self._check_order(filters, (path, "http_filters"), walk, "envoy.filters.http.router")
         if filters and filters[-1].disabled:
@@ -95,7 +99,6 @@ class FilterOrder:
             walk.error(place, "filter-order", "the last filter cannot be disabled", "remove it")
 
     def check_upgrade_filters(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the filters of upgraded requests."""
         self._check_order(config.filters, (path, "filters"), walk, "envoy.filters.http.router")
 
     def upstream_filters(self, field: str) -> Hook:
@@ -271,15 +274,33 @@ def _check_descriptors(field: str) -> Hook:
     return check_descriptors
 
 
-def _check_function(name: str) -> Hook:
-    """Check that a Lua script defines a function, without compiling it."""
+# Blanks and comments of Lua, and the beginnings of its statements: a keyword, or a name with a part of its expression.
+_LUA_BLANK = re.compile(rb"(?:\s|--\[(=*)\[.*?\]\1\]|--(?!\[=*\[)[^\n]*)*+", re.DOTALL)
+_LUA_GAP, _LUA_NAME = r"(?:\s|--[^\n]*)*+", r"[A-Za-z_\x80-\xff][A-Za-z0-9_\x80-\xff]*+"
+_LUA_STATEMENT = re.compile(
+    r"(?:break|do|for|function|goto|if|local|repeat|return|while)\b|[(;#\x1b\xef]|::"
+    rf"|{_LUA_NAME}(?:{_LUA_GAP}\.{_LUA_GAP}{_LUA_NAME})*+{_LUA_GAP}[:,=\[({{\"']".encode("latin-1")
+)
 
-    def check_function(config: DynamicMessage, path: Path, walk: Walk) -> None:
-        script = inline(config.source_code)
-        if script is not None and name.encode() not in script:
-            walk.error((path, "source_code"), "wrong-filter", f"defines no function {name}", "define it")
 
-    return check_function
+def _script_check(name: str = "") -> Hook:
+    """Check that a Lua script begins as one, and defines this function; only Envoy can compile it."""
+
+    def check_script(script: FieldValue, path: Path, walk: Walk) -> None:
+        if isinstance(script, Mapping):
+            for key, one in script.items():
+                check_script(one, (path, key), walk)
+            return
+        code = script.encode() if isinstance(script, str) else inline(script)
+        if code is None:
+            return
+        begin = _LUA_BLANK.match(code)
+        if begin is not None and begin.end() < len(code) and not _LUA_STATEMENT.match(code, begin.end()):
+            walk.error(path, "wrong-filter", "is no Lua: it begins with no statement", "write a script")
+        elif name.encode() not in code:
+            walk.error(path, "wrong-filter", f"defines no function {name}", "define it")
+
+    return check_script
 
 
 def _check_prefixes(routes: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -391,3 +412,79 @@ def _check_ports(permission: DynamicMessage, path: Path, walk: Walk) -> None:
     elif ports.start >= ports.end:
         message = f"start ({ports.start}) must be below end ({ports.end}), which does not belong to it"
         walk.error(place, "wrong-filter", message, "write such as {start: 80, end: 81} for one port")
+
+
+class Choice(NamedTuple):
+    """At most one field may be set, if they exclude one another; one must be if `is_needed`. Inner fields have dots."""
+
+    fields: tuple[str, ...]
+    is_needed: bool = False
+    excludes: bool = True
+
+
+CHOICES: Mapping[str, tuple[Choice, ...]] = {
+    "envoy.config.core.v3.KeyValueMutation": (Choice(("append", "remove"), is_needed=True),),
+    "envoy.config.trace.v3.OpenTelemetryConfig": (
+        Choice(("grpc_service", "http_service", "exporter"), is_needed=True),
+    ),
+    "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig": (
+        Choice(("grpc_service", "http_service", "common_config.grpc_service"), is_needed=True),
+    ),
+    f"{_HTTP}ext_proc.v3.ExternalProcessor": (Choice(("grpc_service", "http_service"), is_needed=True),),
+    f"{_HTTP}jwt_authn.v3.JwtClaimToHeader": (Choice(("claim_name", "claim_path"), is_needed=True),),
+    f"{_HTTP}lua.v3.Lua": (Choice(("inline_code", "default_source_code")),),
+    f"{_HTTP}adaptive_concurrency.v3.GradientControllerConfig.MinimumRTTCalculationParams": (
+        Choice(("interval", "fixed_value"), is_needed=True, excludes=False),
+    ),
+    f"{_HTTP}composite.v3.ExecuteFilterAction": (
+        Choice(("typed_config", "dynamic_config", "filter_chain", "filter_chain_name"), is_needed=True, excludes=False),
+    ),
+    f"{_HTTP}aws_lambda.v3.PerRouteConfig": (Choice(("invoke_config",), is_needed=True),),
+    "envoy.extensions.filters.network.connection_limit.v3.ConnectionLimit": (
+        Choice(("max_connections",), is_needed=True),
+    ),
+    "envoy.extensions.filters.network.thrift_proxy.v3.WeightedCluster.ClusterWeight": (
+        Choice(("weight",), is_needed=True),
+    ),
+    "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy": (
+        Choice(("prefix_routes.routes", "prefix_routes.catch_all_route"), is_needed=True, excludes=False),
+    ),
+    _MANAGER: (
+        Choice(("strip_matching_host_port", "strip_any_host_port")),
+        Choice(("original_ip_detection_extensions", "use_remote_address")),
+        Choice(("original_ip_detection_extensions", "xff_num_trusted_hops")),
+        Choice(("access_log_options", "access_log_flush_interval")),
+        Choice(("access_log_options", "flush_access_log_on_new_request")),
+    ),
+    f"{_MANAGERS}ScopedRoutes.ScopeKeyBuilder.FragmentBuilder.HeaderValueExtractor": (
+        Choice(("index", "element"), is_needed=True),
+    ),
+}
+
+
+def _choices_check(choices: tuple[Choice, ...]) -> Hook:
+    def check_choices(message: DynamicMessage, path: Path, walk: Walk) -> None:
+        for fields, is_needed, excludes in choices:
+            present = [field for field in fields if _is_set(message, field)]
+            if excludes and len(present) > 1:
+                place = path
+                for step in present[1].split("."):
+                    place = (place, step)
+                walk.error(place, "wrong-filter", f"cannot be set with {present[0]}", "keep one of the two")
+            elif is_needed and not present:
+                walk.error(path, "wrong-filter", f"needs {' or '.join(fields)}", "add it")
+
+    return check_choices
+
+
+def _is_set(message: DynamicMessage, field: str) -> bool:
+    name, _, inner = field.partition(".")
+    descriptor = message.DESCRIPTOR.fields_by_name.get(name)
+    if descriptor is None or (descriptor.has_presence and not message.HasField(name)):
+        return False
+    value = getattr(message, name)
+    if inner:
+        return _is_set(value, inner)
+    if descriptor.message_type is not None and descriptor.message_type.full_name == "google.protobuf.BoolValue":
+        return bool(value.value)
+    return descriptor.has_presence or bool(value)

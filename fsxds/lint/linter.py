@@ -8,10 +8,8 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.walk import Hooks, merge_hooks
 from fsxds.lint import (
-    choices,
     claims,
     clusters,
-    config_source_rules,
     extensions,
     field_values,
     filters,
@@ -23,8 +21,7 @@ from fsxds.lint import (
 )
 from fsxds.lint.rules import RuleLevels, read_levels
 from fsxds.lint.tree_names import OutsideNames, StaticNames, read_bootstrap_file, static_names
-from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory
-from fsxds.lint.tree_report import ReferenceSettings
+from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory, ReferenceSettings
 from fsxds.model.resources import Key
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.options import Settings
@@ -36,10 +33,8 @@ from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 # Each has `hooks(catalogue)`, which returns its checks by the messages and fields that they check.
 SUBJECTS = (
-    choices,
     claims,
     clusters,
-    config_source_rules,
     extensions,
     field_values,
     filters,

@@ -53,12 +53,11 @@ def _check_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
     if path is None and not listener.HasField("address") and not listener.HasField("api_listener"):
         walk.error((path, "address"), "wrong-address", "is missing", "add an address, or internal_listener: {}")
     main = listener.address.socket_address
-    if main.ipv4_compat:
-        place: Path = (((path, "address"), "socket_address"), "ipv4_compat")
-        _check_compatible(main.address, place, walk)
+    _check_compatible(main, ((path, "address"), "socket_address"), walk)
     for index, more in enumerate(listener.additional_addresses):
-        place = ((path, "additional_addresses"), index)
+        place: Path = ((path, "additional_addresses"), index)
         other = more.address.socket_address
+        _check_compatible(other, ((place, "address"), "socket_address"), walk)
         chosen = more.address.WhichOneof("address")
         if chosen is None:
             walk.error(place, "wrong-address", "has no address", "write one, or remove it: Envoy crashes here")
@@ -72,10 +71,13 @@ def _is_datagram(socket: DynamicMessage) -> bool:
     return bool(socket.protocol == _UDP)
 
 
-def _check_compatible(address: str, path: Path, walk: Walk) -> None:
-    if ip_version(address) == 4:
+def _check_compatible(socket: DynamicMessage, path: Path, walk: Walk) -> None:
+    if not socket.ipv4_compat or ip_version(socket.address) is None:
+        return
+    address = ipaddress.ip_address(socket.address)
+    if address.version == 4 or not (address.is_unspecified or address.ipv4_mapped):
         message = 'ipv4_compat is for the address "::" and for IPv4-mapped IPv6 addresses'
-        walk.error(path, "wrong-address", message, "remove it: this is an IPv4 address already")
+        walk.error((path, "ipv4_compat"), "wrong-address", message, "remove it, or listen on ::")
 
 
 def _check_filter_chains(listener: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -128,7 +130,6 @@ class _Codecs:
         self._is_quic = None
 
     def check_manager(self, manager: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a connection manager's codec."""
         walk.depend_on_place()
         if self._is_quic is None or self._is_quic == (manager.codec_type == _HTTP3):
             return

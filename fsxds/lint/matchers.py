@@ -118,7 +118,6 @@ class _MatcherChecks:
         self._actions = types.of(actions) if isinstance(actions, str) else actions
 
     def check(self, matcher: FieldValue, path: Path, walk: Walk) -> None:
-        """Check a matcher, and those within it."""
         for on_match, place in _outcomes(matcher, path):
             is_kept = getattr(on_match, "keep_matching", False)
             if self._context.stops and is_kept:

@@ -1,4 +1,10 @@
-"""Faults of names in a file."""
+"""Faults of names in a file.
+
+Undefined names are errors before a tree is served: `fsxds serve` holds new references to them. Once served, they are
+warnings: the references may be served already, and a first start serves them (`rollout.holding`). Names of a type that
+the tree lacks entirely belong elsewhere, except clusters if the bootstrap's are known. A secret or an extension from a
+separate gRPC service stays a warning (ENVOY.md E6). Settings of a rule, and `--references warn`, take precedence.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import difflib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from urllib.parse import quote
@@ -15,7 +21,9 @@ from fsxds.lint.tree_names import StaticNames, TreeNames
 from fsxds.model.resource_names import parse_or_none
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, ParsedFile, Reference, Resource, key_of
-from fsxds.model.values import Fault, Severity, TypeUrl
+from fsxds.model.values import Fault, Problem, Severity, TypeUrl
+from fsxds.rollout.uses import MAY_BE_REMOTE
+from fsxds.settings.options import Settings
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, EXTENSION_CONFIG, IN_FILE, ROUTES, SCOPED_ROUTE, SECRET
 
 _WAITS = "Envoy waits for it until initial_fetch_timeout"
@@ -296,3 +304,17 @@ def _source_message(source: ParsedFile, type_url: TypeUrl, name: str) -> tuple[s
         message = f'{source.path} holds "{present[0].name}"; Envoy expects "{name}" there'
         return message, "name the file that holds it"
     return None
+
+
+_DEMANDED = frozenset(referent.missing for type_url, referent in REFERENTS.items() if type_url not in MAY_BE_REMOTE)
+
+
+def with_undefined_names(problems: Iterable[Problem], settings: Settings) -> tuple[Problem, ...]:
+    """Return problems with their severities before the tree is served."""
+    if settings.references != "hold":
+        return tuple(problems)
+    demanded = _DEMANDED - (settings.rules or {}).keys()
+    return tuple(
+        replace(one, severity=Severity.ERROR) if one.rule in demanded and one.severity is Severity.WARNING else one
+        for one in problems
+    )

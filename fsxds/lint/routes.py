@@ -15,23 +15,18 @@ from fsxds.model.resource_types import lowered
 _LARGEST_BODY = 4096
 _LARGEST_WEIGHT = 4_294_967_295
 _DELTA_TYPES = frozenset({3, 6})  # DELTA_GRPC, AGGREGATED_DELTA_GRPC
-_REMOVALS = {
-    "envoy.config.route.v3.RouteConfiguration": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.route.v3.VirtualHost": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.route.v3.Route": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.route.v3.WeightedCluster.ClusterWeight": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.core.v3.HealthCheck.HttpHealthCheck": ("request_headers_to_remove",),
-}
+_WITH_REMOVALS = ("core.v3.HealthCheck.HttpHealthCheck", "route.v3.RouteConfiguration", "route.v3.VirtualHost",
+    "route.v3.Route", "route.v3.WeightedCluster.ClusterWeight")  # fmt: skip
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return the checks of route configurations."""
-    context, templates = _RouteContext(), PathTemplates(catalogue)
-    removals: Hooks = {
-        f"{message_type}.{field}": (_check_removals,) for message_type, fields in _REMOVALS.items() for field in fields
-    }
+    context, templates = _RouteContext(), _PathTemplates(catalogue)
+    removals = (
+        f"envoy.config.{one}.{side}_headers_to_remove" for one in _WITH_REMOVALS for side in ("request", "response")
+    )
     return {
-        **removals,
+        **dict.fromkeys(removals, (_check_removals,)),
         "envoy.config.route.v3.RouteConfiguration": (context.enter_config, _check_domains, _check_vhds),
         "envoy.config.route.v3.ScopedRouteConfiguration": (_check_scope,),
         "envoy.config.route.v3.VirtualHost": (_check_own_domains, _check_matcher),
@@ -45,6 +40,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.config.route.v3.RouteAction.RequestMirrorPolicy": (_check_mirror,),
         "envoy.config.route.v3.WeightedCluster": (_check_weights,),
         "envoy.config.route.v3.RetryPolicy.RetryBackOff": (_check_back_off,),
+        "envoy.config.cluster.v3.Cluster.RefreshRate": (_check_back_off,),
         "envoy.config.core.v3.BackoffStrategy": (_check_core_back_off,),
         _MATCH: (_check_template,),
         "envoy.config.route.v3.RedirectAction.prefix_rewrite": (templates.check_prefix,),
@@ -111,7 +107,6 @@ class _RouteContext:
         self._plugins: frozenset[str] | None = None
 
     def enter_config(self, config: DynamicMessage, path: Path, walk: Walk) -> Leave:
-        """Remember the settings of the configuration."""
         outer = self._largest, self._plugins
         has_limit = config.HasField("max_direct_response_body_size_bytes")
         self._largest = config.max_direct_response_body_size_bytes.value if has_limit else _LARGEST_BODY
@@ -123,7 +118,6 @@ class _RouteContext:
         return leave
 
     def check_body(self, action: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the size of an inline body."""
         walk.depend_on_place()
         if self._largest is None or not action.HasField("body"):
             return
@@ -134,7 +128,6 @@ class _RouteContext:
             walk.error(((path, "body"), action.body.WhichOneof("specifier")), "wrong-route", message, remedy)
 
     def check_plugin(self, name: FieldValue, path: Path, walk: Walk) -> None:
-        """Check a route's plugin."""
         walk.depend_on_place()
         if self._plugins is not None and name not in self._plugins:
             message = f'"{name}" is not among the cluster_specifier_plugins of this route configuration'
@@ -217,9 +210,7 @@ _VARIABLE = re.compile(r"\{([^{}=]*)(=[^{}]*)?\}")
 _MOST_VARIABLES, _LONGEST_NAME = 5, 16
 
 
-class PathTemplates:
-    """Checks routes' path templates, if the catalogue has them."""
-
+class _PathTemplates:
     def __init__(self, catalogue: Catalogue) -> None:
         self._match, self._rewrite = (
             catalogue.message_class(name) if catalogue.knows(name) else None for name in (_MATCH, _REWRITE)
@@ -228,7 +219,6 @@ class PathTemplates:
         self._matched: tuple[Path, DynamicMessage] = None, None
 
     def check_match(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Remember a route's template."""
         walk.depend_on_place()
         self._matched = _route_of(path), _content(policy.typed_config, self._match)
 
@@ -240,7 +230,6 @@ class PathTemplates:
             walk.error(path, "wrong-path-template", message, "use path_rewrite_policy, or match by a prefix")
 
     def check_rewrite(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that rewriting fits the template."""
         walk.depend_on_place()
         rewrite = _content(policy.typed_config, self._rewrite)
         if rewrite is None:

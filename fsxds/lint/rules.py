@@ -234,6 +234,17 @@ def _wrapped(text: str, width: int, indent: str) -> str:
     )
 
 
+def page_as_markdown(row: Rule) -> str:
+    """Write a rule's page in Markdown."""
+    parts = [row.meaning, row.envoy, f"**To fix it:** {row.remedy}"]
+    parts += [f"{title}:\n\n{_fenced(text)}" for title, text in (("Wrong", row.wrong), ("Right", row.right)) if text]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _fenced(text: str) -> str:
+    return f"```yaml\n{text.rstrip()}\n```"
+
+
 def page_as_json(rule: Rule, chapters: Iterable[Chapter]) -> str:
     """Write a rule's page as JSON."""
     title = next((chapter.title for chapter in chapters if rule in chapter.rules), "")

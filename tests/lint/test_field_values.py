@@ -63,6 +63,7 @@ TAKEN = (
     endpoints(at("{pipe: {path: /" + "x" * 106 + "}}")),
     endpoints(at('{pipe: {path: "@x"}}')),
     endpoints(at("{envoy_internal_address: {server_listener_name: x}}")),
+    listener("{address: {socket_address: {address: '::', port_value: 1, ipv4_compat: true}}}"),
     endpoints(at(socket("127.0.0.1"), ", health_check_config: {port_value: 9}")),
     endpoints(at("{pipe: {path: /x}}", f", health_check_config: {{address: {socket('127.0.0.1')}}}")),
     endpoints(at(socket("127.0.0.1"), ", health_check_config: {address: {pipe: {path: /x}}}")),
@@ -82,6 +83,11 @@ REJECTED = (
     ),
     *(endpoints(at(socket(host))) for host in ("foo.com", "[::1]", "127.1", "127.0.0.01", " 127.0.0.1", "1::2::3")),
     endpoints(at(socket("127.0.0.1", "named_port: http"))),
+    endpoints(at(socket("127.0.0.1", 'named_port: ""'))),
+    listener("{address: {socket_address: {address: '::1', port_value: 1, ipv4_compat: true}}}"),
+    listener(
+        "{additional_addresses: [{address: {socket_address: {address: 127.0.0.1, port_value: 1, ipv4_compat: true}}}]}"
+    ),
     endpoints(at("{pipe: {path: /" + "x" * 107 + "}}")),
     endpoints(at('{pipe: {path: "@x", mode: 511}}')),
     endpoints("[{lb_endpoints: [{endpoint: {}}]}]"),
@@ -192,6 +198,11 @@ def test_back_off_grows(catalogue: Catalogue) -> None:
 
     assert_accepted(catalogue, action(back_off % "1s"))
     assert_rejected(catalogue, "wrong-duration", action(back_off % "0.5s"))
+    assert_rejected(
+        catalogue,
+        "wrong-duration",
+        cluster("{type: STRICT_DNS, dns_failure_refresh_rate: {base_interval: 1s, max_interval: 0.5s}}"),
+    )
 
 
 RETRIES = {"retry_back_off": {"base_interval": "1s", "max_interval": "0.5s"}}

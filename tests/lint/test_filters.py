@@ -182,6 +182,34 @@ SERVICE = "{envoy_grpc: {cluster_name: xds}}"
 URI = "{uri: http://x, cluster: xds, timeout: 1s}"
 
 
+SORRY = {"inline_string": "sorry"}
+SCRIPTS = (
+    *(
+        "a = 1",
+        "string.b = 1",
+        "string['b'] = 1",
+        "print'x'",
+        'print"x"',
+        "print{1}",
+        "print [[x]]",
+        "a, b = 1, 2",
+        "_VERSION:len()",
+        "string . len 'x'",
+    ),
+    *("(f or print)(1)", "  -- x\n--[[ a\n]] --[==[ ]] ]==] x = 1", "--[x\ny=1", "a -- b\n = 1", "", " \n", "-- x"),
+    *("#!/usr/bin/lua\na = 1", "local function f() end", "return", "do end", "::a:: x = 1", "é = 1"),
+)
+NO_SCRIPTS = (
+    *("sorry", "a\nb", "a.ba.ba", "[%START_TIME%]", "%LOCAL_REPLY_BODY%", "1", "'a'", "- a", "--[[ a", "end", "{}"),
+    "-----BEGIN CERTIFICATE-----\nMIIB+/x\n-----END CERTIFICATE-----\n",
+)
+
+
+def script(code: str) -> Case:
+    """A filter with a script."""
+    return http_filter("lua.v3.Lua", {"default_source_code": {"inline_string": code}})
+
+
 POLICY = "{permissions: [%s], principals: [{any: true}]}"
 
 
@@ -210,6 +238,7 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
         http_filter("health_check.v3.HealthCheck", "{pass_through_mode: true, cache_time: 1s}"),
         rule("{header: a, on_header_present: {key: k}}"),
         http_filter("lua.v3.Lua", "{}"),
+        *(script(one) for one in SCRIPTS),
         http_filter("ext_authz.v3.ExtAuthz", f"{{http_service: {{path_prefix: /x, server_uri: {URI}}}}}"),
         http_filter("ext_proc.v3.ExternalProcessor", f"{{grpc_service: {SERVICE}}}"),
         http_filter(
@@ -264,6 +293,10 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
             "{header: a, on_header_present: "
             "{key: k, value: x, regex_value_rewrite: {pattern: {regex: a}, substitution: b}}}"
         ),
+        *(script(one) for one in NO_SCRIPTS),
+        http_filter("lua.v3.Lua", {"inline_code": "sorry"}),
+        http_filter("lua.v3.Lua", {"source_codes": {"a": {"inline_string": "sorry"}}}),
+        route({"typed_per_filter_config": {"lua": {"@type": HTTP + "lua.v3.LuaPerRoute", "source_code": SORRY}}}),
         http_filter("lua.v3.Lua", "{inline_code: x=1, default_source_code: {inline_string: x=1}}"),
         http_filter("ext_authz.v3.ExtAuthz", f"{{http_service: {{path_prefix: x, server_uri: {URI}}}}}"),
         http_filter("ext_proc.v3.ExternalProcessor", "{}"),

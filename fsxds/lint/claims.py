@@ -165,20 +165,12 @@ def _check_file(
         if other.origin.path == parsed.path:
             other = first
         if other is not resource:
-            findings.append(_finding(resource, claim, other))
+            sort, noun = CLAIMS[claim.type_url], _NOUNS.get(other.type_url, BY_TYPE_URL[other.type_url].noun)
+            # As written: `VirtualHost.name` without the table before it.
+            claimed = claim.name.rpartition("\n")[2] if claim.type_url == HOST_NAME else claim.name
+            fact = sort.fact.format(claimed=claimed, other=f'{noun} "{other.name}" at {other.origin}')
+            findings.append(ReferenceFinding(resource, Fault(sort.rule, fact, sort.remedy, claim.field_path)))
     return tuple(findings), own
-
-
-def _finding(resource: Resource, claim: Reference, other: Resource) -> ReferenceFinding:
-    sort = CLAIMS[claim.type_url]
-    noun = _NOUNS.get(other.type_url, BY_TYPE_URL[other.type_url].noun)
-    fact = sort.fact.format(claimed=_shown(claim), other=f'{noun} "{other.name}" at {other.origin}')
-    return ReferenceFinding(resource, Fault(sort.rule, fact, sort.remedy, claim.field_path))
-
-
-def _shown(claim: Reference) -> str:
-    """Return the claim as written: `VirtualHost.name` without the table before it."""
-    return claim.name.rpartition("\n")[2] if claim.type_url == HOST_NAME else claim.name
 
 
 # Each takes some milliseconds with many route configurations, whenever one of them changes.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
@@ -100,7 +100,6 @@ def hooks(catalogue: Catalogue) -> Hooks:
         dict.fromkeys(facts.without_structs, (_check_struct,)),
         {
             "envoy.config.listener.v3.Listener": (extensions.check_listener_filters,),
-            "envoy.config.cluster.v3.Cluster.TransportSocketMatch": (_check_socket,),
             "envoy.config.route.v3.ClusterSpecifierPlugin": (extensions.check_plugin,),
             "envoy.config.cluster.v3.Cluster": (extensions.check_dns_resolver,),
             "envoy.config.cluster.v3.LoadBalancingPolicy": (extensions.check_policies,),
@@ -122,9 +121,6 @@ class ExtensionTypes:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._features = catalogue.features
-        self._structs: dict[str, type[Message]] = {
-            name: catalogue.message_class(name) for name in TYPED_STRUCTS if catalogue.knows(name)
-        }
 
     def fits(self, name: str, categories: Iterable[str]) -> bool:
         """Whether a type fits these categories."""
@@ -146,7 +142,9 @@ class ExtensionTypes:
     def remedy(self, name: str, categories: Iterable[str]) -> str:
         """Return the probable type for `name`."""
         last = name.rpartition(".")[2]
-        near = _opposite(last)
+        near = (
+            last.replace("Downstream", "Upstream") if "Downstream" in last else last.replace("Upstream", "Downstream")
+        )
         types = [one for category in categories for one in sorted(self.of(category))]
         for candidate in types:
             if candidate.rpartition(".")[2] in {last, near}:
@@ -167,14 +165,8 @@ class ExtensionTypes:
     def content_type(self, packed: DynamicMessage) -> str:
         """Return an Any's type, or its TypedStruct's, or ""."""
         name = packed_type(packed)
-        struct = self._structs.get(name)
-        if struct is None:
-            return name
-        try:
-            content: DynamicMessage = struct.FromString(packed.value)
-        except DecodeError:
-            return name  # reported where the TypedStruct is read
-        return packed_type(content)
+        content = self._catalogue.unpacked(packed) if name in TYPED_STRUCTS else None
+        return name if content is None else packed_type(content)  # a broken one is reported where it is read
 
     def of(self, category: str) -> frozenset[str]:
         """Return a category's types; empty if unknown."""
@@ -205,12 +197,16 @@ class _ExtensionChecks:
     def packed(self, category: str) -> Hook:
 
         def check_packed(packed: DynamicMessage, path: Path, walk: Walk) -> None:
-            name = self._types.content_type(packed)
-            if name and not self._types.fits(name, (category,)):
-                message = f"{name} cannot be used here: it is no extension of {category}"
-                walk.error(path, "wrong-extension", message, self._types.remedy(name, (category,)))
+            if name := self._types.content_type(packed):
+                self._check_type(name, category, path, walk)
 
         return check_packed
+
+    def _check_type(self, name: str, category: str, path: Path, walk: Walk) -> None:
+        categories = category.split()
+        if not self._types.fits(name, categories):
+            message = f"{name} cannot be used here: it is no extension of {' or '.join(categories[:2])}"
+            walk.error(path, "wrong-extension", message, self._types.remedy(name, categories))
 
     def check_listener_filters(self, listener: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check listener filters, which differ between UDP and TCP."""
@@ -275,17 +271,12 @@ class _ExtensionChecks:
             if not name:
                 remedy = "write the type of the extension, with type.googleapis.com/ in front"
                 walk.error(((path, "typed_config"), "type_url"), "wrong-extension", "names no type", remedy)
-            elif not self._types.fits(name, category.split()):
-                message = f"{name} cannot be used here: it is no extension of {' or '.join(category.split()[:2])}"
-                remedy = self._types.remedy(name, category.split())
-                walk.error((path, "typed_config"), "wrong-extension", message, remedy)
-        elif _is_discovered(extension):
+            else:
+                self._check_type(name, category, (path, "typed_config"), walk)
+        elif any(field.name == "config_discovery" for field, _ in extension.ListFields()):
             for index, type_url in enumerate(extension.config_discovery.type_urls):
-                name = type_url.rpartition("/")[2]
-                if not self._types.fits(name, category.split()):
-                    place: Path = (((path, "config_discovery"), "type_urls"), index)
-                    message = f"{name} cannot be used here: it is no extension of {' or '.join(category.split()[:2])}"
-                    walk.error(place, "wrong-extension", message, self._types.remedy(name, category.split()))
+                place: Path = (((path, "config_discovery"), "type_urls"), index)
+                self._check_type(type_url.rpartition("/")[2], category, place, walk)
         elif extension.DESCRIPTOR.name in {"TypedExtensionConfig", "RequestIDExtension"}:
             return  # reported by the field rules, or unnecessary for Envoy
         elif not getattr(extension, "is_optional", False):
@@ -319,29 +310,12 @@ def _constraints() -> frozenset[str]:
     return frozenset(rule.name for rule in chapters()["constraints"].rules)
 
 
-def _check_socket(match: DynamicMessage, path: Path, walk: Walk) -> None:
-    if not match.HasField("transport_socket"):
-        remedy = "set the transport socket of a matching endpoint"
-        walk.error((path, "transport_socket"), "wrong-extension", "is missing", remedy)
-
-
-def _is_discovered(extension: DynamicMessage) -> bool:
-    return any(field.name == "config_discovery" for field, _ in extension.ListFields())
-
-
-def _opposite(name: str) -> str:
-    if "Downstream" in name:
-        return name.replace("Downstream", "Upstream")
-    return name.replace("Upstream", "Downstream")
-
-
 class _RouteChecks:
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
         self._facts = extension_facts()
         self._for_filters = {of_routes: own for own, of_routes in self._facts.for_routes.items()}
         self._catalogue = catalogue
-        self._wrapper: type[Message] | None = catalogue.message_class(_WRAPPER) if catalogue.knows(_WRAPPER) else None
 
     def enter_holder(self, holder: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
         if not holder.typed_per_filter_config:
@@ -351,14 +325,10 @@ class _RouteChecks:
             packed = holder.typed_per_filter_config[name]
             if self._is_read_otherwise(packed):
                 unread.add(name)
-            if packed_type(packed) == _WRAPPER and self._wrapper is not None:
-                try:
-                    wrapper: DynamicMessage = self._wrapper.FromString(packed.value)
-                except DecodeError:
-                    continue
-                self._check_wrapper(wrapper, (place, name), walk)
-            else:
+            if packed_type(packed) != _WRAPPER:
                 self._check_settings(packed, (place, name), walk)
+            elif (wrapper := self._catalogue.unpacked(packed)) is not None:
+                self._check_wrapper(wrapper, (place, name), walk)
         return self._leaving_out(holder, unread, place, walk) if unread else None
 
     def _is_read_otherwise(self, packed: DynamicMessage) -> bool:

@@ -68,6 +68,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.config.core.v3.ConfigSource": (_check_choice,),
         "envoy.config.core.v3.ApiConfigSource": (_check_source, _check_version),
         "envoy.config.cluster.v3.Cluster.EdsClusterConfig": (_check_presence("eds_config"),),
+        "envoy.extensions.filters.network.http_connection_manager.v3.Rds": (_check_presence("config_source"),),
         "envoy.config.endpoint.v3.LedsClusterLocalityConfig": (_check_collection,),
     }
 
@@ -207,15 +208,12 @@ def _check_sources(bind: DynamicMessage, path: Path, walk: Walk) -> None:
     for name in ("additional_source_addresses", "extra_source_addresses"):
         for index, more in enumerate(getattr(bind, name)):
             place: Path = ((path, name), index)
-            sources.append(((place, "address") if name == "extra_source_addresses" else place, _source_of(more)))
+            is_extra = more.DESCRIPTOR.name == "ExtraSourceAddress"
+            sources.append(((place, "address"), more.address) if is_extra else (place, more))
     for place, source in sources:
         fault = socket_address_fault(source)
         if fault is not None:
             walk.error((place, fault[0]), "wrong-address", *fault[1:])
-
-
-def _source_of(source: DynamicMessage) -> DynamicMessage:
-    return source.address if source.DESCRIPTOR.name == "ExtraSourceAddress" else source
 
 
 def _check_resolvers(config: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -264,9 +262,8 @@ def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> Leave | N
 def _check_own_endpoints(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
     """The type of a cluster decides about endpoints within it."""
     if path is None:
-        _check_endpoints(
-            assignment, path, walk, "write an IP address: names are looked up only in clusters of DNS types"
-        )
+        remedy = "write an IP address: names are looked up only in clusters of DNS types"
+        _check_endpoints(assignment, path, walk, remedy)
 
 
 def _endpoints(assignment: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:
@@ -323,29 +320,19 @@ def _check_looked_up(assignment: DynamicMessage, path: Path, walk: Walk) -> None
             walk.error(at, "wrong-address", "a cluster of this type has no other resolver", remedy)
 
 
-def _is_unread(path: Path) -> bool:
-    """Not all settings of a nested policy are read."""
-    while path is not None:
-        path, step = path
-        if step == "endpoint_picking_policy":
-            return True
-    return False
-
-
 def _check_duration(duration: DynamicMessage, path: Path, walk: Walk) -> None:
     seconds = duration.seconds
     if 0 <= seconds <= LONGEST_S and duration.nanos >= 0:
         return
     walk.depend_on_place()
-    if _is_unread(path):
-        return
+    if "endpoint_picking_policy" in field_path_of(path):
+        return  # not all settings of a nested policy are read
     if seconds < 0 or duration.nanos < 0:
         walk.error(path, "wrong-duration", "must not be negative", 'write a duration from "0s" on')
     else:
         message = f"must be at most {LONGEST_S}s (292 years), is {seconds}s"
-        walk.error(
-            path, "wrong-duration", message, "write a shorter duration, or remove the field if its default is no limit"
-        )
+        remedy = "write a shorter duration, or remove the field if its default is no limit"
+        walk.error(path, "wrong-duration", message, remedy)
 
 
 # The percentages that Envoy checks when they are set; in others it accepts NaN.
@@ -420,9 +407,7 @@ class RegexChecks:
                 message = "a backslash has no meaning here; Envoy will not rewrite the text"
                 remedy = r'write "\1" for the first group, "\\" for a backslash'
             elif int(reference) > compiled.groups:
-                message = (
-                    f'"\\{reference}" names a group that the pattern does not have; Envoy will not rewrite the text'
-                )
+                message = f'"\\{reference}" names no group of the pattern; Envoy will not rewrite the text'
                 remedy = f"the pattern has {compiled.groups} groups"
             else:
                 continue
@@ -453,7 +438,7 @@ _COLLECTION = re.compile(rf"xdstp://[^/]*/{re.escape(_LB_ENDPOINTS)}/[^#]*")
 
 def _check_presence(field: str) -> Hook:
     def check_presence(message: DynamicMessage, path: Path, walk: Walk) -> None:
-        if not message.HasField(field):
+        if not message.HasField(field) and not getattr(message, "route_config_name", "").startswith("xdstp:"):
             # With a source for the authority of the name an Envoy does without; by default it rejects that
             # (ENVOY.md E81, E82). `ads: {}` is right for both.
             remedy = "set the source of the resources, such as ads: {}"
@@ -474,22 +459,20 @@ def _check_collection(locality: DynamicMessage, path: Path, walk: Walk) -> None:
 
 def _check_choice(source: DynamicMessage, path: Path, walk: Walk) -> None:
     """`self` has a meaning only in the routes of some listeners."""
-    if source.WhichOneof("config_source_specifier") == "self" and _last_field(path) in {"eds_config", "sds_config"}:
+    if source.WhichOneof("config_source_specifier") == "self" and _step(path, 0) in {"eds_config", "sds_config"}:
         remedy = "write ads: {} or an api_config_source"
         walk.error((path, "self"), "wrong-config-source", "Envoy does not support it here", remedy)
 
 
-def _last_field(path: Path) -> str | int | None:
-    return None if path is None else path[1]
-
-
-def _holder(path: Path) -> str | int | None:
-    return None if path is None else _last_field(path[0])
+def _step(path: Path, number: int) -> str | int | None:
+    """Return a step of a path, the innermost first."""
+    steps = field_path_of(path)
+    return steps[-1 - number] if number < len(steps) else None
 
 
 def _check_source(source: DynamicMessage, path: Path, walk: Walk) -> None:
     walk.depend_on_place()
-    if _holder(path) == "rds_config_source":
+    if _step(path, 1) == "rds_config_source":
         return  # of scoped routes: read only when a scope names its routes
     if source.api_type == _REST:
         _check_rest(source, path, walk)
@@ -502,7 +485,7 @@ def _check_source(source: DynamicMessage, path: Path, walk: Walk) -> None:
             message = f"a gRPC source has one grpc_services, here are {len(source.grpc_services)}"
             remedy = "write one, with envoy_grpc.cluster_name"
             walk.error((path, "grpc_services"), "wrong-config-source", message, remedy)
-    elif source.api_type in {_AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC} and _last_field(path) == "api_config_source":
+    elif source.api_type in {_AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC} and _step(path, 0) == "api_config_source":
         message = "an aggregated source is for config sources with an authority only"
         walk.error((path, "api_type"), "wrong-config-source", message, "write ads: {} in place of api_config_source")
 
@@ -511,7 +494,7 @@ def _check_rest(source: DynamicMessage, path: Path, walk: Walk) -> None:
     if source.grpc_services:
         message = "a REST source has no gRPC services"
         walk.error((path, "grpc_services"), "wrong-config-source", message, "write cluster_names, or api_type: GRPC")
-    elif not source.cluster_names or (len(source.cluster_names) > 1 and _holder(path) != "sds_config"):
+    elif not source.cluster_names or (len(source.cluster_names) > 1 and _step(path, 1) != "sds_config"):
         message = f"a REST source names one cluster, here are {len(source.cluster_names)}"
         walk.error((path, "cluster_names"), "wrong-config-source", message, "name the cluster of the xDS server")
     if not source.HasField("refresh_delay"):
@@ -524,9 +507,5 @@ def _check_rest(source: DynamicMessage, path: Path, walk: Walk) -> None:
 def _check_version(service: DynamicMessage, path: Path, walk: Walk) -> None:
     is_by_http = service.DESCRIPTOR.name == "ExtAuthz" and not service.HasField("grpc_service")
     if service.transport_api_version == _V2 and not is_by_http:
-        _report_version(path, walk)
-
-
-def _report_version(path: Path, walk: Walk) -> None:
-    message = "version 2 of the protocol exists no more"
-    walk.error((path, "transport_api_version"), "wrong-config-source", message, "write transport_api_version: V3")
+        message = "version 2 of the protocol exists no more"
+        walk.error((path, "transport_api_version"), "wrong-config-source", message, "write transport_api_version: V3")

@@ -202,16 +202,11 @@ def _unknown(name: str, commands: Iterable[str]) -> tuple[str, str]:
 
 
 def _header_fault(parameters: str) -> tuple[str, str] | None:
-    names = parameters.split("?")
+    names, remedy = parameters.split("?"), "write one or two names of headers: A?B"
     if len(names) > 2:
-        return "a command has more than one alternative", "write one or two names of headers: A?B"
-    for name in names:
-        if _HEADER_NAME.fullmatch(name) is None:
-            return (
-                "a command has a parameter that is not the name of a header",
-                "write one or two names of headers: A?B",
-            )
-    return None
+        return "a command has more than one alternative", remedy
+    is_wrong = any(_HEADER_NAME.fullmatch(name) is None for name in names)
+    return ("a command has a parameter that is not the name of a header", remedy) if is_wrong else None
 
 
 def _filter_state_fault(parameters: str) -> tuple[str, str] | None:

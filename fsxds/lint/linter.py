@@ -32,18 +32,7 @@ from fsxds.snapshots.references import CLUSTER
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 # Each has `hooks(catalogue)`, which returns its checks by the messages and fields that they check.
-SUBJECTS = (
-    claims,
-    clusters,
-    extensions,
-    field_values,
-    filters,
-    format_strings,
-    listeners,
-    matchers,
-    routes,
-    tls,
-)
+SUBJECTS = (claims, clusters, extensions, field_values, filters, format_strings, listeners, matchers, routes, tls)
 
 # The rule about a TTL that only `ttl: spec` keeps.
 TTL_DROPPED = "ttl-dropped"
@@ -99,7 +88,11 @@ def linter_of(settings: Settings) -> Linter:
     Raises:
         UsageError: they name a rule that does not exist or cannot be changed, or an unreadable bootstrap.
     """
-    return Linter(levels_of(settings), _static(settings))
+    given, levels = settings.static_clusters, levels_of(settings)
+    if settings.bootstrap is None:
+        return Linter(levels, StaticNames(None if given is None else frozenset(given)))
+    names = static_names(read_bootstrap_file(settings.bootstrap))
+    return Linter(levels, StaticNames((names.clusters or frozenset()) | frozenset(given or ()), names.secrets))
 
 
 def levels_of(settings: Settings) -> RuleLevels:
@@ -108,11 +101,3 @@ def levels_of(settings: Settings) -> RuleLevels:
     if settings.ttl != TtlMode.SPECIFICATION.value:
         return levels
     return RuleLevels({TTL_DROPPED: None, **levels.changed})
-
-
-def _static(settings: Settings) -> StaticNames:
-    given = settings.static_clusters
-    if settings.bootstrap is None:
-        return StaticNames(None if given is None else frozenset(given))
-    names = static_names(read_bootstrap_file(settings.bootstrap))
-    return StaticNames((names.clusters or frozenset()) | frozenset(given or ()), names.secrets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Hashable, Iterable
 from itertools import product
 from math import prod
@@ -32,7 +33,7 @@ def hooks(_: Catalogue) -> Hooks:
             codecs.enter_listener,
         ),
         "envoy.config.listener.v3.FilterChainMatch": (_check_match,),
-        _MANAGER: (_check_upgrades, codecs.check_manager),
+        _MANAGER: (codecs.check_manager,),
         _SCOPES: (_check_scopes,),
         f"{_SCOPES}.ScopeKeyBuilder.FragmentBuilder.HeaderValueExtractor": (_check_extractor,),
         "envoy.config.core.v3.ExtensionConfigSource": (_check_discovery,),
@@ -182,9 +183,7 @@ def _check_names(chains: DynamicMessage, path: Path, walk: Walk) -> None:
 
 def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
     """Compare matches in the form in which Envoy keeps them."""
-    dimensions = [
-        _dimensions(chain.filter_chain_match) if chain.HasField("filter_chain_match") else _ALL for chain in chains
-    ]
+    dimensions = [_dimensions(chain.filter_chain_match) for chain in chains]
     if sum(prod(map(len, one)) for one in dimensions) > _MOST_COMBINATIONS:
         return
     owners: dict[tuple[Hashable, ...], int] = {}
@@ -205,7 +204,7 @@ def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
     return (
         [match.destination_port.value if match.HasField("destination_port") else None],
         _networks(match.prefix_ranges),
-        [_server_name(name) for name in match.server_names] or [""],
+        [re.sub(r"^\*\.", ".", name.lower()) for name in match.server_names] or [""],
         [match.transport_protocol],
         list(match.application_protocols) or [""],
         _networks(match.direct_source_prefix_ranges),
@@ -213,15 +212,6 @@ def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
         _networks(match.source_prefix_ranges),
         list(match.source_ports) or [0],
     )
-
-
-# The criteria of a chain without a match.
-_ALL: tuple[list[Hashable], ...] = ([None], [None], [""], [""], [""], [None], [0], [None], [0])
-
-
-def _server_name(name: str) -> str:
-    lowered = name.lower()
-    return lowered[1:] if lowered.startswith("*.") else lowered
 
 
 def _networks(ranges: Iterable[DynamicMessage]) -> list[Hashable]:
@@ -236,12 +226,6 @@ def _network(cidr: DynamicMessage) -> Hashable:
         return cidr.address_prefix, cidr.prefix_len.value
     length = min(cidr.prefix_len.value, address.max_prefixlen)
     return ipaddress.ip_network((address, length), strict=False)
-
-
-def _check_upgrades(manager: DynamicMessage, path: Path, walk: Walk) -> None:
-    for index in repeated(config.upgrade_type.lower() for config in manager.upgrade_configs):
-        place = (((path, "upgrade_configs"), index), "upgrade_type")
-        walk.error(place, "wrong-filter", "is duplicated", "keep one of them")
 
 
 def _check_scopes(scoped: DynamicMessage, path: Path, walk: Walk) -> None:

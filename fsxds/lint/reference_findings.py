@@ -58,25 +58,12 @@ REFERENTS: Mapping[TypeUrl, Referent] = {
     ),
     ENDPOINTS: Referent("endpoints", "no-endpoints", "unused-endpoints", "the cluster stays empty"),
     ROUTES: Referent(
-        "route configuration",
-        "no-route-configuration",
-        "unused-route-configuration",
-        "requests are answered 404",
+        "route configuration", "no-route-configuration", "unused-route-configuration", "requests are answered 404"
     ),
     SCOPED_ROUTE: Referent("scoped route", "no-scoped-route", "unused-scoped-route", "requests are answered 404"),
-    SECRET: Referent(
-        "secret",
-        "no-secret",
-        "unused-secret",
-        _WAITS,
-        f"{_WAITS}, then goes on without",
-    ),
+    SECRET: Referent("secret", "no-secret", "unused-secret", _WAITS, f"{_WAITS}, then goes on without"),
     EXTENSION_CONFIG: Referent(
-        "extension config",
-        "no-extension-config",
-        "unused-extension-config",
-        _WAITS,
-        f"{_WAITS}, then goes on without",
+        "extension config", "no-extension-config", "unused-extension-config", _WAITS, f"{_WAITS}, then goes on without"
     ),
 }
 
@@ -244,7 +231,11 @@ class ReferenceFindings:
                 may_be_elsewhere = not self._declares(reference.type_url)
                 hint = self._scope.hints.get(key)
                 fact, remedy = missing_message(reference, hint, may_be_elsewhere=may_be_elsewhere)
-                severity = self._severity_of(reference)
+                severity: Severity = reference.severity
+                if reference.is_static and self._names.static.of(reference.type_url) is None:
+                    severity = Severity.WARNING
+                elif not reference.is_static and may_be_elsewhere:
+                    severity = Severity.NOTE  # all resources of an undeclared type may come from elsewhere
                 fault = Fault(rule_of(reference), fact, remedy, reference.field_path, severity=severity)
                 yield ReferenceFinding(resource, fault)
 
@@ -256,13 +247,6 @@ class ReferenceFindings:
                 fact = f'no resource in this tree uses {referent.words} "{resource.name}"'
                 fault = Fault(referent.unused, fact, "remove it, or use it", severity=Severity.NOTE)
                 yield ReferenceFinding(resource, fault)
-
-    def _severity_of(self, reference: Reference) -> Severity:
-        if reference.is_static:
-            is_known = self._names.static.of(reference.type_url) is not None
-            return reference.severity if is_known else Severity.WARNING
-        # Resources of an undeclared type may all come from elsewhere.
-        return reference.severity if self._declares(reference.type_url) else Severity.NOTE
 
     def _declares(self, type_url: TypeUrl) -> bool:
         return declares(type_url, self._scope.declared, self._names.static)

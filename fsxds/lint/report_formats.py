@@ -7,7 +7,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote
@@ -18,7 +18,6 @@ from fsxds import __version__
 from fsxds.lint.report import Report, ReportedProblem, fact_of, line_of, place_of, remedy_of
 from fsxds.lint.rules import page_as_markdown, rules
 from fsxds.model.values import PlainValue, Problem, Severity
-from fsxds.observe.source_lines import Excerpt
 
 # Characters that XML 1.0 cannot write, not even as a reference.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -125,32 +124,20 @@ def _block(finding: ReportedProblem) -> Text:
     margin = 0
     if finding.excerpt is not None:
         margin = len(str(finding.excerpt.line))
-        for part in _excerpt(finding.excerpt, margin, style):
-            text.append_text(part)
+        line, marks = finding.excerpt, " " * finding.excerpt.indent + "^" * finding.excerpt.marked
+        text.append_text(Text.assemble((f"{line.line} | ", "blue"), f"{line.text}\n"))
+        text.append_text(Text.assemble((f"{'':{margin}} | ", "blue"), (f"{marks}\n", style)))
     if problem.remedy:
         text.append_text(Text.assemble(f"{'':{margin}} ", ("= help: ", "bold cyan"), f"{problem.remedy}\n"))
     return text
 
 
-def _excerpt(excerpt: Excerpt, margin: int, style: str) -> Iterator[Text]:
-    yield Text.assemble((f"{excerpt.line} | ", "blue"), f"{excerpt.text}\n")
-    yield Text.assemble((f"{'':{margin}} | ", "blue"), (f"{'':{excerpt.indent}}{'^' * excerpt.marked}\n", style))
-
-
 def as_json(report: Report) -> str:
     """Write one object per problem."""
+    fields = ("line", "column", "pointer", "rule", "severity", "message", "remedy")
     rows = [
-        {
-            "file": str(problem.path),
-            "line": problem.line,
-            "column": problem.column,
-            "pointer": problem.pointer,
-            "rule": problem.rule,
-            "severity": problem.severity.value,
-            "message": problem.message,
-            "remedy": problem.remedy,
-        }
-        for problem in report.problems
+        {"file": str(one.path)} | {field: getattr(one, field) for field in fields} | {"severity": one.severity.value}
+        for one in report.problems
     ]
     return json.dumps(rows, indent=2) + "\n"
 
@@ -189,13 +176,7 @@ def as_sarif(report: Report) -> str:
     """Write one run: broken rules, and results."""
     names = sorted({problem.rule for problem in report.problems})
     run: PlainValue = {
-        "tool": {
-            "driver": {
-                "name": "fsxds",
-                "semanticVersion": __version__,
-                "rules": [_rule(name) for name in names],
-            }
-        },
+        "tool": {"driver": {"name": "fsxds", "semanticVersion": __version__, "rules": [_rule(name) for name in names]}},
         # 3.14.14
         **({"originalUriBaseIds": {ROOT: {"uri": f"file://{quote(report.base)}/"}}} if report.base else {}),
         "columnKind": "unicodeCodePoints",
@@ -211,15 +192,11 @@ def _rule(name: str) -> PlainValue:
         return {"id": name}
     return {
         "id": name,
-        "shortDescription": {"text": _first_sentence(row.meaning)},
+        "shortDescription": {"text": re.split(r"(?<=\.)\s", row.meaning, maxsplit=1)[0]},
         "fullDescription": {"text": f"{row.meaning} {row.envoy}".strip()},
         "help": {"text": row.remedy, "markdown": page_as_markdown(row)},
         "defaultConfiguration": {"level": row.severity.value},
     }
-
-
-def _first_sentence(text: str) -> str:
-    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
 
 
 def _results(problems: Iterable[Problem], names: list[str]) -> list[PlainValue]:

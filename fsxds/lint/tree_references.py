@@ -38,7 +38,7 @@ from fsxds.model.resources import Key, ParsedFile, Resource, key_of
 from fsxds.model.values import Problem, Severity, TypeUrl, pointer_of
 from fsxds.snapshots.check_protocol import Conflicts, FieldLocator, FileRule, problem_at
 from fsxds.snapshots.load import may_define
-from fsxds.snapshots.proposals import Decision, FileRecord, Proposal, Proposals, Records, ServedFiles
+from fsxds.snapshots.proposals import Decision, Proposal, Proposals, Records, ServedFiles
 from fsxds.snapshots.references import IN_FILE, ROUTES, VIRTUAL_HOST
 
 
@@ -163,7 +163,10 @@ class ReferenceCheck:
         for path in report.concerned:
             parsed, findings = report.file_at(path), self._settings.adjusted(report.findings(path))
             if parsed is not None and findings:
-                now[path] = self._reported(parsed, findings, was.get(path))
+                same = was.get(path)
+                if same is None or same.parsed is not parsed or same.findings != findings:
+                    same = ReportedFindings(parsed, findings, tuple(self._placed(parsed, findings)))
+                now[path] = same
         files = was
         # Files that are gone are proposals without a record: nothing is remembered of them either.
         for path in report.concerned | decision.records.keys() | decision.proposals.files:
@@ -178,13 +181,6 @@ class ReferenceCheck:
         )
         found = report.concerned | decision.records.keys()
         return {path: now[path].problems if path in now else () for path in found if report.is_there(path)}
-
-    def _reported(
-        self, parsed: ParsedFile, findings: tuple[ReferenceFinding, ...], before: ReportedFindings | None
-    ) -> ReportedFindings:
-        if before is not None and before.parsed is parsed and before.findings == findings:
-            return before
-        return ReportedFindings(parsed, findings, tuple(self._placed(parsed, findings)))
 
     def _placed(self, parsed: ParsedFile, findings: tuple[ReferenceFinding, ...]) -> Iterator[Problem]:
         places = self._locator.places(
@@ -319,7 +315,8 @@ class TreeReport:
         self._settings = settings
         self._touched = known.touched
         # Files that rules hold back are ordered last.
-        self._held = frozenset(path for path, one in decision.records.items() if one.is_held and _can_be_served(one))
+        held = (path for path, one in decision.records.items() if one.is_held and one.parsed and one.parsed.is_good)
+        self._held = frozenset(held)
         self._memberships = Memberships(names, self._held, self._held_good())
         self._references = self._scope()
         before = known.tree.collections if known.tree else None
@@ -394,10 +391,7 @@ class TreeReport:
         missing, before = self._names.open.missing, self.before.references.first.get(type_url)
         if before is None or (type_url, before) not in missing:
             return min(missing.of(type_url))
-        return min(name for one, name in (*self._new_names(type_url), (type_url, before)))
-
-    def _new_names(self, type_url: TypeUrl) -> Iterator[Key]:
-        return (key for key in self._touched.names if key[0] == type_url and key in self._names.open.missing)
+        return min((before, *(name for one, name in self._touched.names if one == type_url and (one, name) in missing)))
 
     def _harmless_conflicts(self) -> _Found:
         levels = {sort: self._settings.levels.severity_of(claim.rule) for sort, claim in CLAIMS.items()}
@@ -410,13 +404,11 @@ class TreeReport:
 
     def _concerned(self) -> Iterator[PurePosixPath]:
         yield from (resource.origin.path for resource in self._resources())
-        yield from (path for path in self._harmless.keys() | self.before.harmless.keys() if self._is_other_claim(path))
+        now, before = self._harmless, self.before.harmless
+        yield from (path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
         hints, were = self._collections.hints, self.before.collections.hints
         yield from (path for path, key in hints.keys() | were.keys() if hints.get((path, key)) != were.get((path, key)))
         yield from (path for path in self._decision.records if self._may_concern(path))
-
-    def _is_other_claim(self, path: PurePosixPath) -> bool:
-        return self._harmless.get(path) != self.before.harmless.get(path)
 
     def _may_concern(self, path: PurePosixPath) -> bool:
         record, served = self._decision.records[path], self._decision.proposals.served
@@ -474,10 +466,6 @@ class TreeReport:
             held = any(record.is_held for record in self._decision.records.values())
             unasked |= set(opened.unasked) if is_other or held else set()
         yield from (resource for key in unasked for resource in mentions.members.of(key))
-
-
-def _can_be_served(record: FileRecord) -> bool:
-    return record.parsed is not None and record.parsed.is_good
 
 
 def claiming(names: TreeNames, sorts: Iterable[TypeUrl]) -> frozenset[PurePosixPath]:

@@ -196,7 +196,16 @@ SCRIPTS = (
         "_VERSION:len()",
         "string . len 'x'",
     ),
-    *("(f or print)(1)", "  -- x\n--[[ a\n]] --[==[ ]] ]==] x = 1", "--[x\ny=1", "a -- b\n = 1", "", " \n", "-- x"),
+    *(
+        "(f or print)(1)",
+        "  -- x\n--[[ a\n]] --[==[ ]] ]==] x = 1",
+        "--[x\ny=1",
+        "a --[[ b ]] = 1",
+        "a -- b\n = 1",
+        "",
+        " \n",
+        "-- x",
+    ),
     *("#!/usr/bin/lua\na = 1", "local function f() end", "return", "do end", "::a:: x = 1", "é = 1"),
 )
 NO_SCRIPTS = (
@@ -226,6 +235,20 @@ def access(permission: str) -> Case:
 def state(value: str) -> Case:
     """A filter that sets a value of the state."""
     return http_filter("set_filter_state.v3.Config", f"{{on_request_headers: [{value}]}}")
+
+
+def authorizing(**credentials: object) -> dict[str, object]:
+    """The settings of OAuth 2."""
+    secret = {"name": "s", "sds_config": {"path_config_source": {"path": "/dev/null"}}}
+    config = {
+        "token_endpoint": read(URI),
+        "authorization_endpoint": "http://x/y",
+        "redirect_uri": "x",
+        "redirect_path_matcher": {"path": {"exact": "/x"}},
+        "signout_path": {"path": {"exact": "/y"}},
+        "credentials": {"client_id": "x", "hmac_secret": secret, **credentials},
+    }
+    return {"config": config}
 
 
 def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
@@ -306,6 +329,7 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
         success("{http_criteria: {http_success_status: [{start: 99, end: 200}]}}"),
         success("{http_criteria: {http_success_status: [{start: 100, end: 601}]}}"),
         success("{grpc_criteria: {grpc_success_status: [17]}}"),
+        http_filter("oauth2.v3.OAuth2", authorizing()),
         signing('region: "us-*"'),
         http_filter("aws_lambda.v3.Config", '{arn: "arn:aws:lambda:us-west-2:1"}'),
         http_filter(EXTRACTION, "{data_source: {inline_string: x}}"),

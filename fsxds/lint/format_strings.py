@@ -11,6 +11,7 @@ from functools import partial
 from fsxds.api.catalogue import Catalogue, DynamicMessage, Features
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
+from fsxds.lint.field_values import inline
 from fsxds.model.memo import Lru
 
 _COMMAND = re.compile(r"%([A-Z0-9_]+)(?:\((.*?)\))?(?::([0-9]+))?%", re.ASCII)
@@ -68,10 +69,10 @@ class _FormatChecks:
         if chosen == "text_format":
             self.check_text(formatted.text_format, (path, chosen), walk, is_extended=is_extended)
         elif chosen == "text_format_source":
-            source = formatted.text_format_source
-            if source.WhichOneof("specifier") == "inline_string":
-                place = ((path, chosen), "inline_string")
-                self.check_text(source.inline_string, place, walk, is_extended=is_extended)
+            source, text = formatted.text_format_source, inline(formatted.text_format_source)
+            if text is not None:
+                place = ((path, chosen), source.WhichOneof("specifier"))
+                self.check_text(text.decode(errors="replace"), place, walk, is_extended=is_extended)
         elif chosen == "json_format":
             self.check_struct(formatted.json_format, (path, chosen), walk, is_extended=is_extended)
 

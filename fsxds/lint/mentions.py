@@ -319,14 +319,14 @@ class Mentions:
         was, now = ([(one.type_url, one.name) for parsed in part for one in parsed.unread] for part in files)
         defined = (*lost.defined, *was), (*added.defined, *now)
         return Mentions(
-            **{kind: getattr(self, kind).with_changes(getattr(lost, kind), getattr(added, kind)) for kind in _KINDS},
+            **{one: getattr(self, one).with_changes(getattr(lost, one), getattr(added, one)) for one in _INDEXES},
             unread=_counted(self.unread, was, now),
             declared=_counted(self.declared, *([one for file in part for one in file.declared] for part in files)),
             defined=_counted(self.defined, *([type_url for type_url, _ in keys] for keys in defined)),
         )
 
 
-_KINDS = ("demanded", "noted", "static", "claims", "sources", "asked", "members", "located")
+_INDEXES = ("demanded", "noted", "static", "claims", "sources", "asked", "members", "located")
 
 
 def _counted(before: Mapping[Counted, int], lost: Iterable[Counted], added: Iterable[Counted]) -> Mapping[Counted, int]:

@@ -27,10 +27,10 @@ from fsxds.cli.subjects import (
     read_subjects,
 )
 from fsxds.lint.linter import levels_of, linter_of
+from fsxds.lint.reference_findings import with_undefined_names
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.lint.rules import RuleLevels, rules
-from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import Key, Resource, key_of
 from fsxds.model.values import Layers, Problem, Severity

@@ -28,8 +28,7 @@ from fsxds.editor.mentions_of_names import scalar_text, span_of
 from fsxds.editor.navigation import Navigator
 from fsxds.editor.outline import Trail
 from fsxds.editor.text_positions import Span
-from fsxds.lint.rules import rules
-from fsxds.lint.sarif import page_as_markdown
+from fsxds.lint.rules import page_as_markdown, rules
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.values import Problem
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from fsxds.api.catalogue import Catalogue
 from fsxds.editor.mentions_of_names import ResourceNames
 from fsxds.lint.linter import Linter
-from fsxds.lint.undefined_names import with_undefined_names
+from fsxds.lint.reference_findings import with_undefined_names
 from fsxds.model.errors import TreeLost
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Problem, Severity, SourceFile, SourceTree

@@ -73,15 +73,13 @@ def grpc_cluster(xds: str) -> Section:
         _HTTP_OPTIONS: {
             "@type": f"type.googleapis.com/{_HTTP_OPTIONS}",
             "explicit_http_config": {
-                "http2_protocol_options": {
-                    "connection_keepalive": {"interval": PING_INTERVAL, "timeout": PING_TIMEOUT},
-                },
+                "http2_protocol_options": {"connection_keepalive": {"interval": PING_INTERVAL, "timeout": PING_TIMEOUT}}
             },
-        },
+        }
     }
     if not xds.startswith("unix:"):
         cluster["upstream_connection_options"] = {
-            "tcp_keepalive": {"keepalive_time": 30, "keepalive_interval": 10, "keepalive_probes": 3},
+            "tcp_keepalive": {"keepalive_time": 30, "keepalive_interval": 10, "keepalive_probes": 3}
         }
     cluster["load_assignment"] = endpoints
     return cluster
@@ -183,11 +181,7 @@ def ads_bootstrap(
 ) -> Section:
     """Return the bootstrap for gRPC; `xds` is as in `rest_cluster`."""
     identity = identity or Identity()
-    source: Section = {
-        "resource_api_version": "V3",
-        "initial_fetch_timeout": identity.initial_fetch_timeout,
-        "ads": {},
-    }
+    source: Section = {"resource_api_version": "V3", "initial_fetch_timeout": identity.initial_fetch_timeout, "ads": {}}
     dynamic, runtime = _subscriptions(wanted, lambda *_: source)
     stream: Section = {
         "api_type": "DELTA_GRPC" if delta else "GRPC",
@@ -313,13 +307,10 @@ def _secured(cluster: Section, tls: EnvoyTls) -> Section:
             "match_typed_subject_alt_names": [
                 {"san_type": "IP_ADDRESS" if is_address else "DNS", "matcher": {"exact": host}}
             ],
-        },
+        }
     }
     if tls.cert is not None and tls.key is not None:
-        pair: Section = {
-            "certificate_chain": {"filename": str(tls.cert)},
-            "private_key": {"filename": str(tls.key)},
-        }
+        pair: Section = {"certificate_chain": {"filename": str(tls.cert)}, "private_key": {"filename": str(tls.key)}}
         common["tls_certificates"] = [pair]
     # An address is no server name (RFC 6066, 3).
     context: Section = {"@type": _UPSTREAM, **({} if is_address else {"sni": host}), "common_tls_context": common}

@@ -147,12 +147,7 @@ class SnapshotProgress:
     """
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        clock: Callable[[], float],
-        *,
-        since_s: float | None = None,
-        was_nacked: bool = False,
+        self, snapshot: Snapshot, clock: Callable[[], float], *, since_s: float | None = None, was_nacked: bool = False
     ) -> None:
         self.snapshot = snapshot
         self.is_reported = False

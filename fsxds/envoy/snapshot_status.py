@@ -164,10 +164,7 @@ def _nacks_of_type(
     only_name = names[0] if len(names) == 1 else None
     return [
         EnvoyNack(
-            resource_type,
-            name or only_name,
-            reason,
-            _origins(resource_type, name or only_name, reason or "", snapshot),
+            resource_type, name or only_name, reason, _origins(resource_type, name or only_name, reason or "", snapshot)
         )
         for name, reason in dict.fromkeys(reported)
     ]

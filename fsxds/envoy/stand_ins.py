@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.envoy.stub_files import STAND_IN, STUB_CERTIFICATE, STUB_PRIVATE_KEY
+from fsxds.lint.extensions import extension_facts
 
 _TLS = "envoy.extensions.transport_sockets.tls.v3."
 _NETWORK = "envoy.extensions.filters.network."
@@ -17,22 +18,6 @@ _WITH_MATCHER = "envoy.extensions.common.matching.v3.ExtensionWithMatcher"
 _UPSTREAM_CODEC = "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec"
 _TCP_PROXY = f"{_NETWORK}tcp_proxy.v3.TcpProxy"
 
-# Network filters that end their chain; others need one of these behind them.
-_TERMINAL = frozenset(
-    f"{_NETWORK}{name}"
-    for name in (
-        "direct_response.v3.Config",
-        "dubbo_proxy.v3.DubboProxy",
-        "echo.v3.Echo",
-        "generic_proxy.v3.GenericProxy",
-        "http_connection_manager.v3.EnvoyMobileHttpConnectionManager",
-        "http_connection_manager.v3.HttpConnectionManager",
-        "redis_proxy.v3.RedisProxy",
-        "reverse_tunnel.v3.ReverseTunnel",
-        "tcp_proxy.v3.TcpProxy",
-        "thrift_proxy.v3.ThriftProxy",
-    )
-)
 # Fields of a validation context with the trusted authorities.
 _AUTHORITIES = ("trusted_ca", "ca_certificate_provider_instance", "system_root_certs", "custom_validator_config")
 _V3 = 2  # ApiVersion.V3
@@ -54,6 +39,8 @@ class StandIns:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
+        features = catalogue.features
+        self._is_terminal = {**extension_facts().is_terminal, **(features.terminal if features else {})}
 
     def cluster(self, name: str, **fields: object) -> DynamicMessage:
         """Return a cluster without endpoints."""
@@ -143,7 +130,8 @@ class StandIns:
         if message_type.startswith("envoy.extensions.filters.listener."):
             return self._listener(name, [self._tcp_proxy()], listener_filters=[used])
         if message_type.startswith(_NETWORK):
-            return self._listener(name, [used] if message_type in _TERMINAL else [used, self._tcp_proxy()])
+            # Filters that pass on need one behind them that ends their chain.
+            return self._listener(name, [used] if self._is_terminal.get(message_type) else [used, self._tcp_proxy()])
         return None
 
     def http_listener(self, name: str, filters: tuple[Fields, ...] = (), **routes: object) -> DynamicMessage:

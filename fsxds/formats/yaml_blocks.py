@@ -253,6 +253,8 @@ class _SingleQuoted:
         if match is None or len(line) - len(text) <= self._column or not line.isprintable():
             raise _OtherFormError
         self._is_closed = match[2] is not None
+        if self._is_closed and self._empty_lines and not match[1]:
+            raise _OtherFormError  # Envoy reads fewer line breaks
         self._parts += ("\n" * self._empty_lines or " ", match[1] if self._is_closed else match[1].rstrip(" "))
         self._empty_lines = 0
         if self._is_closed:
@@ -374,6 +376,39 @@ def resolve_plain(text: str) -> PlainValue:
     if _INTEGER.match(text):
         return _integer(text)
     return _float(text) if _FLOAT.match(text) else text
+
+
+# An escape, or the backslash of one that is a blank or a line break, before blanks and line breaks.
+_ESCAPE_AT_END = {"'": re.compile("''$"), '"': re.compile(r"(?<!\\)(?:\\\\)*\\(?:x..|u.{4}|U.{8}|[^xuU])?$")}
+
+# Tag, anchor and comments before a scalar.
+_PROPERTIES = re.compile(r"\A(?:[!&]\S*|#.*|\s)*")
+
+
+def may_lose_breaks(text: str) -> bool:
+    """Whether Envoy reads fewer line breaks at the end of this text, if it is quoted or folded."""
+    return text == "\n" or text.endswith("\n\n")
+
+
+def without_lost_breaks(text: str, source: str, style: str) -> str:
+    """Return Envoy's text of a scalar with its style, given that of YAML and the scalar in the file (ENVOY.md E51).
+
+    At the end of a quoted text yaml-cpp keeps one line break, two behind an escape, and none of a text of breaks alone;
+    at the end of a folded block (`>+`) it loses one of several.
+    """
+    if style == ">":
+        last = text.rstrip("\n").rpartition("\n")[2]
+        return text[:-1] if last and last[0] not in " \t" else text
+    if style not in _ESCAPE_AT_END:
+        return text
+    inner = _PROPERTIES.sub("", source, count=1)[1:-1]
+    stem = inner.rstrip(" \t\r\n")
+    if not stem:
+        return ""
+    if _ESCAPE_AT_END[style].search(stem) is None:
+        return text.rstrip("\n") + "\n"
+    folded = len(inner[len(stem) :].replace("\r\n", "\n").replace("\r", "\n").split("\n")) - 2
+    return text[: len(text) - max(0, folded - 2)]
 
 
 def is_ambiguous(text: str) -> bool:

@@ -36,8 +36,10 @@ from fsxds.formats.yaml_blocks import (
     LARGEST_INTEGER,
     NULLS,
     is_ambiguous,
+    may_lose_breaks,
     read_blocks,
     resolve_plain,
+    without_lost_breaks,
 )
 from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
 
@@ -92,6 +94,7 @@ class _YamlReader:
         self.documents: list[PlainDocument] = []
         self.faults: list[Fault] = []
         self._warnings = 0
+        self._text = text
         self._next_event = read_events(text)
         self._plain: dict[str, PlainValue] = dict(CONSTANTS)
         self._path: list[str | int] = []
@@ -148,7 +151,7 @@ class _YamlReader:
             event = next_event()
             if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
                 if not event.implicit[0]:
-                    members[key] = event.value
+                    members[key] = self._text_of(event) if event.value[-1:] == "\n" else event.value
                     continue
                 if event.value in plain:
                     members[key] = plain[event.value]
@@ -172,7 +175,7 @@ class _YamlReader:
                 lines.append(event.start_mark.line + 1)
             if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
                 if not event.implicit[0]:
-                    items.append(event.value)
+                    items.append(self._text_of(event) if event.value[-1:] == "\n" else event.value)
                     continue
                 if event.value in plain:
                     items.append(plain[event.value])
@@ -182,7 +185,7 @@ class _YamlReader:
             path.pop()
 
     def _scalar(self, event: Any) -> PlainValue:
-        text: str = event.value
+        text = self._text_of(event)
         if event.tag == "!" or (event.tag is None and not event.implicit[0]):
             return text
         # With any other tag Envoy goes by the letters alone, except that no text is null any more.
@@ -194,6 +197,12 @@ class _YamlReader:
         else:
             self._plain[text] = value
         return value
+
+    def _text_of(self, event: Any) -> str:
+        text: str = event.value
+        if not may_lose_breaks(text):
+            return text
+        return without_lost_breaks(text, self._text[event.start_mark.index : event.end_mark.index], event.style)
 
     def _alias(self, event: Any, depth: int) -> PlainValue:
         value, wrong = self._anchors.use(event.anchor, depth)
@@ -411,7 +420,9 @@ def _text_node(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     if _PLAIN_LINES.fullmatch(text):
         style: str | None = "|"
     else:
-        style = '"' if _BREAKS.search(text) else None if type(resolve_plain(text)) is str else "'"
+        style = (
+            '"' if may_lose_breaks(text) or _BREAKS.search(text) else None if type(resolve_plain(text)) is str else "'"
+        )
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from google.protobuf.message import DecodeError, Message
-
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk, ip_version
@@ -48,10 +46,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
             _check_type,
             _check_extended,
             _check_policy,
-            _check_old_rings,
-            _check_hashed_names,
-            _check_header_name,
-            _check_once,
+            _check_lone_settings,
             _check_names,
             options.check_grpc_health_checks,
             options.check_protocols,
@@ -82,9 +77,18 @@ def _check_type(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if of_type == _LOGICAL_DNS:
         _check_logical(cluster, path, walk)
     elif of_type == _ORIGINAL_DST:
-        _check_original(cluster, path, walk)
-    is_chosen = cluster.lb_policy == _CLUSTER_PROVIDED and not cluster.HasField("load_balancing_policy")
-    if of_type in _WITHOUT_BALANCER and is_chosen:
+        if cluster.HasField("load_assignment"):
+            message = "a cluster of type ORIGINAL_DST has no endpoints of its own"
+            walk.error((path, "load_assignment"), "cluster-type", message, "remove it: addresses come from connections")
+        if cluster.lb_policy != _CLUSTER_PROVIDED:
+            message = "a cluster of type ORIGINAL_DST takes no lb_policy but CLUSTER_PROVIDED"
+            walk.error((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
+    if of_type in _WITHOUT_BALANCER:
+        _check_provided(cluster, path, walk)
+
+
+def _check_provided(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
+    if cluster.lb_policy == _CLUSTER_PROVIDED and not cluster.HasField("load_balancing_policy"):
         message = "a cluster of this type provides no load balancer of its own"
         walk.error((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")
 
@@ -103,22 +107,12 @@ def _check_discovery(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
 
 
-def _check_original(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    if cluster.HasField("load_assignment"):
-        message = "a cluster of type ORIGINAL_DST has no endpoints of its own"
-        walk.error((path, "load_assignment"), "cluster-type", message, "remove it: connections have their destination")
-    if cluster.lb_policy != _CLUSTER_PROVIDED:
-        message = "a cluster of type ORIGINAL_DST takes no lb_policy but CLUSTER_PROVIDED"
-        walk.error((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
-
-
 def _check_logical(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     groups = cluster.load_assignment.endpoints
     count = sum(len(group.lb_endpoints) for group in groups)
     if len(groups) != 1 or count != 1:
-        message = f"a cluster of type LOGICAL_DNS needs exactly one endpoint, has {count}"
-        if count == 1:
-            message = f"a cluster of type LOGICAL_DNS needs exactly one locality, has {len(groups)}"
+        fact = f"locality, has {len(groups)}" if count == 1 else f"endpoint, has {count}"
+        message = f"a cluster of type LOGICAL_DNS needs exactly one {fact}"
         walk.error((path, "load_assignment"), "cluster-type", message, "choose type STRICT_DNS for several endpoints")
 
 
@@ -143,13 +137,38 @@ def _check_policy(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "lb_policy"), "wrong-cluster", message, "choose another lb_policy")
 
 
-def _check_old_rings(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    if cluster.HasField("load_balancing_policy"):
-        return
-    if cluster.lb_policy == _RING_HASH and cluster.HasField("ring_hash_lb_config"):
+def _check_lone_settings(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
+    is_old = not cluster.HasField("load_balancing_policy")
+    if is_old and cluster.lb_policy == _RING_HASH and cluster.HasField("ring_hash_lb_config"):
         _check_ring(cluster.ring_hash_lb_config, (path, "ring_hash_lb_config"), walk)
-    elif cluster.lb_policy == _MAGLEV and cluster.HasField("maglev_lb_config"):
+    elif is_old and cluster.lb_policy == _MAGLEV and cluster.HasField("maglev_lb_config"):
         _check_table(cluster.maglev_lb_config, (path, "maglev_lb_config"), walk)
+    hashing = cluster.common_lb_config.consistent_hashing_lb_config
+    if hashing.use_hostname_for_hashing and cluster.type != _STRICT_DNS and not cluster.HasField("cluster_type"):
+        place: Path = (((path, "common_lb_config"), "consistent_hashing_lb_config"), "use_hostname_for_hashing")
+        walk.error(place, "wrong-cluster", "needs a cluster of type STRICT_DNS", "remove it, or choose that type")
+    for index, match in enumerate(cluster.transport_socket_matches):
+        if not match.HasField("transport_socket"):
+            place = (((path, "transport_socket_matches"), index), "transport_socket")
+            walk.error(place, "wrong-extension", "is missing", "set the transport socket of a matching endpoint")
+    config = cluster.original_dst_lb_config
+    if cluster.type == _ORIGINAL_DST and config.http_header_name and not config.use_http_header:
+        place = ((path, "original_dst_lb_config"), "http_header_name")
+        walk.error(place, "wrong-cluster", "has a meaning only with use_http_header: true", "add that, or remove it")
+    common, field = cluster.common_http_protocol_options, "max_requests_per_connection"
+    if cluster.HasField(field) and common.HasField(field):
+        walk.error((path, field), "wrong-cluster", "is set in common_http_protocol_options too", "keep that one")
+
+
+def _check_names(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
+    checks = cluster.health_checks if len(cluster.health_checks) > 1 else ()
+    again = {*repeated(check.name for check in checks if hasattr(check, "name"))}
+    for index, check in enumerate(checks):
+        if index in again or not getattr(check, "name", "x"):
+            fact = f'"{check.name}" is the name of two health checks'
+            missing = "is missing: each of several health checks needs one"
+            place = (((path, "health_checks"), index), "name")
+            walk.error(place, "wrong-health-check", fact if check.name else missing, "give each its own name")
 
 
 def _check_ring(config: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -164,18 +183,17 @@ def _check_ring(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 def _check_table(config: DynamicMessage, path: Path, walk: Walk) -> None:
     size = config.table_size.value
-    if config.HasField("table_size") and size != 1 and not _is_prime(size):
-        remedy = "write a prime such as 65537"
-        walk.error((path, "table_size"), "wrong-cluster", f"must be a prime number, is {size}", remedy)
-
-
-def _is_prime(number: int) -> bool:
-    return number > 1 and all(number % divisor for divisor in range(2, int(number**0.5) + 1))
+    is_divided = size == 0 or any(size % divisor == 0 for divisor in range(2, int(size**0.5) + 1))
+    if config.HasField("table_size") and is_divided:
+        message = f"must be a prime number, is {size}"
+        walk.error((path, "table_size"), "wrong-cluster", message, "write a prime such as 65537")
 
 
 def _check_fallback_keys(selector: DynamicMessage, path: Path, walk: Walk) -> None:
     fallback = list(selector.fallback_keys_subset)
     keys = set(selector.keys)
+    if not keys:
+        return  # Envoy does not read it
     place = (path, "fallback_keys_subset")
     uses_keys = selector.DESCRIPTOR.fields_by_name["fallback_policy"].enum_type.values_by_name["KEYS_SUBSET"].number
     if selector.fallback_policy != uses_keys:
@@ -264,20 +282,6 @@ def _check_drops(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
             walk.error(at, "wrong-cluster", f"must be at most {whole}, is {share.numerator}", "drop at most all")
 
 
-def _check_hashed_names(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    hashing = cluster.common_lb_config.consistent_hashing_lb_config
-    if hashing.use_hostname_for_hashing and cluster.type != _STRICT_DNS and not cluster.HasField("cluster_type"):
-        place = (((path, "common_lb_config"), "consistent_hashing_lb_config"), "use_hostname_for_hashing")
-        walk.error(place, "wrong-cluster", "needs a cluster of type STRICT_DNS", "remove it, or choose that type")
-
-
-def _check_header_name(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    config = cluster.original_dst_lb_config
-    if cluster.type == _ORIGINAL_DST and config.http_header_name and not config.use_http_header:
-        place = ((path, "original_dst_lb_config"), "http_header_name")
-        walk.error(place, "wrong-cluster", "has a meaning only with use_http_header: true", "add that, or remove it")
-
-
 def _check_picking(policy: DynamicMessage, path: Path, walk: Walk) -> None:
     place = (path, "endpoint_picking_policy")
     listed = policy.endpoint_picking_policy.policies
@@ -286,29 +290,8 @@ def _check_picking(policy: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error(place, "wrong-cluster", "is missing", remedy)
     elif listed:
         first = packed_type(listed[0].typed_extension_config.typed_config)
-        if first.startswith("envoy.extensions.load_balancing_policies.") and first != _PICKS:
-            walk.error(place, "wrong-cluster", f"{first} cannot pick endpoints here", remedy)
-
-
-def _check_once(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    common = cluster.common_http_protocol_options
-    if cluster.HasField("max_requests_per_connection") and common.HasField("max_requests_per_connection"):
-        place = (path, "max_requests_per_connection")
-        walk.error(place, "wrong-cluster", "is set in common_http_protocol_options too", "keep that one")
-
-
-def _check_names(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    checks = cluster.health_checks
-    if len(checks) < 2 or not hasattr(checks[0], "name"):
-        return
-    again = {*repeated(check.name for check in checks)}
-    for index, check in enumerate(checks):
-        fact = f'"{check.name}" is the name of two health checks' if index in again else None
-        if not check.name:
-            fact = "is missing: each of several health checks needs one"
-        if fact is not None:
-            place = (((path, "health_checks"), index), "name")
-            walk.error(place, "wrong-health-check", fact, "give each its own name")
+        if not first or (first.startswith("envoy.extensions.load_balancing_policies.") and first != _PICKS):
+            walk.error(place, "wrong-cluster", f"{first or 'no type'} cannot pick endpoints here", remedy)
 
 
 def _check_payload(payload: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -343,19 +326,12 @@ def _check_sending(check: DynamicMessage, path: Path, walk: Walk) -> None:
 
 class _HttpOptions:
     def __init__(self, catalogue: Catalogue) -> None:
-        self._type: type[Message] | None = (
-            catalogue.message_class(HTTP_OPTIONS) if catalogue.knows(HTTP_OPTIONS) else None
-        )
+        self._catalogue = catalogue
 
     def _of(self, cluster: DynamicMessage) -> DynamicMessage:
         """None for unreadable options, which are reported elsewhere."""
         packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
-        if self._type is None or packed_type(packed) != HTTP_OPTIONS:
-            return None
-        try:
-            return self._type.FromString(packed.value)
-        except DecodeError:
-            return None
+        return self._catalogue.unpacked(packed) if packed_type(packed) == HTTP_OPTIONS else None
 
     def check_grpc_health_checks(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
         """Health checks by gRPC need HTTP/2."""
@@ -374,8 +350,7 @@ class _HttpOptions:
         return chosen in {None, "auto_config"} or bool(getattr(options, chosen).HasField("http2_protocol_options"))
 
     def check_protocols(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check protocols against the transport socket."""
-        if HTTP_OPTIONS not in cluster.typed_extension_protocol_options or self._type is None:
+        if HTTP_OPTIONS not in cluster.typed_extension_protocol_options or not self._catalogue.knows(HTTP_OPTIONS):
             return
         place: Path = ((path, "typed_extension_protocol_options"), HTTP_OPTIONS)
         name = packed_type(cluster.typed_extension_protocol_options[HTTP_OPTIONS])
@@ -426,6 +401,5 @@ def _check_extended(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if provides and cluster.lb_policy != _CLUSTER_PROVIDED:
         message = "a cluster of this type brings its own load balancer"
         walk.error((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
-    elif not provides and cluster.lb_policy == _CLUSTER_PROVIDED:
-        message = "a cluster of this type provides no load balancer of its own"
-        walk.error((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")
+    elif not provides:
+        _check_provided(cluster, path, walk)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
@@ -22,6 +22,7 @@ from fsxds.lint.rules import chapters
 from fsxds.model.values import Fault, FieldPath
 from fsxds.snapshots.references import TYPED_STRUCTS
 
+_COMPOSITE = "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction"
 # Types of these packages are not extensions by themselves, in any Envoy.
 _PLAIN_PACKAGES = (
     "google.protobuf.",
@@ -37,7 +38,7 @@ _PLAIN_PACKAGES = (
     "envoy.extensions.matching.",
     "envoy.extensions.transport_sockets.tls.v3.",
     "envoy.extensions.filters.common.matcher.action.",
-    "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction",
+    _COMPOSITE,
 )
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 _WRAPPER = "envoy.config.route.v3.FilterConfig"
@@ -89,7 +90,7 @@ def extension_facts() -> ExtensionFacts:
 
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return the checks of extensions and routes' settings."""
-    facts, extensions, routes = extension_facts(), ExtensionChecks(catalogue), RouteChecks(catalogue)
+    facts, extensions, routes = extension_facts(), _ExtensionChecks(catalogue), _RouteChecks(catalogue)
     return merge_hooks(
         {
             field: (extensions.at(categories, is_named=field in facts.looked_up_by_name),)
@@ -99,11 +100,12 @@ def hooks(catalogue: Catalogue) -> Hooks:
         dict.fromkeys(facts.without_structs, (_check_struct,)),
         {
             "envoy.config.listener.v3.Listener": (extensions.check_listener_filters,),
-            "envoy.config.cluster.v3.Cluster.TransportSocketMatch": (_check_socket,),
             "envoy.config.route.v3.ClusterSpecifierPlugin": (extensions.check_plugin,),
             "envoy.config.cluster.v3.Cluster": (extensions.check_dns_resolver,),
             "envoy.config.cluster.v3.LoadBalancingPolicy": (extensions.check_policies,),
             "envoy.config.core.v3.TypedExtensionConfig": (extensions.check_discovered,),
+            "envoy.config.core.v3.GrpcService": (_forget_retries,),
+            f"{_COMPOSITE}.typed_config": (extensions.check_delegate,),
         },
         dict.fromkeys(_HOLDERS, (routes.enter_holder,)),
         {
@@ -119,9 +121,6 @@ class ExtensionTypes:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._features = catalogue.features
-        self._structs: dict[str, type[Message]] = {
-            name: catalogue.message_class(name) for name in TYPED_STRUCTS if catalogue.knows(name)
-        }
 
     def fits(self, name: str, categories: Iterable[str]) -> bool:
         """Whether a type fits these categories."""
@@ -143,7 +142,9 @@ class ExtensionTypes:
     def remedy(self, name: str, categories: Iterable[str]) -> str:
         """Return the probable type for `name`."""
         last = name.rpartition(".")[2]
-        near = _opposite(last)
+        near = (
+            last.replace("Downstream", "Upstream") if "Downstream" in last else last.replace("Upstream", "Downstream")
+        )
         types = [one for category in categories for one in sorted(self.of(category))]
         for candidate in types:
             if candidate.rpartition(".")[2] in {last, near}:
@@ -164,28 +165,19 @@ class ExtensionTypes:
     def content_type(self, packed: DynamicMessage) -> str:
         """Return an Any's type, or its TypedStruct's, or ""."""
         name = packed_type(packed)
-        struct = self._structs.get(name)
-        if struct is None:
-            return name
-        try:
-            content: DynamicMessage = struct.FromString(packed.value)
-        except DecodeError:
-            return name  # reported where the TypedStruct is read
-        return packed_type(content)
+        content = self._catalogue.unpacked(packed) if name in TYPED_STRUCTS else None
+        return name if content is None else packed_type(content)  # a broken one is reported where it is read
 
     def of(self, category: str) -> frozenset[str]:
         """Return a category's types; empty if unknown."""
         return self._features.types(category) if self._features is not None else frozenset()
 
 
-class ExtensionChecks:
-    """Checks the types of configured extensions."""
-
+class _ExtensionChecks:
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
 
     def at(self, categories: str, *, is_named: bool) -> Hook:
-        """Check a field with extensions."""
 
         def check(held: FieldValue, path: Path, walk: Walk) -> None:
             if not isinstance(held, Message):
@@ -203,15 +195,18 @@ class ExtensionChecks:
         return check
 
     def packed(self, category: str) -> Hook:
-        """Check an extension without a name."""
 
         def check_packed(packed: DynamicMessage, path: Path, walk: Walk) -> None:
-            name = self._types.content_type(packed)
-            if name and not self._types.fits(name, (category,)):
-                message = f"{name} cannot be used here: it is no extension of {category}"
-                walk.error(path, "wrong-extension", message, self._types.remedy(name, (category,)))
+            if name := self._types.content_type(packed):
+                self._check_type(name, category, path, walk)
 
         return check_packed
+
+    def _check_type(self, name: str, category: str, path: Path, walk: Walk) -> None:
+        categories = category.split()
+        if not self._types.fits(name, categories):
+            message = f"{name} cannot be used here: it is no extension of {' or '.join(categories[:2])}"
+            walk.error(path, "wrong-extension", message, self._types.remedy(name, categories))
 
     def check_listener_filters(self, listener: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check listener filters, which differ between UDP and TCP."""
@@ -251,6 +246,15 @@ class ExtensionChecks:
             walk.error(place, "wrong-extension", f"{wrong[1]} is not a load balancing policy", "write a type that is")
         return None
 
+    def check_delegate(self, extension: DynamicMessage, path: Path, walk: Walk) -> None:
+        """Check a filter within a composite one, which is towards a client or an upstream."""
+        walk.depend_on_place()
+        steps = field_path_of(path)
+        if {"typed_extension_protocol_options", "upstream_http_filters"}.intersection(steps):
+            self._check(extension, "envoy.filters.http.upstream", path, walk)
+        elif "http_filters" in steps:
+            self._check(extension, "envoy.filters.http", path, walk)
+
     def check_discovered(self, extension: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check an extension served on its own: only filters are."""
         if path is None:
@@ -267,11 +271,13 @@ class ExtensionChecks:
             if not name:
                 remedy = "write the type of the extension, with type.googleapis.com/ in front"
                 walk.error(((path, "typed_config"), "type_url"), "wrong-extension", "names no type", remedy)
-            elif not self._types.fits(name, category.split()):
-                message = f"{name} cannot be used here: it is no extension of {' or '.join(category.split()[:2])}"
-                remedy = self._types.remedy(name, category.split())
-                walk.error((path, "typed_config"), "wrong-extension", message, remedy)
-        elif extension.DESCRIPTOR.name in {"TypedExtensionConfig", "RequestIDExtension"} or _is_discovered(extension):
+            else:
+                self._check_type(name, category, (path, "typed_config"), walk)
+        elif any(field.name == "config_discovery" for field, _ in extension.ListFields()):
+            for index, type_url in enumerate(extension.config_discovery.type_urls):
+                place: Path = (((path, "config_discovery"), "type_urls"), index)
+                self._check_type(type_url.rpartition("/")[2], category, place, walk)
+        elif extension.DESCRIPTOR.name in {"TypedExtensionConfig", "RequestIDExtension"}:
             return  # reported by the field rules, or unnecessary for Envoy
         elif not getattr(extension, "is_optional", False):
             remedy = 'add typed_config, with the "@type" of the extension; Envoy does not go by the name'
@@ -293,39 +299,25 @@ def _check_struct(held: FieldValue, path: Path, walk: Walk) -> None:
             walk.error(place, "wrong-extension", "Envoy does not look into a TypedStruct here", remedy)
 
 
+def _forget_retries(_: DynamicMessage, path: Path, walk: Walk) -> Leave:
+    """Most clients of gRPC do not create the extensions of their retries, or only when they call."""
+    start = len(field_path_of(path))
+    return walk.forgetting(lambda fault: fault.rule == "wrong-extension" and "retry_policy" in fault.field_path[start:])
+
+
 @cache
 def _constraints() -> frozenset[str]:
     return frozenset(rule.name for rule in chapters()["constraints"].rules)
 
 
-def _check_socket(match: DynamicMessage, path: Path, walk: Walk) -> None:
-    if not match.HasField("transport_socket"):
-        remedy = "set the transport socket of a matching endpoint"
-        walk.error((path, "transport_socket"), "wrong-extension", "is missing", remedy)
-
-
-def _is_discovered(extension: DynamicMessage) -> bool:
-    return any(field.name == "config_discovery" for field, _ in extension.ListFields())
-
-
-def _opposite(name: str) -> str:
-    if "Downstream" in name:
-        return name.replace("Downstream", "Upstream")
-    return name.replace("Upstream", "Downstream")
-
-
-class RouteChecks:
-    """Checks routes' settings, also in a FilterConfig."""
-
+class _RouteChecks:
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
         self._facts = extension_facts()
         self._for_filters = {of_routes: own for own, of_routes in self._facts.for_routes.items()}
         self._catalogue = catalogue
-        self._wrapper: type[Message] | None = catalogue.message_class(_WRAPPER) if catalogue.knows(_WRAPPER) else None
 
     def enter_holder(self, holder: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Check the settings of a route, holder, or weighted cluster."""
         if not holder.typed_per_filter_config:
             return None
         place, unread = (path, "typed_per_filter_config"), set()
@@ -333,14 +325,10 @@ class RouteChecks:
             packed = holder.typed_per_filter_config[name]
             if self._is_read_otherwise(packed):
                 unread.add(name)
-            if packed_type(packed) == _WRAPPER and self._wrapper is not None:
-                try:
-                    wrapper: DynamicMessage = self._wrapper.FromString(packed.value)
-                except DecodeError:
-                    continue
-                self._check_wrapper(wrapper, (place, name), walk)
-            else:
+            if packed_type(packed) != _WRAPPER:
                 self._check_settings(packed, (place, name), walk)
+            elif (wrapper := self._catalogue.unpacked(packed)) is not None:
+                self._check_wrapper(wrapper, (place, name), walk)
         return self._leaving_out(holder, unread, place, walk) if unread else None
 
     def _is_read_otherwise(self, packed: DynamicMessage) -> bool:
@@ -409,10 +397,13 @@ class RouteChecks:
             message = f"{name} is not for HTTP filters" if name != _WRAPPER else "a FilterConfig is in no other message"
             walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
 
-    def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> None:
-        """A filter's configuration must not be for routes."""
+    def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
+        """A filter's configuration must not be for routes; Envoy does not read an optional one of another kind."""
         packed = http_filter.typed_config
         name = packed_type(packed)
+        if http_filter.is_optional and not self._types.is_of(name, _HTTP_FILTERS[0]):
+            return walk.forgetting(lambda fault: fault.rule in _constraints())
         if packed.value and name in self._for_filters:
             message = f"{name} is for routes, not for the filter"
             walk.error((path, "typed_config"), "wrong-extension", message, f"write {self._for_filters[name]}")
+        return None

@@ -1,4 +1,4 @@
-"""Values anywhere: IP addresses and sockets, durations, regular expressions."""
+"""Values anywhere: IP addresses and sockets, durations, regular expressions, config sources."""
 
 from __future__ import annotations
 
@@ -40,10 +40,16 @@ _REGEX_REMEDY = "RE2 has no look-around and no back-references: https://github.c
 
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return the checks of values."""
-    resolvers = catalogue.features.names("envoy.resolvers") if catalogue.features is not None else frozenset[str]()
+    resolvers, objects = (
+        catalogue.features.names(category) if catalogue.features is not None else frozenset[str]()
+        for category in ("envoy.resolvers", "filter_state.object")
+    )
     regexes = RegexChecks()
     return {
         "envoy.config.core.v3.SocketAddress.resolver_name": (_resolver_names(resolvers),) if resolvers else (),
+        "envoy.extensions.filters.common.set_filter_state.v3.FilterStateValue": (
+            (_object_factories(objects),) if objects else ()
+        ),
         "envoy.config.listener.v3.Listener": (_check_listener,),
         "envoy.config.core.v3.BindConfig": (_check_sources,),
         "envoy.config.core.v3.CidrRange": (_check_range,),
@@ -58,6 +64,12 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.type.matcher.v3.RegexMatchAndSubstitute": (regexes.check_substitution,),
         "envoy.type.matcher.v3.StringMatcher": (_check_case,),
         "xds.type.matcher.v3.StringMatcher": (_check_case,),
+        **dict.fromkeys(_VERSIONED, (_check_version,)),
+        "envoy.config.core.v3.ConfigSource": (_check_choice,),
+        "envoy.config.core.v3.ApiConfigSource": (_check_source, _check_version),
+        "envoy.config.cluster.v3.Cluster.EdsClusterConfig": (_check_presence("eds_config"),),
+        "envoy.extensions.filters.network.http_connection_manager.v3.Rds": (_check_presence("config_source"),),
+        "envoy.config.endpoint.v3.LedsClusterLocalityConfig": (_check_collection,),
     }
 
 
@@ -147,6 +159,20 @@ def _resolver_names(resolvers: frozenset[str]) -> Hook:
     return check_name
 
 
+def _object_factories(objects: frozenset[str]) -> Hook:
+    def check_factory(value: DynamicMessage, path: Path, walk: Walk) -> None:
+        field = "factory_key" if value.factory_key else "object_key"
+        name = getattr(value, field)
+        if name and name not in objects:
+            message = f'"{name}" is no kind of object' + (
+                "" if field == "factory_key" else ", and there is no factory_key"
+            )
+            remedy = f"write a factory_key, such as envoy.string; Envoy has {', '.join(sorted(objects))}"
+            walk.error((path, field), "wrong-filter", message, remedy)
+
+    return check_factory
+
+
 def _report_address(address: DynamicMessage, path: Path, walk: Walk, remedy: str | None = None) -> None:
     fault = address_fault(address)
     if fault is not None:
@@ -182,15 +208,12 @@ def _check_sources(bind: DynamicMessage, path: Path, walk: Walk) -> None:
     for name in ("additional_source_addresses", "extra_source_addresses"):
         for index, more in enumerate(getattr(bind, name)):
             place: Path = ((path, name), index)
-            sources.append(((place, "address") if name == "extra_source_addresses" else place, _source_of(more)))
+            is_extra = more.DESCRIPTOR.name == "ExtraSourceAddress"
+            sources.append(((place, "address"), more.address) if is_extra else (place, more))
     for place, source in sources:
         fault = socket_address_fault(source)
         if fault is not None:
             walk.error((place, fault[0]), "wrong-address", *fault[1:])
-
-
-def _source_of(source: DynamicMessage) -> DynamicMessage:
-    return source.address if source.DESCRIPTOR.name == "ExtraSourceAddress" else source
 
 
 def _check_resolvers(config: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -239,9 +262,8 @@ def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> Leave | N
 def _check_own_endpoints(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
     """The type of a cluster decides about endpoints within it."""
     if path is None:
-        _check_endpoints(
-            assignment, path, walk, "write an IP address: names are looked up only in clusters of DNS types"
-        )
+        remedy = "write an IP address: names are looked up only in clusters of DNS types"
+        _check_endpoints(assignment, path, walk, remedy)
 
 
 def _endpoints(assignment: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:
@@ -257,7 +279,7 @@ def _is_plain(endpoint: DynamicMessage) -> bool:
     return not (
         ip_version(socket.address) is None
         or socket.resolver_name
-        or socket.named_port
+        or (not socket.port_value and socket.HasField("named_port"))
         or endpoint.additional_addresses
         or endpoint.HasField("health_check_config")
     )
@@ -278,9 +300,15 @@ def _check_endpoint(endpoint: DynamicMessage, path: Path, walk: Walk, remedy: st
     for index, more in enumerate(endpoint.additional_addresses):
         at: Path = (((path, "additional_addresses"), index), "address")
         _report_address(more.address, at, walk, remedy)
-    if endpoint.HasField("health_check_config") and endpoint.health_check_config.HasField("address"):
-        at = ((path, "health_check_config"), "address")
-        _report_address(endpoint.health_check_config.address, at, walk, remedy)
+    if not endpoint.HasField("health_check_config"):
+        return
+    checked, place = endpoint.health_check_config, (path, "health_check_config")
+    if checked.HasField("address"):
+        _report_address(checked.address, (place, "address"), walk, remedy)
+    addresses = [endpoint.address, *([checked.address] if checked.HasField("address") else [])]
+    if checked.port_value and any(one.WhichOneof("address") != "socket_address" for one in addresses):
+        message = "only an IP address has a port"
+        walk.error((place, "port_value"), "wrong-address", message, "remove it: with some addresses Envoy crashes")
 
 
 def _check_looked_up(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -292,29 +320,19 @@ def _check_looked_up(assignment: DynamicMessage, path: Path, walk: Walk) -> None
             walk.error(at, "wrong-address", "a cluster of this type has no other resolver", remedy)
 
 
-def _is_unread(path: Path) -> bool:
-    """Not all settings of a nested policy are read."""
-    while path is not None:
-        path, step = path
-        if step == "endpoint_picking_policy":
-            return True
-    return False
-
-
 def _check_duration(duration: DynamicMessage, path: Path, walk: Walk) -> None:
     seconds = duration.seconds
     if 0 <= seconds <= LONGEST_S and duration.nanos >= 0:
         return
     walk.depend_on_place()
-    if _is_unread(path):
-        return
+    if "endpoint_picking_policy" in field_path_of(path):
+        return  # not all settings of a nested policy are read
     if seconds < 0 or duration.nanos < 0:
         walk.error(path, "wrong-duration", "must not be negative", 'write a duration from "0s" on')
     else:
         message = f"must be at most {LONGEST_S}s (292 years), is {seconds}s"
-        walk.error(
-            path, "wrong-duration", message, "write a shorter duration, or remove the field if its default is no limit"
-        )
+        remedy = "write a shorter duration, or remove the field if its default is no limit"
+        walk.error(path, "wrong-duration", message, remedy)
 
 
 # The percentages that Envoy checks when they are set; in others it accepts NaN.
@@ -389,9 +407,7 @@ class RegexChecks:
                 message = "a backslash has no meaning here; Envoy will not rewrite the text"
                 remedy = r'write "\1" for the first group, "\\" for a backslash'
             elif int(reference) > compiled.groups:
-                message = (
-                    f'"\\{reference}" names a group that the pattern does not have; Envoy will not rewrite the text'
-                )
+                message = f'"\\{reference}" names no group of the pattern; Envoy will not rewrite the text'
                 remedy = f"the pattern has {compiled.groups} groups"
             else:
                 continue
@@ -403,3 +419,93 @@ def _check_case(matcher: DynamicMessage, path: Path, walk: Walk) -> None:
     if matcher.ignore_case and matcher.WhichOneof("match_pattern") == "safe_regex":
         remedy = 'remove it, and begin the regex with "(?i)"'
         walk.error((path, "ignore_case"), "wrong-regex", "ignore_case has no effect on a safe_regex", remedy)
+
+
+_REST, _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 1, 2, 3, 5, 6
+_V2 = 1
+
+# Messages that connect by gRPC and name a protocol version.
+_VERSIONED = (
+    "envoy.config.ratelimit.v3.RateLimitServiceConfig",
+    "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz",
+    "envoy.extensions.filters.network.ext_authz.v3.ExtAuthz",
+    "envoy.extensions.access_loggers.grpc.v3.CommonGrpcAccessLogConfig",
+)
+_SHORTEST_DELAY_NS = 1_000_000
+_LB_ENDPOINTS = "envoy.config.endpoint.v3.LbEndpoint"
+_COLLECTION = re.compile(rf"xdstp://[^/]*/{re.escape(_LB_ENDPOINTS)}/[^#]*")
+
+
+def _check_presence(field: str) -> Hook:
+    def check_presence(message: DynamicMessage, path: Path, walk: Walk) -> None:
+        if not message.HasField(field) and not getattr(message, "route_config_name", "").startswith("xdstp:"):
+            # With a source for the authority of the name an Envoy does without; by default it rejects that
+            # (ENVOY.md E81, E82). `ads: {}` is right for both.
+            remedy = "set the source of the resources, such as ads: {}"
+            walk.error((path, field), "wrong-config-source", "is missing", remedy)
+
+    return check_presence
+
+
+def _check_collection(locality: DynamicMessage, path: Path, walk: Walk) -> None:
+    """By EDS, Envoy rejects other names."""
+    walk.depend_on_place()
+    is_served = field_path_of(path)[:1] != ("load_assignment",)
+    if is_served and not _COLLECTION.fullmatch(locality.leds_collection_name):
+        message = "Envoy asks for endpoints of a locality by names of another form"
+        remedy = f"write xdstp://<authority>/{_LB_ENDPOINTS}/<name>/*"
+        walk.error((path, "leds_collection_name"), "wrong-config-source", message, remedy)
+
+
+def _check_choice(source: DynamicMessage, path: Path, walk: Walk) -> None:
+    """`self` has a meaning only in the routes of some listeners."""
+    if source.WhichOneof("config_source_specifier") == "self" and _step(path, 0) in {"eds_config", "sds_config"}:
+        remedy = "write ads: {} or an api_config_source"
+        walk.error((path, "self"), "wrong-config-source", "Envoy does not support it here", remedy)
+
+
+def _step(path: Path, number: int) -> str | int | None:
+    """Return a step of a path, the innermost first."""
+    steps = field_path_of(path)
+    return steps[-1 - number] if number < len(steps) else None
+
+
+def _check_source(source: DynamicMessage, path: Path, walk: Walk) -> None:
+    walk.depend_on_place()
+    if _step(path, 1) == "rds_config_source":
+        return  # of scoped routes: read only when a scope names its routes
+    if source.api_type == _REST:
+        _check_rest(source, path, walk)
+    elif source.api_type in {_GRPC, _DELTA_GRPC}:
+        if source.cluster_names:
+            message = "a gRPC source names its cluster under grpc_services"
+            remedy = "write grpc_services with envoy_grpc.cluster_name"
+            walk.error((path, "cluster_names"), "wrong-config-source", message, remedy)
+        elif len(source.grpc_services) != 1:
+            message = f"a gRPC source has one grpc_services, here are {len(source.grpc_services)}"
+            remedy = "write one, with envoy_grpc.cluster_name"
+            walk.error((path, "grpc_services"), "wrong-config-source", message, remedy)
+    elif source.api_type in {_AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC} and _step(path, 0) == "api_config_source":
+        message = "an aggregated source is for config sources with an authority only"
+        walk.error((path, "api_type"), "wrong-config-source", message, "write ads: {} in place of api_config_source")
+
+
+def _check_rest(source: DynamicMessage, path: Path, walk: Walk) -> None:
+    if source.grpc_services:
+        message = "a REST source has no gRPC services"
+        walk.error((path, "grpc_services"), "wrong-config-source", message, "write cluster_names, or api_type: GRPC")
+    elif not source.cluster_names or (len(source.cluster_names) > 1 and _step(path, 1) != "sds_config"):
+        message = f"a REST source names one cluster, here are {len(source.cluster_names)}"
+        walk.error((path, "cluster_names"), "wrong-config-source", message, "name the cluster of the xDS server")
+    if not source.HasField("refresh_delay"):
+        walk.error((path, "refresh_delay"), "wrong-config-source", "is required for REST", "write one, such as 0.1s")
+    elif source.refresh_delay.seconds == 0 and 0 <= source.refresh_delay.nanos < _SHORTEST_DELAY_NS:
+        message = "must be at least 1 ms: below that Envoy crashes"
+        walk.error((path, "refresh_delay"), "short-refresh-delay", message, "write 0.01s or more")
+
+
+def _check_version(service: DynamicMessage, path: Path, walk: Walk) -> None:
+    is_by_http = service.DESCRIPTOR.name == "ExtAuthz" and not service.HasField("grpc_service")
+    if service.transport_api_version == _V2 and not is_by_http:
+        message = "version 2 of the protocol exists no more"
+        walk.error((path, "transport_api_version"), "wrong-config-source", message, "write transport_api_version: V3")

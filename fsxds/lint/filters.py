@@ -1,42 +1,54 @@
-"""Filters: their order and settings."""
+"""Filters: their order and settings, and choices of fields that the API does not state."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
-from fsxds.api.walk import Hook, Hooks, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, merge_hooks
 from fsxds.lint.clusters import statuses_check
 from fsxds.lint.extensions import extension_facts
 from fsxds.lint.field_values import inline, packed_type, repeated
 
 _HTTP = "envoy.extensions.filters.http."
-_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_MANAGERS = "envoy.extensions.filters.network.http_connection_manager.v3."
+_MANAGER = f"{_MANAGERS}HttpConnectionManager"
 _CODEC = _HTTP + "upstream_codec.v3.UpstreamCodec"
+_NETWORK_RBAC = "envoy.extensions.filters.network.rbac.v3.RBAC"
 _SHORTEST_FILL_NS = 50_000_000
 _SHA_LENGTH = len("{SHA}") + 28
 _HIGHEST_PORT = 65_536
 _HIGHEST_GRPC_CODE = 16
 _COLONS_OF_ARN = 6
+_TLS_CLIENT_AUTH = 2  # OAuth2Config.AuthType
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#]+([/?#][!-~]*)?", re.ASCII)
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return the checks of filters."""
-    order = FilterOrder(catalogue)
-    return {
-        "envoy.config.listener.v3.FilterChain": (order.check_network_filters,),
-        _MANAGER: (order.check_http_filters,),
-        _MANAGER + ".UpgradeConfig": (order.check_upgrade_filters,),
+    order, rbac = _FilterOrder(catalogue), _NetworkRbac()
+    keys = _check_unique("key", "another credential has the same key", "give each client a key of its own")
+    found: Hooks = {
+        "envoy.config.listener.v3.FilterChain": (order.filters("filters", "tcp_proxy"),),
+        _MANAGER: (order.filters("http_filters", "envoy.filters.http.router"),),
+        _MANAGER + ".UpgradeConfig": (order.filters("filters", "envoy.filters.http.router"),),
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": (order.upstream_filters("http_filters"),),
         _HTTP + "router.v3.Router": (order.upstream_filters("upstream_http_filters"),),
-        _HTTP + "local_ratelimit.v3.LocalRateLimit": (_check_local_rate_limit, _check_rate_limits),
+        _HTTP + "local_ratelimit.v3.LocalRateLimit": (_check_rate_limits,),
+        _HTTP + "local_ratelimit.v3.LocalRateLimit.descriptors": (_check_descriptors,),
+        _HTTP + "local_ratelimit.v3.LocalRateLimit.token_bucket": (_check_bucket,),
+        "envoy.extensions.common.ratelimit.v3.LocalRateLimitDescriptor.token_bucket": (_check_bucket,),
         _HTTP + "ratelimit.v3.RateLimit": (_check_rate_limits,),
         _HTTP + "jwt_authn.v3.JwtAuthentication": (_check_requirements,),
-        _HTTP + "jwt_authn.v3.JwtProvider": (_check_keys, _check_key_server),
-        _HTTP + "oauth2.v3.OAuth2Config": (_check_authorization,),
+        _HTTP + "jwt_authn.v3.JwtProvider": (_check_keys,),
+        _HTTP + "jwt_authn.v3.RemoteJwks": (_check_key_server,),
+        _HTTP + "oauth2.v3.OAuth2Config": (_check_token_secret,),
+        _HTTP + "oauth2.v3.OAuth2Config.authorization_endpoint": (_check_url,),
         _HTTP + "admission_control.v3.AdmissionControl.SuccessCriteria.HttpCriteria.http_success_status": (
             statuses_check("wrong-filter", may_be_empty=True),
         ),
@@ -44,30 +56,40 @@ def hooks(catalogue: Catalogue) -> Hooks:
             _check_grpc_codes,
         ),
         _HTTP + "aws_lambda.v3.Config.arn": (_check_arn,),
-        _HTTP + "aws_lambda.v3.PerRouteConfig": (_check_invocation,),
         _HTTP + "aws_request_signing.v3.AwsRequestSigning": (_check_region,),
-        _HTTP + "proto_message_extraction.v3.ProtoMessageExtractionConfig": (_check_descriptors("data_source"),),
-        _HTTP + "grpc_field_extraction.v3.GrpcFieldExtractionConfig": (_check_descriptors("descriptor_set"),),
-        _HTTP + "proto_api_scrubber.v3.DescriptorSet": (_check_descriptors("data_source"),),
-        "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy.PrefixRoutes": (_check_prefixes,),
-        "envoy.extensions.filters.network.thrift_proxy.v3.WeightedCluster.ClusterWeight": (_check_weight,),
+        _HTTP + "proto_message_extraction.v3.ProtoMessageExtractionConfig": (
+            partial(_check_files, field="data_source"),
+        ),
+        _HTTP + "grpc_field_extraction.v3.GrpcFieldExtractionConfig": (partial(_check_files, field="descriptor_set"),),
+        _HTTP + "proto_api_scrubber.v3.DescriptorSet": (partial(_check_files, field="data_source"),),
+        "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy.PrefixRoutes.routes": (
+            _check_unique("prefix", "another route has the same prefix", "keep one of the two"),
+        ),
+        _HTTP + "ext_proc.v3.ExternalProcessor.request_attributes": (_check_attributes,),
+        _HTTP + "ext_proc.v3.ExternalProcessor.response_attributes": (_check_attributes,),
+        _NETWORK_RBAC: (rbac.enter,),
+        "envoy.config.rbac.v3.Permission.header": (rbac.check_header,),
+        "envoy.config.rbac.v3.Principal.header": (rbac.check_header,),
         _HTTP + "health_check.v3.HealthCheck": (_check_cache,),
         _HTTP + "header_to_metadata.v3.Config.Rule": (_check_metadata_rule,),
+        f"{_MANAGER}.upgrade_configs": (_check_upgrades,),
         _HTTP + "ext_authz.v3.HttpService": (_check_prefix,),
         _HTTP + "basic_auth.v3.BasicAuth": (_check_users,),
         _HTTP + "basic_auth.v3.BasicAuthPerRoute": (_check_users,),
-        _HTTP + "api_key_auth.v3.ApiKeyAuth": (_check_api_keys,),
-        _HTTP + "api_key_auth.v3.ApiKeyAuthPerRoute": (_check_api_keys,),
-        _HTTP + "ip_tagging.v3.IPTagging": (_check_tags,),
+        _HTTP + "api_key_auth.v3.ApiKeyAuth.credentials": (keys,),
+        _HTTP + "api_key_auth.v3.ApiKeyAuthPerRoute.credentials": (keys,),
         "envoy.config.rbac.v3.Permission": (_check_ports,),
-        "envoy.extensions.router.cluster_specifiers.lua.v3.LuaConfig": (_check_function("envoy_on_route"),),
-        "envoy.extensions.string_matcher.lua.v3.Lua": (_check_function("envoy_match"),),
+        "envoy.extensions.router.cluster_specifiers.lua.v3.LuaConfig.source_code": (_script_check("envoy_on_route"),),
+        "envoy.extensions.string_matcher.lua.v3.Lua.source_code": (_script_check("envoy_match"),),
+        **{
+            f"{_HTTP}lua.v3.{field}": (_script_check(),)
+            for field in ("Lua.inline_code", "Lua.default_source_code", "Lua.source_codes", "LuaPerRoute.source_code")
+        },
     }
+    return merge_hooks(found, {message_type: (_choices_check(choices),) for message_type, choices in CHOICES.items()})
 
 
-class FilterOrder:
-    """Knows which filters end their chain."""
-
+class _FilterOrder:
     def __init__(self, catalogue: Catalogue) -> None:
         features = catalogue.features
         # Unknown filters are not reported.
@@ -78,21 +100,15 @@ class FilterOrder:
             self._terminal |= features.terminal
             self._upstream = features.types("envoy.filters.http.upstream")
 
-    def check_network_filters(self, chain: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the filters of connections."""
-        self._check_order(chain.filters, (path, "filters"), walk, "tcp_proxy")
+    def filters(self, field: str, example: str) -> Hook:
+        def check_filters(message: DynamicMessage, path: Path, walk: Walk) -> None:
+            filters = getattr(message, field)
+            self._check_order(filters, (path, field), walk, example)
+            if field == "http_filters" and filters and filters[-1].disabled:
+                place = (((path, field), len(filters) - 1), "disabled")
+                walk.error(place, "filter-order", "the last filter cannot be disabled", "remove it")
 
-    def check_http_filters(self, manager: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the filters of requests."""
-        filters = manager.http_filters
-        self._check_order(filters, (path, "http_filters"), walk, "envoy.filters.http.router")
-        if filters and filters[-1].disabled:
-            place = (((path, "http_filters"), len(filters) - 1), "disabled")
-            walk.error(place, "filter-order", "the last filter cannot be disabled", "remove it")
-
-    def check_upgrade_filters(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the filters of upgraded requests."""
-        self._check_order(config.filters, (path, "filters"), walk, "envoy.filters.http.router")
+        return check_filters
 
     def upstream_filters(self, field: str) -> Hook:
         """Check upstream filters: only the last one is the codec."""
@@ -115,45 +131,35 @@ class FilterOrder:
         return check_upstream_filters
 
     def _check_order(self, filters: DynamicMessage, path: Path, walk: Walk, example: str) -> None:
-        last = len(filters) - 1
         for index, one in enumerate(filters):
             name = packed_type(one.typed_config)
+            place: Path = (path, index)
             is_skipped = getattr(one, "is_optional", False) and name not in self._http
             is_terminal = None if is_skipped else self._terminal.get(name)
-            if index < last and is_terminal:
-                message = f'"{one.name}" answers by itself: no filter may follow it'
-                walk.error((path, index), "filter-order", message, "move it to the end, and keep one such filter")
-            elif index == last and is_terminal is False:
+            if index < len(filters) - 1:
+                if is_terminal:
+                    message = f'"{one.name}" answers by itself: no filter may follow it'
+                    walk.error(place, "filter-order", message, "move it to the end, and keep one such filter")
+                continue
+            if is_terminal is None and one.DESCRIPTOR.name == "HttpFilter" and one.HasField("config_discovery"):
+                is_terminal = self._terminal.get(packed_type(one.config_discovery.default_config))
+                place = ((place, "config_discovery"), "default_config")
+            if is_terminal is False:
                 message = f'"{one.name}" only passes on: it cannot be the last filter'
-                walk.error((path, index), "filter-order", message, f"end with a filter that answers, such as {example}")
-            elif index == last and self._terminal.get(_default_type(one)) is False:
-                place: Path = (((path, index), "config_discovery"), "default_config")
-                remedy = f"end with a filter that answers, such as {example}"
-                walk.error(place, "filter-order", "only passes on: it cannot be the last filter", remedy)
+                walk.error(place, "filter-order", message, f"end with a filter that answers, such as {example}")
 
 
-def _default_type(http_filter: DynamicMessage) -> str:
-    if http_filter.DESCRIPTOR.name != "HttpFilter" or not http_filter.HasField("config_discovery"):
-        return ""
-    return packed_type(http_filter.config_discovery.default_config)
+def _check_descriptors(descriptors: FieldValue, path: Path, walk: Walk) -> None:
+    contents = (b"\0".join(one.SerializeToString(deterministic=True) for one in row.entries) for row in descriptors)
+    for index in repeated(contents):
+        walk.error((path, index), "wrong-filter", "another descriptor has the same entries", "keep one of the two")
 
 
-def _check_local_rate_limit(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    buckets = [(config.token_bucket, (path, "token_bucket"))] if config.HasField("token_bucket") else []
-    place = (path, "descriptors")
-    for index in repeated(
-        b"\0".join(one.SerializeToString(deterministic=True) for one in descriptor.entries)
-        for descriptor in config.descriptors
-    ):
-        walk.error((place, index), "wrong-filter", "another descriptor has the same entries", "keep one of the two")
-    for index, descriptor in enumerate(config.descriptors):
-        if descriptor.HasField("token_bucket"):
-            buckets.append((descriptor.token_bucket, ((place, index), "token_bucket")))
-    for bucket, at in buckets:
-        interval = bucket.fill_interval
-        # Envoy counts milliseconds; less than one counts as none.
-        if interval.seconds == 0 and 1_000_000 <= interval.nanos < _SHORTEST_FILL_NS:
-            walk.error((at, "fill_interval"), "wrong-filter", "must be at least 0.05s", "fill more tokens at a time")
+def _check_bucket(bucket: DynamicMessage, path: Path, walk: Walk) -> None:
+    interval = bucket.fill_interval
+    # Envoy counts milliseconds; less than one counts as none.
+    if interval.seconds == 0 and 1_000_000 <= interval.nanos < _SHORTEST_FILL_NS:
+        walk.error((path, "fill_interval"), "wrong-filter", "must be at least 0.05s", "fill more tokens at a time")
 
 
 def _check_rate_limits(config: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -174,7 +180,7 @@ def _check_requirements(config: DynamicMessage, path: Path, walk: Walk) -> None:
         chosen = rule.WhichOneof("requirement_type")
         if chosen == "requirement_name" and rule.requirement_name not in config.requirement_map:
             message = f'"{rule.requirement_name}" is not in requirement_map'
-            walk.error((place, chosen), "wrong-filter", message, _listing(config.requirement_map))
+            walk.error((place, chosen), "wrong-filter", message, "correct the name, or add it to requirement_map")
         elif chosen == "requires":
             _check_requirement(rule.requires, (place, chosen), walk, config.providers)
     for name, requirement in config.requirement_map.items():
@@ -197,44 +203,39 @@ def _check_requirement(requirement: DynamicMessage, path: Path, walk: Walk, prov
     else:
         return
     if name not in providers:
-        walk.error(place, "wrong-filter", f'"{name}" is not among the providers', _listing(providers))
-
-
-def _listing(names: FieldValue) -> str:
-    return f"write one of {', '.join(sorted(names))}" if names else "no provider is defined: add it"
+        remedy = f"write one of {', '.join(sorted(providers))}" if providers else "no provider is defined: add it"
+        walk.error(place, "wrong-filter", f'"{name}" is not among the providers', remedy)
 
 
 def _check_keys(provider: DynamicMessage, path: Path, walk: Walk) -> None:
     if provider.WhichOneof("jwks_source_specifier") != "local_jwks":
         return
-    text = inline(provider.local_jwks)
-    if text is None:
-        return
+    text, remedy = inline(provider.local_jwks), 'write a key set: {"keys": [...]}'
     try:
-        keys = json.loads(text)
+        keys = json.loads(text or b"")
     except (ValueError, RecursionError):
-        if b"'" in text:
-            return  # Envoy's reader is looser than JSON; it may accept this
-        walk.error((path, "local_jwks"), "wrong-filter", "is not JSON", 'write a key set: {"keys": [...]}')
+        # Envoy's reader is looser than JSON; it may accept single quotes.
+        if text is not None and b"'" not in text:
+            walk.error((path, "local_jwks"), "wrong-filter", "is not JSON", remedy)
         return
     if not isinstance(keys, dict) or not isinstance(keys.get("keys"), list) or not keys["keys"]:
-        walk.error((path, "local_jwks"), "wrong-filter", "holds no keys", 'write a key set: {"keys": [...]}')
+        walk.error((path, "local_jwks"), "wrong-filter", "holds no keys", remedy)
 
 
-def _check_key_server(provider: DynamicMessage, path: Path, walk: Walk) -> None:
-    if provider.WhichOneof("jwks_source_specifier") == "remote_jwks" and provider.remote_jwks.HasField("http_uri"):
-        place = (((path, "remote_jwks"), "http_uri"), "uri")
-        _check_url(provider.remote_jwks.http_uri.uri, place, walk)
-
-
-def _check_authorization(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    if config.authorization_endpoint:
-        _check_url(config.authorization_endpoint, (path, "authorization_endpoint"), walk)
+def _check_key_server(remote: DynamicMessage, path: Path, walk: Walk) -> None:
+    if remote.HasField("http_uri"):
+        _check_url(remote.http_uri.uri, ((path, "http_uri"), "uri"), walk)
 
 
 def _check_url(url: str, path: Path, walk: Walk) -> None:
     if _URL.fullmatch(url) is None:
         walk.error(path, "wrong-filter", "is not a URL with a host", "write such as https://example.com/path")
+
+
+def _check_token_secret(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    if config.auth_type != _TLS_CLIENT_AUTH and not config.credentials.HasField("token_secret"):
+        place = ((path, "credentials"), "token_secret")
+        walk.error(place, "wrong-filter", "is missing", "name the secret, or write auth_type: TLS_CLIENT_AUTH")
 
 
 def _check_grpc_codes(codes: FieldValue, path: Path, walk: Walk) -> None:
@@ -249,11 +250,6 @@ def _check_arn(arn: FieldValue, path: Path, walk: Walk) -> None:
         walk.error(path, "wrong-filter", "is no ARN of a function", "write arn:aws:lambda:REGION:ACCOUNT:function:NAME")
 
 
-def _check_invocation(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    if not config.HasField("invoke_config"):
-        walk.error((path, "invoke_config"), "wrong-filter", "is missing", "write it, with the arn of a function")
-
-
 def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:
     """AWS_SIGV4, the default, signs for one region."""
     if config.signing_algorithm == 0 and any(mark in config.region for mark in "*,"):
@@ -261,37 +257,40 @@ def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "region"), "wrong-filter", "AWS_SIGV4 signs for one region", remedy)
 
 
-def _check_descriptors(field: str) -> Hook:
+def _check_files(config: DynamicMessage, path: Path, walk: Walk, *, field: str) -> None:
     """Check a serialized FileDescriptorSet, from a file or in base64."""
-
-    def check_descriptors(config: DynamicMessage, path: Path, walk: Walk) -> None:
-        if getattr(config, field).WhichOneof("specifier") not in {"filename", "inline_bytes"}:
-            message = "descriptors come from a filename or inline_bytes"
-            walk.error((path, field), "wrong-filter", message, "write one of these")
-
-    return check_descriptors
+    if getattr(config, field).WhichOneof("specifier") not in {"filename", "inline_bytes"}:
+        message = "descriptors come from a filename or inline_bytes"
+        walk.error((path, field), "wrong-filter", message, "write one of these")
 
 
-def _check_function(name: str) -> Hook:
-    """Check that a Lua script defines a function, without compiling it."""
-
-    def check_function(config: DynamicMessage, path: Path, walk: Walk) -> None:
-        script = inline(config.source_code)
-        if script is not None and name.encode() not in script:
-            walk.error((path, "source_code"), "wrong-filter", f"defines no function {name}", "define it")
-
-    return check_function
+# Blanks and comments of Lua, and the beginnings of its statements: a keyword, or a name with a part of its expression.
+_LUA_BLANK = re.compile(rb"(?:\s|--\[(=*)\[.*?\]\1\]|--(?!\[=*\[)[^\n]*)*+", re.DOTALL)
+_LUA_NAME = r"[A-Za-z_\x80-\xff][A-Za-z0-9_\x80-\xff]*+"
+_LUA_STATEMENT = re.compile(
+    r"(?:break|do|for|function|goto|if|local|repeat|return|while)\b|[(;#\x1b\xef]|::"
+    rf"|{_LUA_NAME}(?:\s*+\.\s*+{_LUA_NAME})*+\s*+(?:--|[:,=\[({{\"'])".encode("latin-1")
+)
 
 
-def _check_prefixes(routes: DynamicMessage, path: Path, walk: Walk) -> None:
-    for index in repeated(route.prefix for route in routes.routes):
-        place = (((path, "routes"), index), "prefix")
-        walk.error(place, "wrong-filter", "another route has the same prefix", "keep one of the two")
+def _script_check(name: str = "") -> Hook:
+    """Check that a Lua script begins as one, and defines this function; only Envoy can compile it."""
 
+    def check_script(script: FieldValue, path: Path, walk: Walk) -> None:
+        if isinstance(script, Mapping):
+            for key, one in script.items():
+                check_script(one, (path, key), walk)
+            return
+        code = script.encode() if isinstance(script, str) else inline(script)
+        if code is None:
+            return
+        begin = _LUA_BLANK.match(code)
+        if begin is not None and begin.end() < len(code) and not _LUA_STATEMENT.match(code, begin.end()):
+            walk.error(path, "wrong-filter", "is no Lua: it begins with no statement", "write a script")
+        elif name.encode() not in code:
+            walk.error(path, "wrong-filter", f"defines no function {name}", "define it")
 
-def _check_weight(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    if not cluster.HasField("weight"):
-        walk.error((path, "weight"), "wrong-filter", "is missing", "add it, such as weight: 1")
+    return check_script
 
 
 def _check_cache(config: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -320,11 +319,34 @@ def _check_metadata_rule(rule: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:
-    if service.path_prefix and not service.path_prefix.startswith("/"):
-        walk.error((path, "path_prefix"), "wrong-filter", "must begin with a slash", "write a slash before it")
-    override = getattr(service, "path_override", "")
-    if override and not override.startswith("/"):
-        walk.error((path, "path_override"), "wrong-filter", "must begin with a slash", "write a slash before it")
+    for field in ("path_prefix", "path_override"):
+        if getattr(service, field, "")[:1] not in {"", "/"}:
+            walk.error((path, field), "wrong-filter", "must begin with a slash", "write a slash before it")
+
+
+class _NetworkRbac:
+    """Knows whether the walked rules are about connections, which have no headers."""
+
+    def __init__(self) -> None:
+        self._is_inside = False
+
+    def enter(self, _: DynamicMessage, path: Path, walk: Walk) -> Leave:
+        self._is_inside = True
+        return self._leave
+
+    def _leave(self) -> None:
+        self._is_inside = False
+
+    def check_header(self, _: FieldValue, path: Path, walk: Walk) -> None:
+        walk.depend_on_place()
+        if self._is_inside:
+            walk.error(path, "wrong-filter", "a connection has no headers", "remove it, or use the filter of HTTP")
+
+
+def _check_attributes(expressions: FieldValue, path: Path, walk: Walk) -> None:
+    for index, expression in enumerate(expressions):
+        if not expression.strip():
+            walk.error((path, index), "wrong-filter", "holds no expression", "write such as request.path")
 
 
 def _check_users(config: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -351,15 +373,17 @@ def _check_users(config: DynamicMessage, path: Path, walk: Walk) -> None:
             return
 
 
-def _check_api_keys(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    for index in repeated(credential.key for credential in config.credentials):
-        place = (((path, "credentials"), index), "key")
-        walk.error(place, "wrong-filter", "another credential has the same key", "give each client a key of its own")
+def _check_upgrades(configs: FieldValue, path: Path, walk: Walk) -> None:
+    for index in repeated(config.upgrade_type.lower() for config in configs):
+        walk.error(((path, index), "upgrade_type"), "wrong-filter", "is duplicated", "keep one of them")
 
 
-def _check_tags(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    if {field.name for field, _ in config.ListFields()} <= {"request_type"}:
-        walk.error((path, "ip_tags"), "wrong-filter", "is missing", "set which addresses have which tags")
+def _check_unique(field: str, fact: str, remedy: str) -> Hook:
+    def check_unique(parts: FieldValue, path: Path, walk: Walk) -> None:
+        for index in repeated(getattr(part, field) for part in parts):
+            walk.error(((path, index), field), "wrong-filter", fact, remedy)
+
+    return check_unique
 
 
 def _check_ports(permission: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -372,3 +396,80 @@ def _check_ports(permission: DynamicMessage, path: Path, walk: Walk) -> None:
     elif ports.start >= ports.end:
         message = f"start ({ports.start}) must be below end ({ports.end}), which does not belong to it"
         walk.error(place, "wrong-filter", message, "write such as {start: 80, end: 81} for one port")
+
+
+class Choice(NamedTuple):
+    """At most one field may be set, if they exclude one another; one must be if `is_needed`. Inner fields have dots."""
+
+    fields: tuple[str, ...]
+    is_needed: bool = False
+    excludes: bool = True
+
+
+CHOICES: Mapping[str, tuple[Choice, ...]] = {
+    "envoy.config.core.v3.KeyValueMutation": (Choice(("append", "remove"), is_needed=True),),
+    "envoy.config.trace.v3.OpenTelemetryConfig": (
+        Choice(("grpc_service", "http_service", "exporter"), is_needed=True),
+    ),
+    "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig": (
+        Choice(("grpc_service", "http_service", "common_config.grpc_service"), is_needed=True),
+    ),
+    f"{_HTTP}ext_proc.v3.ExternalProcessor": (Choice(("grpc_service", "http_service"), is_needed=True),),
+    f"{_HTTP}jwt_authn.v3.JwtClaimToHeader": (Choice(("claim_name", "claim_path"), is_needed=True),),
+    f"{_HTTP}ip_tagging.v3.IPTagging": (Choice(("ip_tags", "ip_tags_datasource"), is_needed=True, excludes=False),),
+    f"{_HTTP}lua.v3.Lua": (Choice(("inline_code", "default_source_code")),),
+    f"{_HTTP}adaptive_concurrency.v3.GradientControllerConfig.MinimumRTTCalculationParams": (
+        Choice(("interval", "fixed_value"), is_needed=True, excludes=False),
+    ),
+    f"{_HTTP}composite.v3.ExecuteFilterAction": (
+        Choice(("typed_config", "dynamic_config", "filter_chain", "filter_chain_name"), is_needed=True, excludes=False),
+    ),
+    f"{_HTTP}aws_lambda.v3.PerRouteConfig": (Choice(("invoke_config",), is_needed=True),),
+    "envoy.extensions.filters.network.connection_limit.v3.ConnectionLimit": (
+        Choice(("max_connections",), is_needed=True),
+    ),
+    "envoy.extensions.filters.network.thrift_proxy.v3.WeightedCluster.ClusterWeight": (
+        Choice(("weight",), is_needed=True),
+    ),
+    "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy": (
+        Choice(("prefix_routes.routes", "prefix_routes.catch_all_route"), is_needed=True, excludes=False),
+    ),
+    _MANAGER: (
+        Choice(("strip_matching_host_port", "strip_any_host_port")),
+        Choice(("original_ip_detection_extensions", "use_remote_address")),
+        Choice(("original_ip_detection_extensions", "xff_num_trusted_hops")),
+        Choice(("access_log_options", "access_log_flush_interval")),
+        Choice(("access_log_options", "flush_access_log_on_new_request")),
+    ),
+    f"{_MANAGERS}ScopedRoutes.ScopeKeyBuilder.FragmentBuilder.HeaderValueExtractor": (
+        Choice(("index", "element"), is_needed=True),
+    ),
+}
+
+
+def _choices_check(choices: tuple[Choice, ...]) -> Hook:
+    def check_choices(message: DynamicMessage, path: Path, walk: Walk) -> None:
+        for fields, is_needed, excludes in choices:
+            present = [field for field in fields if _is_set(message, field)]
+            if excludes and len(present) > 1:
+                place = path
+                for step in present[1].split("."):
+                    place = (place, step)
+                walk.error(place, "wrong-filter", f"cannot be set with {present[0]}", "keep one of the two")
+            elif is_needed and not present:
+                walk.error(path, "wrong-filter", f"needs {' or '.join(fields)}", "add it")
+
+    return check_choices
+
+
+def _is_set(message: DynamicMessage, field: str) -> bool:
+    name, _, inner = field.partition(".")
+    descriptor = message.DESCRIPTOR.fields_by_name.get(name)
+    if descriptor is None or (descriptor.has_presence and not message.HasField(name)):
+        return False
+    value = getattr(message, name)
+    if inner:
+        return _is_set(value, inner)
+    if descriptor.message_type is not None and descriptor.message_type.full_name == "google.protobuf.BoolValue":
+        return bool(value.value)
+    return descriptor.has_presence or bool(value)

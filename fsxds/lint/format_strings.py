@@ -6,10 +6,12 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage, Features
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
+from fsxds.lint.field_values import inline
 from fsxds.model.memo import Lru
 
 _COMMAND = re.compile(r"%([A-Z0-9_]+)(?:\((.*?)\))?(?::([0-9]+))?%", re.ASCII)
@@ -17,10 +19,6 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z:]*")
 _MOST_REMEMBERED = 10_000
 
 _HEADERS = frozenset({"REQ", "RESP", "TRAILER", "REQUEST_HEADER", "RESPONSE_HEADER", "RESPONSE_TRAILER"})
-
-_METADATA_SOURCES = frozenset({
-    "DYNAMIC", "CLUSTER", "ROUTE", "UPSTREAM_HOST", "LISTENER", "LISTENER_FILTER_CHAIN", "VIRTUAL_HOST",
-})  # fmt: skip
 
 # In the values of headers, the old spelling of FILTER_STATE.
 _OF_HEADERS = frozenset({"PER_REQUEST_STATE"})
@@ -41,12 +39,12 @@ _STRUCTS = {
 
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return the checks of format strings."""
-    formats = FormatChecks(catalogue)
+    formats = _FormatChecks(catalogue)
     found: dict[str, tuple[Hook, ...]] = {
         "envoy.config.core.v3.SubstitutionFormatString": (formats.check_format,),
         "envoy.config.core.v3.HeaderValueOption.header": (formats.check_header,),
-        "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest": (formats.check_headers_to_add,),
-        "envoy.config.core.v3.GrpcService": (formats.check_initial_metadata,),
+        "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest": (formats.headers_in("headers_to_add"),),
+        "envoy.config.core.v3.GrpcService": (formats.headers_in("initial_metadata"),),
         "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig": (
             formats.check_open_telemetry,
         ),
@@ -56,62 +54,47 @@ def hooks(catalogue: Catalogue) -> Hooks:
     }
     texts = (f"{message_type}.{field}" for message_type, fields in _TEXTS.items() for field in fields)
     structs = (f"{message_type}.{field}" for message_type, fields in _STRUCTS.items() for field in fields)
-    return found | dict.fromkeys(texts, (formats.check_text,)) | dict.fromkeys(structs, (formats.check_plain_struct,))
+    return found | dict.fromkeys(texts, (formats.check_text,)) | dict.fromkeys(structs, (formats.check_struct,))
 
 
-class FormatChecks:
+class _FormatChecks:
     """Checks format strings, each once."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._formats = FormatStrings(catalogue.features)
 
-    def check_text(self, text: FieldValue, path: Path, walk: Walk) -> None:
-        """Check a format string."""
-        self._check(text, path, walk)
-
-    def check_plain_struct(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check texts within a Struct."""
-        self._check_struct(struct, path, walk, is_extended=False)
-
     def check_format(self, formatted: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a format string in any form."""
         is_extended = bool(formatted.formatters)
         chosen = formatted.WhichOneof("format")
         if chosen == "text_format":
-            self._check(formatted.text_format, (path, chosen), walk, is_extended=is_extended)
+            self.check_text(formatted.text_format, (path, chosen), walk, is_extended=is_extended)
         elif chosen == "text_format_source":
-            source = formatted.text_format_source
-            if source.WhichOneof("specifier") == "inline_string":
-                place = ((path, chosen), "inline_string")
-                self._check(source.inline_string, place, walk, is_extended=is_extended)
+            source, text = formatted.text_format_source, inline(formatted.text_format_source)
+            if text is not None:
+                place = ((path, chosen), source.WhichOneof("specifier"))
+                self.check_text(text.decode(errors="replace"), place, walk, is_extended=is_extended)
         elif chosen == "json_format":
-            self._check_struct(formatted.json_format, (path, chosen), walk, is_extended=is_extended)
+            self.check_struct(formatted.json_format, (path, chosen), walk, is_extended=is_extended)
 
     def check_header(self, header: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check an added header's value."""
         fault = self._formats.fault(header.value, is_header=True)
         if fault is not None:
             walk.error((path, "value"), "wrong-format-string", *fault)
 
-    def check_headers_to_add(self, request: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check headers to an authorization service."""
-        for index, header in enumerate(request.headers_to_add):
-            self.check_header(header, ((path, "headers_to_add"), index), walk)
+    def headers_in(self, field: str) -> Hook:
+        def check_headers(message: DynamicMessage, path: Path, walk: Walk) -> None:
+            for index, header in enumerate(getattr(message, field)):
+                self.check_header(header, ((path, field), index), walk)
 
-    def check_initial_metadata(self, service: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check headers to a gRPC service."""
-        for index, header in enumerate(service.initial_metadata):
-            self.check_header(header, ((path, "initial_metadata"), index), walk)
+        return check_headers
 
     def check_open_telemetry(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check an OpenTelemetry log's body and attributes."""
         is_extended = bool(config.formatters)
         if config.HasField("body"):
             self._check_any_value(config.body, (path, "body"), walk, is_extended=is_extended)
         self._check_pairs(config.attributes, (path, "attributes"), walk, is_extended=is_extended)
 
     def check_parameters(self, mutations: FieldValue, path: Path, walk: Walk) -> None:
-        """Check added query parameters that are texts."""
         for index, mutation in enumerate(mutations):
             place: Path = (((path, index), "append"), "record")
             if mutation.HasField("append") and not mutation.append.HasField("record"):
@@ -119,9 +102,9 @@ class FormatChecks:
             elif mutation.HasField("append") and mutation.append.record.value.WhichOneof("kind") != "string_value":
                 walk.error((place, "value"), "wrong-filter", "is not text", "write a text, in quotes if it is a number")
             elif mutation.HasField("append"):
-                self._check(mutation.append.record.value.string_value, (place, "value"), walk)
+                self.check_text(mutation.append.record.value.string_value, (place, "value"), walk)
 
-    def _check(self, text: str, path: Path, walk: Walk, *, is_extended: bool = False) -> None:
+    def check_text(self, text: str, path: Path, walk: Walk, *, is_extended: bool = False) -> None:
         fault = self._formats.fault(text, is_extended=is_extended)
         if fault is not None:
             walk.error(path, "wrong-format-string", *fault)
@@ -129,7 +112,7 @@ class FormatChecks:
     def _check_any_value(self, value: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
         chosen = value.WhichOneof("value")
         if chosen == "string_value":
-            self._check(value.string_value, (path, chosen), walk, is_extended=is_extended)
+            self.check_text(value.string_value, (path, chosen), walk, is_extended=is_extended)
         elif chosen == "kvlist_value":
             self._check_pairs(value.kvlist_value, (path, chosen), walk, is_extended=is_extended)
         elif chosen == "array_value":
@@ -143,16 +126,16 @@ class FormatChecks:
         for index, pair in enumerate(pairs.values):
             self._check_any_value(pair.value, (((path, "values"), index), "value"), walk, is_extended=is_extended)
 
-    def _check_struct(self, struct: DynamicMessage, path: Path, walk: Walk, *, is_extended: bool) -> None:
+    def check_struct(self, struct: DynamicMessage, path: Path, walk: Walk, *, is_extended: bool = False) -> None:
         for key, value in struct.fields.items():
             self._check_value(value, (path, key), walk, is_extended=is_extended)
 
     def _check_value(self, value: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
         chosen = value.WhichOneof("kind")
         if chosen == "string_value":
-            self._check(value.string_value, path, walk, is_extended=is_extended)
+            self.check_text(value.string_value, path, walk, is_extended=is_extended)
         elif chosen == "struct_value":
-            self._check_struct(value.struct_value, path, walk, is_extended=is_extended)
+            self.check_struct(value.struct_value, path, walk, is_extended=is_extended)
         elif chosen == "list_value":
             for index, element in enumerate(value.list_value.values):
                 self._check_value(element, (path, index), walk, is_extended=is_extended)
@@ -220,26 +203,11 @@ def _unknown(name: str, commands: Iterable[str]) -> tuple[str, str]:
 
 
 def _header_fault(parameters: str) -> tuple[str, str] | None:
-    names = parameters.split("?")
+    names, remedy = parameters.split("?"), "write one or two names of headers: A?B"
     if len(names) > 2:
-        return "a command has more than one alternative", "write one or two names of headers: A?B"
-    for name in names:
-        if _HEADER_NAME.fullmatch(name) is None:
-            return (
-                "a command has a parameter that is not the name of a header",
-                "write one or two names of headers: A?B",
-            )
-    return None
-
-
-def _metadata_fault(parameters: str) -> tuple[str, str] | None:
-    source = parameters.partition(":")[0]
-    if source not in _METADATA_SOURCES:
-        return (
-            "the parameter of %METADATA% begins with no source of metadata",
-            f"write one of {', '.join(sorted(_METADATA_SOURCES))}",
-        )
-    return None
+        return "a command has more than one alternative", remedy
+    is_wrong = any(_HEADER_NAME.fullmatch(name) is None for name in names)
+    return ("a command has a parameter that is not the name of a header", remedy) if is_wrong else None
 
 
 def _filter_state_fault(parameters: str) -> tuple[str, str] | None:
@@ -250,15 +218,6 @@ def _filter_state_fault(parameters: str) -> tuple[str, str] | None:
         return "the parameter of a command has no form of a filter state", "write PLAIN, TYPED or FIELD"
     if form and (form[0] == "FIELD") != (len(form) == 2):
         return "FIELD, and no other form, is followed by the name of a field", "write %FILTER_STATE(KEY:FIELD:NAME)%"
-    return None
-
-
-def _grpc_status_fault(parameters: str) -> tuple[str, str] | None:
-    if parameters not in {"", "CAMEL_STRING", "SNAKE_STRING", "NUMBER"}:
-        return (
-            "the parameter of %GRPC_STATUS% is no form of a gRPC status",
-            "write CAMEL_STRING, SNAKE_STRING or NUMBER",
-        )
     return None
 
 
@@ -282,43 +241,44 @@ def _coalesce_fault(parameters: str) -> tuple[str, str] | None:
     return None
 
 
-def _path_fault(parameters: str) -> tuple[str, str] | None:
-    parts = parameters.split(":")
-    if parts[0] not in {"", "WQ", "NQ"}:
-        return "the parameter of %PATH% does not say whether the query belongs to it", "write WQ (with query) or NQ"
-    if len(parts) > 1 and parts[1] not in {"", "ORIG", "PATH", "ORIG_OR_PATH"}:
-        return "the parameter of %PATH% does not say which path", "write ORIG, PATH or ORIG_OR_PATH"
-    return None
+# The words of each part of a command's parameters, "" among them, and the fact of others.
+_PARTS = {
+    "METADATA": (
+        (
+            "CLUSTER DYNAMIC LISTENER LISTENER_FILTER_CHAIN ROUTE UPSTREAM_HOST VIRTUAL_HOST",
+            "the parameter of %METADATA% begins with no source of metadata",
+        ),
+    ),
+    "PATH": (
+        (" WQ NQ", "the parameter of %PATH% does not say whether the query belongs to it"),
+        (" ORIG PATH ORIG_OR_PATH", "the parameter of %PATH% does not say which path"),
+    ),
+    "REQUESTED_SERVER_NAME": (
+        (" SNI_ONLY SNI_FIRST HOST_FIRST", "the parameter of a command does not name the source of the name"),
+        (" ORIG HOST ORIG_OR_HOST", "the parameter of a command does not say which host"),
+    ),
+    "GRPC_STATUS": (
+        (" CAMEL_STRING SNAKE_STRING NUMBER", "the parameter of %GRPC_STATUS% is no form of a gRPC status"),
+    ),
+    "QUERY_PARAMS": ((" ORIG DECODED", "the parameter of %QUERY_PARAMS% does not say whether the query is decoded"),),
+}
+_OF_ONE_PART = frozenset({"GRPC_STATUS", "QUERY_PARAMS"})
 
 
-def _query_parameters_fault(parameters: str) -> tuple[str, str] | None:
-    if parameters not in {"", "ORIG", "DECODED"}:
-        return "the parameter of %QUERY_PARAMS% does not say whether the query is decoded", "write ORIG or DECODED"
-    return None
-
-
-def _server_name_fault(parameters: str) -> tuple[str, str] | None:
-    source, *host = parameters.split(":")
-    if source not in {"", "SNI_ONLY", "SNI_FIRST", "HOST_FIRST"}:
-        return (
-            "the parameter of a command does not name the source of the name",
-            "write SNI_ONLY, SNI_FIRST or HOST_FIRST",
-        )
-    if host and host[0] not in {"", "ORIG", "HOST", "ORIG_OR_HOST"}:
-        return "the parameter of a command does not say which host", "write ORIG, HOST or ORIG_OR_HOST"
+def _parts_fault(name: str, parameters: str) -> tuple[str, str] | None:
+    values = [parameters] if name in _OF_ONE_PART else parameters.split(":")
+    for value, (words, fact) in zip(values, _PARTS[name], strict=False):
+        if value not in words.split(" "):
+            return fact, f"write {' or '.join(words.split())}"
     return None
 
 
 # Return the fact and the remedy of wrong parameters of a command.
 _CHECKS: dict[str, Callable[[str], tuple[str, str] | None]] = {
     **dict.fromkeys(_HEADERS, _header_fault),
+    **{name: partial(_parts_fault, name) for name in _PARTS},
     "COALESCE": _coalesce_fault,
-    "METADATA": _metadata_fault,
     "FILTER_STATE": _filter_state_fault,
     "UPSTREAM_FILTER_STATE": _filter_state_fault,
-    "GRPC_STATUS": _grpc_status_fault,
     "COMMON_DURATION": _duration_fault,
-    "PATH": _path_fault,
-    "QUERY_PARAMS": _query_parameters_fault,
-    "REQUESTED_SERVER_NAME": _server_name_fault,
 }

@@ -8,10 +8,8 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.walk import Hooks, merge_hooks
 from fsxds.lint import (
-    choices,
     claims,
     clusters,
-    config_source_rules,
     extensions,
     field_values,
     filters,
@@ -23,8 +21,7 @@ from fsxds.lint import (
 )
 from fsxds.lint.rules import RuleLevels, read_levels
 from fsxds.lint.tree_names import OutsideNames, StaticNames, read_bootstrap_file, static_names
-from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory
-from fsxds.lint.tree_report import ReferenceSettings
+from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory, ReferenceSettings
 from fsxds.model.resources import Key
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.options import Settings
@@ -34,20 +31,7 @@ from fsxds.snapshots.references import CLUSTER
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 # Each has `hooks(catalogue)`, which returns its checks by the messages and fields that they check.
-SUBJECTS = (
-    choices,
-    claims,
-    clusters,
-    config_source_rules,
-    extensions,
-    field_values,
-    filters,
-    format_strings,
-    listeners,
-    matchers,
-    routes,
-    tls,
-)
+SUBJECTS = (claims, clusters, extensions, field_values, filters, format_strings, listeners, matchers, routes, tls)
 
 # The rule about a TTL that only `ttl: spec` keeps.
 TTL_DROPPED = "ttl-dropped"
@@ -103,7 +87,11 @@ def linter_of(settings: Settings) -> Linter:
     Raises:
         UsageError: they name a rule that does not exist or cannot be changed, or an unreadable bootstrap.
     """
-    return Linter(levels_of(settings), _static(settings))
+    given, levels = settings.static_clusters, levels_of(settings)
+    if settings.bootstrap is None:
+        return Linter(levels, StaticNames(None if given is None else frozenset(given)))
+    names = static_names(read_bootstrap_file(settings.bootstrap))
+    return Linter(levels, StaticNames((names.clusters or frozenset()) | frozenset(given or ()), names.secrets))
 
 
 def levels_of(settings: Settings) -> RuleLevels:
@@ -112,11 +100,3 @@ def levels_of(settings: Settings) -> RuleLevels:
     if settings.ttl != TtlMode.SPECIFICATION.value:
         return levels
     return RuleLevels({TTL_DROPPED: None, **levels.changed})
-
-
-def _static(settings: Settings) -> StaticNames:
-    given = settings.static_clusters
-    if settings.bootstrap is None:
-        return StaticNames(None if given is None else frozenset(given))
-    names = static_names(read_bootstrap_file(settings.bootstrap))
-    return StaticNames((names.clusters or frozenset()) | frozenset(given or ()), names.secrets)

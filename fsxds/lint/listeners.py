@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Hashable, Iterable
 from itertools import product
 from math import prod
@@ -32,7 +33,7 @@ def hooks(_: Catalogue) -> Hooks:
             codecs.enter_listener,
         ),
         "envoy.config.listener.v3.FilterChainMatch": (_check_match,),
-        _MANAGER: (_check_upgrades, codecs.check_manager),
+        _MANAGER: (codecs.check_manager,),
         _SCOPES: (_check_scopes,),
         f"{_SCOPES}.ScopeKeyBuilder.FragmentBuilder.HeaderValueExtractor": (_check_extractor,),
         "envoy.config.core.v3.ExtensionConfigSource": (_check_discovery,),
@@ -53,12 +54,11 @@ def _check_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
     if path is None and not listener.HasField("address") and not listener.HasField("api_listener"):
         walk.error((path, "address"), "wrong-address", "is missing", "add an address, or internal_listener: {}")
     main = listener.address.socket_address
-    if main.ipv4_compat:
-        place: Path = (((path, "address"), "socket_address"), "ipv4_compat")
-        _check_compatible(main.address, place, walk)
+    _check_compatible(main, ((path, "address"), "socket_address"), walk)
     for index, more in enumerate(listener.additional_addresses):
-        place = ((path, "additional_addresses"), index)
+        place: Path = ((path, "additional_addresses"), index)
         other = more.address.socket_address
+        _check_compatible(other, ((place, "address"), "socket_address"), walk)
         chosen = more.address.WhichOneof("address")
         if chosen is None:
             walk.error(place, "wrong-address", "has no address", "write one, or remove it: Envoy crashes here")
@@ -72,10 +72,13 @@ def _is_datagram(socket: DynamicMessage) -> bool:
     return bool(socket.protocol == _UDP)
 
 
-def _check_compatible(address: str, path: Path, walk: Walk) -> None:
-    if ip_version(address) == 4:
+def _check_compatible(socket: DynamicMessage, path: Path, walk: Walk) -> None:
+    if not socket.ipv4_compat or ip_version(socket.address) is None:
+        return
+    address = ipaddress.ip_address(socket.address)
+    if address.version == 4 or not (address.is_unspecified or address.ipv4_mapped):
         message = 'ipv4_compat is for the address "::" and for IPv4-mapped IPv6 addresses'
-        walk.error(path, "wrong-address", message, "remove it: this is an IPv4 address already")
+        walk.error((path, "ipv4_compat"), "wrong-address", message, "remove it, or listen on ::")
 
 
 def _check_filter_chains(listener: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -128,7 +131,6 @@ class _Codecs:
         self._is_quic = None
 
     def check_manager(self, manager: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a connection manager's codec."""
         walk.depend_on_place()
         if self._is_quic is None or self._is_quic == (manager.codec_type == _HTTP3):
             return
@@ -181,9 +183,7 @@ def _check_names(chains: DynamicMessage, path: Path, walk: Walk) -> None:
 
 def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
     """Compare matches in the form in which Envoy keeps them."""
-    dimensions = [
-        _dimensions(chain.filter_chain_match) if chain.HasField("filter_chain_match") else _ALL for chain in chains
-    ]
+    dimensions = [_dimensions(chain.filter_chain_match) for chain in chains]
     if sum(prod(map(len, one)) for one in dimensions) > _MOST_COMBINATIONS:
         return
     owners: dict[tuple[Hashable, ...], int] = {}
@@ -204,7 +204,7 @@ def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
     return (
         [match.destination_port.value if match.HasField("destination_port") else None],
         _networks(match.prefix_ranges),
-        [_server_name(name) for name in match.server_names] or [""],
+        [re.sub(r"^\*\.", ".", name.lower()) for name in match.server_names] or [""],
         [match.transport_protocol],
         list(match.application_protocols) or [""],
         _networks(match.direct_source_prefix_ranges),
@@ -212,15 +212,6 @@ def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
         _networks(match.source_prefix_ranges),
         list(match.source_ports) or [0],
     )
-
-
-# The criteria of a chain without a match.
-_ALL: tuple[list[Hashable], ...] = ([None], [None], [""], [""], [""], [None], [0], [None], [0])
-
-
-def _server_name(name: str) -> str:
-    lowered = name.lower()
-    return lowered[1:] if lowered.startswith("*.") else lowered
 
 
 def _networks(ranges: Iterable[DynamicMessage]) -> list[Hashable]:
@@ -237,13 +228,11 @@ def _network(cidr: DynamicMessage) -> Hashable:
     return ipaddress.ip_network((address, length), strict=False)
 
 
-def _check_upgrades(manager: DynamicMessage, path: Path, walk: Walk) -> None:
-    for index in repeated(config.upgrade_type.lower() for config in manager.upgrade_configs):
-        place = (((path, "upgrade_configs"), index), "upgrade_type")
-        walk.error(place, "wrong-filter", "is duplicated", "keep one of them")
-
-
 def _check_scopes(scoped: DynamicMessage, path: Path, walk: Walk) -> None:
+    locator = scoped.scoped_rds.srds_resources_locator
+    if locator and not locator.startswith(("xdstp:", "http:", "file:")):
+        at: Path = ((path, "scoped_rds"), "srds_resources_locator")
+        walk.error(at, "wrong-filter", "is no locator", "begin it with xdstp:, http: or file:")
     if scoped.WhichOneof("config_specifier") != "scoped_route_configurations_list":
         return
     place = (path, "scoped_route_configurations_list")

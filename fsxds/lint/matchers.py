@@ -118,7 +118,6 @@ class _MatcherChecks:
         self._actions = types.of(actions) if isinstance(actions, str) else actions
 
     def check(self, matcher: FieldValue, path: Path, walk: Walk) -> None:
-        """Check a matcher, and those within it."""
         for on_match, place in _outcomes(matcher, path):
             is_kept = getattr(on_match, "keep_matching", False)
             if self._context.stops and is_kept:
@@ -127,25 +126,18 @@ class _MatcherChecks:
             if chosen == "matcher":
                 self.check(on_match.matcher, (place, "matcher"), walk)
             elif chosen == "action" and not is_kept:  # else Envoy does not read the action
-                self._check_action(_type_of(on_match.action), (place, "action"), walk)
+                name, known = _type_of(on_match.action), self._actions
+                if name and known and name not in known and (name in ACTIONS or not self._types.fits(name, ())):
+                    at, message = ((place, "action"), "typed_config"), f"{name} is not an action of this matcher"
+                    walk.error(at, "wrong-extension", message, f"write {' or '.join(sorted(known))}")
         for source, place, test in _inputs(matcher, path):
             self._check_input(_type_of(source), (place, "input"), walk)
             self._check_pair(_type_of(source), test, place, walk)
-        if matcher.matcher_tree.HasField("custom_match"):
-            self._check_tree(_type_of(matcher.matcher_tree.custom_match), (path, "matcher_tree"), walk)
-
-    def _check_tree(self, name: str, path: Path, walk: Walk) -> None:
         category = f"{self._context.inputs.removesuffix('.input')}.custom_matchers"
-        if name and self._types.of(category) and not self._types.fits(name, (category,)):
-            remedy = f"write a type of {category}"
-            walk.error((path, "custom_match"), "wrong-extension", f"{name} is no tree of matchers", remedy)
-
-    def _check_action(self, name: str, path: Path, walk: Walk) -> None:
-        if name and self._actions and name not in self._actions and (name in ACTIONS or not self._types.fits(name, ())):
-            message = f"{name} is not an action of this matcher"
-            walk.error(
-                (path, "typed_config"), "wrong-extension", message, f"write {' or '.join(sorted(self._actions))}"
-            )
+        custom = _type_of(matcher.matcher_tree.custom_match)
+        if custom and self._types.of(category) and not self._types.fits(custom, (category,)):
+            place, message = ((path, "matcher_tree"), "custom_match"), f"{custom} is no tree of matchers"
+            walk.error(place, "wrong-extension", message, f"write a type of {category}")
 
     def _check_input(self, name: str, path: Path, walk: Walk) -> None:
         context = self._context

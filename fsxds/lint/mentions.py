@@ -315,29 +315,18 @@ class Mentions:
     def with_changes(self, change: NamesChange) -> Mentions:
         """Return the mentions after a change."""
         lost, added = change.lost, change.added
-        was = [(one.type_url, one.name) for parsed in change.lost_files for one in parsed.unread]
-        now = [(one.type_url, one.name) for parsed in change.added_files for one in parsed.unread]
+        files = change.lost_files, change.added_files
+        was, now = ([(one.type_url, one.name) for parsed in part for one in parsed.unread] for part in files)
+        defined = (*lost.defined, *was), (*added.defined, *now)
         return Mentions(
-            self.demanded.with_changes(lost.demanded, added.demanded),
-            self.noted.with_changes(lost.noted, added.noted),
-            self.static.with_changes(lost.static, added.static),
-            self.claims.with_changes(lost.claims, added.claims),
-            self.sources.with_changes(lost.sources, added.sources),
-            self.asked.with_changes(lost.asked, added.asked),
-            self.members.with_changes(lost.members, added.members),
-            self.located.with_changes(lost.located, added.located),
-            _counted(self.unread, was, now),
-            _counted(self.declared, _declared(change.lost_files), _declared(change.added_files)),
-            _counted(self.defined, _types((*lost.defined, *was)), _types((*added.defined, *now))),
+            **{one: getattr(self, one).with_changes(getattr(lost, one), getattr(added, one)) for one in _INDEXES},
+            unread=_counted(self.unread, was, now),
+            declared=_counted(self.declared, *([one for file in part for one in file.declared] for part in files)),
+            defined=_counted(self.defined, *([type_url for type_url, _ in keys] for keys in defined)),
         )
 
 
-def _declared(files: Iterable[ParsedFile]) -> Iterator[TypeUrl]:
-    return (type_url for parsed in files for type_url in parsed.declared)
-
-
-def _types(keys: Iterable[Key]) -> Iterator[TypeUrl]:
-    return (type_url for type_url, _ in keys)
+_INDEXES = ("demanded", "noted", "static", "claims", "sources", "asked", "members", "located")
 
 
 def _counted(before: Mapping[Counted, int], lost: Iterable[Counted], added: Iterable[Counted]) -> Mapping[Counted, int]:

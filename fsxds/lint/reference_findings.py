@@ -1,4 +1,10 @@
-"""Faults of names in a file."""
+"""Faults of names in a file.
+
+Undefined names are errors before a tree is served: `fsxds serve` holds new references to them. Once served, they are
+warnings: the references may be served already, and a first start serves them (`rollout.holding`). Names of a type that
+the tree lacks entirely belong elsewhere, except clusters if the bootstrap's are known. A secret or an extension from a
+separate gRPC service stays a warning (ENVOY.md E6). Settings of a rule, and `--references warn`, take precedence.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import difflib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from urllib.parse import quote
@@ -15,7 +21,9 @@ from fsxds.lint.tree_names import StaticNames, TreeNames
 from fsxds.model.resource_names import parse_or_none
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, ParsedFile, Reference, Resource, key_of
-from fsxds.model.values import Fault, Severity, TypeUrl
+from fsxds.model.values import Fault, Problem, Severity, TypeUrl
+from fsxds.rollout.uses import MAY_BE_REMOTE
+from fsxds.settings.options import Settings
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, EXTENSION_CONFIG, IN_FILE, ROUTES, SCOPED_ROUTE, SECRET
 
 _WAITS = "Envoy waits for it until initial_fetch_timeout"
@@ -50,25 +58,12 @@ REFERENTS: Mapping[TypeUrl, Referent] = {
     ),
     ENDPOINTS: Referent("endpoints", "no-endpoints", "unused-endpoints", "the cluster stays empty"),
     ROUTES: Referent(
-        "route configuration",
-        "no-route-configuration",
-        "unused-route-configuration",
-        "requests are answered 404",
+        "route configuration", "no-route-configuration", "unused-route-configuration", "requests are answered 404"
     ),
     SCOPED_ROUTE: Referent("scoped route", "no-scoped-route", "unused-scoped-route", "requests are answered 404"),
-    SECRET: Referent(
-        "secret",
-        "no-secret",
-        "unused-secret",
-        _WAITS,
-        f"{_WAITS}, then goes on without",
-    ),
+    SECRET: Referent("secret", "no-secret", "unused-secret", _WAITS, f"{_WAITS}, then goes on without"),
     EXTENSION_CONFIG: Referent(
-        "extension config",
-        "no-extension-config",
-        "unused-extension-config",
-        _WAITS,
-        f"{_WAITS}, then goes on without",
+        "extension config", "no-extension-config", "unused-extension-config", _WAITS, f"{_WAITS}, then goes on without"
     ),
 }
 
@@ -236,7 +231,11 @@ class ReferenceFindings:
                 may_be_elsewhere = not self._declares(reference.type_url)
                 hint = self._scope.hints.get(key)
                 fact, remedy = missing_message(reference, hint, may_be_elsewhere=may_be_elsewhere)
-                severity = self._severity_of(reference)
+                severity: Severity = reference.severity
+                if reference.is_static and self._names.static.of(reference.type_url) is None:
+                    severity = Severity.WARNING
+                elif not reference.is_static and may_be_elsewhere:
+                    severity = Severity.NOTE  # all resources of an undeclared type may come from elsewhere
                 fault = Fault(rule_of(reference), fact, remedy, reference.field_path, severity=severity)
                 yield ReferenceFinding(resource, fault)
 
@@ -248,13 +247,6 @@ class ReferenceFindings:
                 fact = f'no resource in this tree uses {referent.words} "{resource.name}"'
                 fault = Fault(referent.unused, fact, "remove it, or use it", severity=Severity.NOTE)
                 yield ReferenceFinding(resource, fault)
-
-    def _severity_of(self, reference: Reference) -> Severity:
-        if reference.is_static:
-            is_known = self._names.static.of(reference.type_url) is not None
-            return reference.severity if is_known else Severity.WARNING
-        # Resources of an undeclared type may all come from elsewhere.
-        return reference.severity if self._declares(reference.type_url) else Severity.NOTE
 
     def _declares(self, type_url: TypeUrl) -> bool:
         return declares(type_url, self._scope.declared, self._names.static)
@@ -296,3 +288,17 @@ def _source_message(source: ParsedFile, type_url: TypeUrl, name: str) -> tuple[s
         message = f'{source.path} holds "{present[0].name}"; Envoy expects "{name}" there'
         return message, "name the file that holds it"
     return None
+
+
+_DEMANDED = frozenset(referent.missing for type_url, referent in REFERENTS.items() if type_url not in MAY_BE_REMOTE)
+
+
+def with_undefined_names(problems: Iterable[Problem], settings: Settings) -> tuple[Problem, ...]:
+    """Return problems with their severities before the tree is served."""
+    if settings.references != "hold":
+        return tuple(problems)
+    demanded = _DEMANDED - (settings.rules or {}).keys()
+    return tuple(
+        replace(one, severity=Severity.ERROR) if one.rule in demanded and one.severity is Severity.WARNING else one
+        for one in problems
+    )

@@ -70,7 +70,8 @@ class Report:
     @property
     def summary(self) -> str:
         """Problems, files and resources in one line."""
-        return f"{self.subject}: {self._outcome()}{self._inventory()}"
+        counted = [count_of_resources(number, noun) for noun, number in self.resources.items()]
+        return f"{self.subject}: {self._outcome()}: {', '.join(counted) or 'no resources'}"
 
     def _outcome(self) -> str:
         counts = Counter(problem.severity for problem in self.problems)
@@ -79,10 +80,6 @@ class Report:
         if counts[Severity.ERROR]:
             return f"{', '.join(found)} in {read}"
         return f"clean, with {', '.join(found)}, in {read}" if found else f"clean, {read}"
-
-    def _inventory(self) -> str:
-        counted = [count_of_resources(number, noun) for noun, number in self.resources.items()]
-        return f": {', '.join(counted)}" if counted else ": no resources"
 
 
 def count_of_resources(number: int, noun: str) -> str:

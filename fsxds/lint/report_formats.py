@@ -1,20 +1,23 @@
-"""Writes problems in all formats but SARIF."""
+"""Writes problems in all formats."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
+from urllib.parse import quote
 
 from rich.text import Text
 
-from fsxds.lint.report import Report, ReportedProblem, fact_of, line_of, place_of
-from fsxds.lint.sarif import as_sarif
-from fsxds.model.values import Problem, Severity
-from fsxds.observe.source_lines import Excerpt
+from fsxds import __version__
+from fsxds.lint.report import Report, ReportedProblem, fact_of, line_of, place_of, remedy_of
+from fsxds.lint.rules import page_as_markdown, rules
+from fsxds.model.values import PlainValue, Problem, Severity
 
 # Characters that XML 1.0 cannot write, not even as a reference.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -121,32 +124,20 @@ def _block(finding: ReportedProblem) -> Text:
     margin = 0
     if finding.excerpt is not None:
         margin = len(str(finding.excerpt.line))
-        for part in _excerpt(finding.excerpt, margin, style):
-            text.append_text(part)
+        line, marks = finding.excerpt, " " * finding.excerpt.indent + "^" * finding.excerpt.marked
+        text.append_text(Text.assemble((f"{line.line} | ", "blue"), f"{line.text}\n"))
+        text.append_text(Text.assemble((f"{'':{margin}} | ", "blue"), (f"{marks}\n", style)))
     if problem.remedy:
         text.append_text(Text.assemble(f"{'':{margin}} ", ("= help: ", "bold cyan"), f"{problem.remedy}\n"))
     return text
 
 
-def _excerpt(excerpt: Excerpt, margin: int, style: str) -> Iterator[Text]:
-    yield Text.assemble((f"{excerpt.line} | ", "blue"), f"{excerpt.text}\n")
-    yield Text.assemble((f"{'':{margin}} | ", "blue"), (f"{'':{excerpt.indent}}{'^' * excerpt.marked}\n", style))
-
-
 def as_json(report: Report) -> str:
     """Write one object per problem."""
+    fields = ("line", "column", "pointer", "rule", "severity", "message", "remedy")
     rows = [
-        {
-            "file": str(problem.path),
-            "line": problem.line,
-            "column": problem.column,
-            "pointer": problem.pointer,
-            "rule": problem.rule,
-            "severity": problem.severity.value,
-            "message": problem.message,
-            "remedy": problem.remedy,
-        }
-        for problem in report.problems
+        {"file": str(one.path)} | {field: getattr(one, field) for field in fields} | {"severity": one.severity.value}
+        for one in report.problems
     ]
     return json.dumps(rows, indent=2) + "\n"
 
@@ -171,6 +162,88 @@ def _command(problem: Problem) -> str:
     written = ",".join(f"{name}={value.translate(_PROPERTY_ESCAPES)}" for name, value in properties.items())
     text = f"{fact_of(problem)}\n{problem.remedy}".rstrip()
     return f"::{_COMMANDS[problem.severity]} {written}::{text.translate(_DATA_ESCAPES)}"
+
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+# The base of relative paths: the top of the repository, or the working directory of fsxds.
+ROOT = "%SRCROOT%"
+
+_FINGERPRINT = "fsxdsProblem/v1"
+
+
+def as_sarif(report: Report) -> str:
+    """Write one run: broken rules, and results."""
+    names = sorted({problem.rule for problem in report.problems})
+    run: PlainValue = {
+        "tool": {"driver": {"name": "fsxds", "semanticVersion": __version__, "rules": [_rule(name) for name in names]}},
+        # 3.14.14
+        **({"originalUriBaseIds": {ROOT: {"uri": f"file://{quote(report.base)}/"}}} if report.base else {}),
+        "columnKind": "unicodeCodePoints",
+        "results": _results(report.problems, names),
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(name: str) -> PlainValue:
+    """Describe a rule by its page (3.49)."""
+    row = rules().get(name)
+    if row is None:
+        return {"id": name}
+    return {
+        "id": name,
+        "shortDescription": {"text": re.split(r"(?<=\.)\s", row.meaning, maxsplit=1)[0]},
+        "fullDescription": {"text": f"{row.meaning} {row.envoy}".strip()},
+        "help": {"text": row.remedy, "markdown": page_as_markdown(row)},
+        "defaultConfiguration": {"level": row.severity.value},
+    }
+
+
+def _results(problems: Iterable[Problem], names: list[str]) -> list[PlainValue]:
+    seen: Counter[str] = Counter()
+    results: list[PlainValue] = []
+    for problem in problems:
+        essence = _essence(problem)
+        seen[essence] += 1
+        results.append(
+            {
+                "ruleId": problem.rule,
+                "ruleIndex": names.index(problem.rule),
+                "level": problem.severity.value,
+                "message": {"text": fact_of(problem) + remedy_of(problem)},
+                "locations": [_location(problem)],
+                "partialFingerprints": {_FINGERPRINT: f"{essence}:{seen[essence]}"},
+            }
+        )
+    return results
+
+
+def _essence(problem: Problem) -> str:
+    """Return a fingerprint that is stable when lines and list items move (3.27.17)."""
+    pointer = re.sub(r"\[\d+\]", "[]", problem.pointer)
+    message = re.sub(r"\d+", "0", problem.message)
+    parts = (str(problem.path), problem.rule, pointer, message)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _location(problem: Problem) -> PlainValue:
+    """Return the place (3.28); the pointer is its fully qualified logical name."""
+    location: dict[str, PlainValue] = {
+        "physicalLocation": {
+            "artifactLocation": _artifact(problem.path),
+            "region": {"startLine": problem.line, "startColumn": problem.column},
+        }
+    }
+    if problem.pointer:
+        location["logicalLocations"] = [{"fullyQualifiedName": problem.pointer, "kind": "member"}]
+    return location
+
+
+def _artifact(path: PurePosixPath) -> PlainValue:
+    """Return the path, relative to the root, or absolute outside of it (3.4)."""
+    if path.is_absolute():
+        return {"uri": f"file://{quote(str(path))}"}
+    return {"uri": quote(str(path)), "uriBaseId": ROOT}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,52 +3,51 @@
 from __future__ import annotations
 
 import re
-
-from google.protobuf.message import DecodeError, Message
+from functools import partial
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
-from fsxds.api.walk import Hooks, Leave, Path, Walk
+from fsxds.api.walk import Hooks, Leave, Path, Walk, field_path_of
 from fsxds.lint.field_values import inline, is_longer, packed_type, repeated
 from fsxds.model.resource_types import lowered
 
 _LARGEST_BODY = 4096
 _LARGEST_WEIGHT = 4_294_967_295
 _DELTA_TYPES = frozenset({3, 6})  # DELTA_GRPC, AGGREGATED_DELTA_GRPC
-_REMOVALS = {
-    "envoy.config.route.v3.RouteConfiguration": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.route.v3.VirtualHost": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.route.v3.Route": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.route.v3.WeightedCluster.ClusterWeight": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.core.v3.HealthCheck.HttpHealthCheck": ("request_headers_to_remove",),
-}
+_WITH_REMOVALS = ("core.v3.HealthCheck.HttpHealthCheck", "route.v3.RouteConfiguration", "route.v3.VirtualHost",
+    "route.v3.Route", "route.v3.WeightedCluster.ClusterWeight")  # fmt: skip
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return the checks of route configurations."""
-    context, templates = _RouteContext(), PathTemplates(catalogue)
-    removals: Hooks = {
-        f"{message_type}.{field}": (_check_removals,) for message_type, fields in _REMOVALS.items() for field in fields
-    }
+    context, templates = _RouteContext(), _PathTemplates(catalogue)
+    removals = (
+        f"envoy.config.{one}.{side}_headers_to_remove" for one in _WITH_REMOVALS for side in ("request", "response")
+    )
     return {
-        **removals,
+        **dict.fromkeys(removals, (partial(_check_names, fact="cannot be removed"),)),
         "envoy.config.route.v3.RouteConfiguration": (context.enter_config, _check_domains, _check_vhds),
         "envoy.config.route.v3.ScopedRouteConfiguration": (_check_scope,),
-        "envoy.config.route.v3.VirtualHost": (_check_own_domains, _check_matcher),
-        "envoy.config.route.v3.VirtualCluster": (_check_virtual_cluster,),
+        "envoy.config.route.v3.VirtualHost": (_check_host,),
         "envoy.config.route.v3.DirectResponseAction": (context.check_body,),
         "envoy.config.route.v3.RouteMatch.path_match_policy": (templates.check_match,),
         "envoy.config.route.v3.RouteAction.path_rewrite_policy": (templates.check_rewrite,),
         "envoy.config.route.v3.RouteAction": (_check_rewrites,),
         "envoy.config.route.v3.RouteAction.upgrade_configs": (_check_upgrades,),
         "envoy.config.route.v3.RouteAction.cluster_specifier_plugin": (context.check_plugin,),
-        "envoy.config.route.v3.RouteAction.RequestMirrorPolicy": (_check_mirror,),
+        "envoy.config.route.v3.RouteAction.RequestMirrorPolicy": (partial(_check_name, field="cluster"),),
         "envoy.config.route.v3.WeightedCluster": (_check_weights,),
         "envoy.config.route.v3.RetryPolicy.RetryBackOff": (_check_back_off,),
-        "envoy.config.core.v3.BackoffStrategy": (_check_back_off,),
+        "envoy.config.cluster.v3.Cluster.RefreshRate": (_check_back_off,),
+        "envoy.config.core.v3.BackoffStrategy": (_check_core_back_off,),
+        _MATCH: (_check_template,),
+        "envoy.config.route.v3.RedirectAction.prefix_rewrite": (templates.check_prefix,),
+        "envoy.config.route.v3.RouteAction.prefix_rewrite": (templates.check_prefix,),
         "envoy.config.core.v3.HeaderValueOption": (_check_addition,),
-        "envoy.config.route.v3.InternalRedirectPolicy": (_check_copies,),
-        "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest": (_check_request,),
+        "envoy.config.route.v3.InternalRedirectPolicy.response_headers_to_copy": (
+            partial(_check_names, fact="cannot be copied"),
+        ),
+        "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest.headers_to_add": (_check_added,),
     }
 
 
@@ -64,10 +63,18 @@ def _check_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
                 owners[asked] = host.name
 
 
-def _check_own_domains(host: DynamicMessage, path: Path, walk: Walk) -> None:
+def _check_host(host: DynamicMessage, path: Path, walk: Walk) -> None:
     if path is None and len(host.domains) > 1:
         for index in repeated(map(lowered, host.domains)):
             _report_duplicate(host.domains[index], host.name, ((path, "domains"), index), walk)
+    if host.HasField("matcher") and host.routes:
+        message = "a virtual host has routes or a matcher, not both"
+        walk.error((path, "matcher"), "wrong-route", message, "move the routes into the matcher, or remove it")
+    for index, cluster in enumerate(host.virtual_clusters):
+        if not cluster.headers:
+            place = (((path, "virtual_clusters"), index), "headers")
+            message = "a virtual cluster needs headers to match"
+            walk.error(place, "wrong-route", message, "set which requests belong to it")
 
 
 def _report_duplicate(domain: str, owner: str, path: Path, walk: Walk) -> None:
@@ -88,18 +95,6 @@ def _check_vhds(config: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error(((path, "vhds"), "config_source"), "wrong-config-source", message, "write ads: {} or DELTA_GRPC")
 
 
-def _check_matcher(host: DynamicMessage, path: Path, walk: Walk) -> None:
-    if host.HasField("matcher") and host.routes:
-        message = "a virtual host has routes or a matcher, not both"
-        walk.error((path, "matcher"), "wrong-route", message, "move the routes into the matcher, or remove it")
-
-
-def _check_virtual_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    if not cluster.headers:
-        message = "a virtual cluster needs headers to match"
-        walk.error((path, "headers"), "wrong-route", message, "set which requests belong to it")
-
-
 class _RouteContext:
     """The plugins and body limit of a walked configuration."""
 
@@ -108,7 +103,6 @@ class _RouteContext:
         self._plugins: frozenset[str] | None = None
 
     def enter_config(self, config: DynamicMessage, path: Path, walk: Walk) -> Leave:
-        """Remember the settings of the configuration."""
         outer = self._largest, self._plugins
         has_limit = config.HasField("max_direct_response_body_size_bytes")
         self._largest = config.max_direct_response_body_size_bytes.value if has_limit else _LARGEST_BODY
@@ -120,7 +114,6 @@ class _RouteContext:
         return leave
 
     def check_body(self, action: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the size of an inline body."""
         walk.depend_on_place()
         if self._largest is None or not action.HasField("body"):
             return
@@ -131,7 +124,6 @@ class _RouteContext:
             walk.error(((path, "body"), action.body.WhichOneof("specifier")), "wrong-route", message, remedy)
 
     def check_plugin(self, name: FieldValue, path: Path, walk: Walk) -> None:
-        """Check a route's plugin."""
         walk.depend_on_place()
         if self._plugins is not None and name not in self._plugins:
             message = f'"{name}" is not among the cluster_specifier_plugins of this route configuration'
@@ -168,15 +160,19 @@ def _check_weights(weighted: DynamicMessage, path: Path, walk: Walk) -> None:
             walk.error((place, "weight"), "wrong-route", "is missing", "give every one of the clusters a weight")
             return
         total += cluster.weight.value
-        if bool(cluster.name) == bool(cluster.cluster_header):
-            fact = "has both name and cluster_header" if cluster.name else "has neither name nor cluster_header"
-            walk.error(place, "wrong-route", fact, "write one of the two")
+        _check_name(cluster, place, walk, field="name")
     if weighted.clusters and not total:
         remedy = "give one of them a weight above 0"
         walk.error((path, "clusters"), "wrong-route", "the sum of the weights is 0", remedy)
     elif total > _LARGEST_WEIGHT:
         message = f"the sum of the weights must be at most {_LARGEST_WEIGHT}, is {total}"
         walk.error((path, "clusters"), "wrong-route", message, "write smaller weights")
+
+
+def _check_name(cluster: DynamicMessage, path: Path, walk: Walk, *, field: str) -> None:
+    if bool(name := getattr(cluster, field)) == bool(cluster.cluster_header):
+        fact = f"has both {field} and cluster_header" if name else f"has neither {field} nor cluster_header"
+        walk.error(path, "wrong-route", fact, "write one of the two")
 
 
 def _check_back_off(back_off: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -186,16 +182,19 @@ def _check_back_off(back_off: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "max_interval"), "wrong-duration", message, "make it at least as long")
 
 
+def _check_core_back_off(back_off: DynamicMessage, path: Path, walk: Walk) -> None:
+    """Of retries by this message, Envoy compares only those for the keys of tokens."""
+    steps = field_path_of(path)
+    if steps[-2:] == ("retry_policy", "retry_back_off"):
+        walk.depend_on_place()
+    if steps[-2:] != ("retry_policy", "retry_back_off") or "remote_jwks" in steps:
+        _check_back_off(back_off, path, walk)
+
+
 def _check_scope(scope: DynamicMessage, path: Path, walk: Walk) -> None:
     if path is None and not scope.route_configuration_name and not scope.HasField("route_configuration"):
         remedy = "name the route configuration of this scope, or write it into route_configuration"
         walk.error((path, "route_configuration_name"), "wrong-route", "is missing", remedy)
-
-
-def _check_mirror(policy: DynamicMessage, path: Path, walk: Walk) -> None:
-    if bool(policy.cluster) == bool(policy.cluster_header):
-        fact = "has both cluster and cluster_header" if policy.cluster else "has neither cluster nor cluster_header"
-        walk.error(path, "wrong-route", fact, "write one of the two")
 
 
 _MATCH = "envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConfig"
@@ -205,28 +204,29 @@ _VARIABLE = re.compile(r"\{([^{}=]*)(=[^{}]*)?\}")
 _MOST_VARIABLES, _LONGEST_NAME = 5, 16
 
 
-class PathTemplates:
-    """Checks routes' path templates, if the catalogue has them."""
-
+class _PathTemplates:
     def __init__(self, catalogue: Catalogue) -> None:
-        self._match, self._rewrite = (
-            catalogue.message_class(name) if catalogue.knows(name) else None for name in (_MATCH, _REWRITE)
-        )
+        self._catalogue = catalogue
         # The last route with a template, and its template.
         self._matched: tuple[Path, DynamicMessage] = None, None
 
     def check_match(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a route's template, and remember it."""
         walk.depend_on_place()
-        pattern = _content(policy.typed_config, self._match)
-        self._matched = _route_of(path), pattern
-        if pattern is not None:
-            _check_pattern(pattern.path_template, ((path, "typed_config"), "path_template"), walk)
+        self._matched = _route_of(path), self._content(policy, _MATCH)
+
+    def _content(self, policy: DynamicMessage, name: str) -> DynamicMessage:
+        return self._catalogue.unpacked(policy.typed_config) if packed_type(policy.typed_config) == name else None
+
+    def check_prefix(self, _: FieldValue, path: Path, walk: Walk) -> None:
+        """A route that matches by a template has no prefix to rewrite."""
+        walk.depend_on_place()
+        if _route_of(path) is not None and _route_of(path) is self._matched[0]:
+            message = "a route that matches by a path template has no prefix"
+            walk.error(path, "wrong-path-template", message, "use path_rewrite_policy, or match by a prefix")
 
     def check_rewrite(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that rewriting fits the template."""
         walk.depend_on_place()
-        rewrite = _content(policy.typed_config, self._rewrite)
+        rewrite = self._content(policy, _REWRITE)
         if rewrite is None:
             return
         place = (path, "typed_config")
@@ -244,17 +244,8 @@ def _route_of(path: Path) -> Path:
     return path[0][0] if path and path[0] else None
 
 
-def _content(packed: DynamicMessage, message_class: type[Message] | None) -> DynamicMessage:
-    if message_class is None or packed_type(packed) != message_class.DESCRIPTOR.full_name:
-        return None
-    try:
-        return message_class.FromString(packed.value)
-    except DecodeError:
-        return None
-
-
-def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
-    fault = None
+def _check_template(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    pattern, fault = config.path_template, None
     names = [match[1] for match in _VARIABLE.finditer(pattern)]
     if not pattern.startswith("/"):
         fault = "must begin with a slash"
@@ -264,17 +255,13 @@ def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
         fault = "names a variable twice"
     elif pattern.count("{") != len(names) or pattern.count("}") != len(names):
         fault = "has a brace without its partner"
-    else:
-        fault = next(filter(None, map(_name_fault, names)), None)
+    elif not all(map(_NAME.fullmatch, names)):
+        fault = "has a name that a variable cannot have"
+    elif any(len(name) > _LONGEST_NAME for name in names):
+        fault = f"has a variable with a name of more than {_LONGEST_NAME} characters"
     if fault is not None:
         remedy = 'write it such as "/users/{id}/*": variables in braces, * for one segment, ** for the rest'
-        walk.error(path, "wrong-path-template", fault, remedy)
-
-
-def _name_fault(name: str) -> str | None:
-    if _NAME.fullmatch(name) is None:
-        return "has a name that a variable cannot have"
-    return f"has a variable with a name of more than {_LONGEST_NAME} characters" if len(name) > _LONGEST_NAME else None
+        walk.error((path, "path_template"), "wrong-path-template", fault, remedy)
 
 
 def _check_rewrite(rewrite: str, pattern: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -297,11 +284,7 @@ def is_reserved(name: str) -> bool:
     return name[:1] == ":" or (len(name) == 4 and name.lower() == "host")
 
 
-def _check_removals(names: FieldValue, path: Path, walk: Walk) -> None:
-    _check_names(names, path, walk, "cannot be removed")
-
-
-def _check_names(names: FieldValue, path: Path, walk: Walk, fact: str) -> None:
+def _check_names(names: FieldValue, path: Path, walk: Walk, *, fact: str) -> None:
     for index, name in enumerate(names):
         if is_reserved(name):
             walk.error((path, index), "wrong-header", f"this header {fact}", _RESERVED_REMEDY)
@@ -316,12 +299,7 @@ def _check_addition(option: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "append"), "wrong-header", message, "keep append_action alone: append is deprecated")
 
 
-def _check_copies(policy: DynamicMessage, path: Path, walk: Walk) -> None:
-    _check_names(policy.response_headers_to_copy, (path, "response_headers_to_copy"), walk, "cannot be copied")
-
-
-def _check_request(request: DynamicMessage, path: Path, walk: Walk) -> None:
-    for index, header in enumerate(request.headers_to_add):
+def _check_added(headers: FieldValue, path: Path, walk: Walk) -> None:
+    for index, header in enumerate(headers):
         if is_reserved(header.key):
-            place = (((path, "headers_to_add"), index), "key")
-            walk.error(place, "wrong-header", "this header cannot be added here", _RESERVED_REMEDY)
+            walk.error(((path, index), "key"), "wrong-header", "this header cannot be added here", _RESERVED_REMEDY)

@@ -53,19 +53,8 @@ class Rule:
 
 # The pages in their listed order.
 PAGES = (
-    "files",
-    "resources",
-    "names",
-    "constraints",
-    "values",
-    "references",
-    "discovery",
-    "redirects",
-    "layers",
-    "signing",
-    "bootstrap",
-    "envoy",
-    "rollouts",
+    *("files", "resources", "names", "constraints", "values", "references", "discovery", "redirects", "layers"),
+    *("signing", "bootstrap", "envoy", "rollouts"),
 )
 
 _SECTION = re.compile(
@@ -117,21 +106,12 @@ def _read_rule(section: str) -> Rule:
     found = _SECTION.fullmatch(section.rstrip() + "\n")
     if found is None:
         raise ValueError(f"the section of this rule has not the form of a page: {section.partition(chr(10))[0]}")
-    meaning, envoy, remedy = (" ".join(found[part].splitlines()) for part in ("meaning", "envoy", "remedy"))
     says = found["envoy_says"] or ""
-    return Rule(
-        name=found["name"],
-        severity=Severity(found["severity"]),
-        meaning=meaning,
-        envoy=envoy,
-        remedy=remedy,
-        wrong=found["wrong"] or "",
-        right=found["right"] or "",
-        is_fixed=found["always"] is not None,
-        file=found["file"] or "",
-        predicts_envoy="unless" in says,
-        is_own="though" in says,
-    )
+    meaning, envoy, remedy = (" ".join(found[part].splitlines()) for part in ("meaning", "envoy", "remedy"))
+    wrong, right, file = (found[part] or "" for part in ("wrong", "right", "file"))
+    is_fixed, severity = found["always"] is not None, Severity(found["severity"])
+    flags = is_fixed, file, "unless" in says, "though" in says
+    return Rule(found["name"], severity, meaning, envoy, remedy, wrong, right, *flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,19 +143,15 @@ def read_levels(words: Mapping[str, str]) -> RuleLevels:
         UsageError: there is no such rule, or its severity cannot be changed.
     """
     for name in words:
-        _require_changeable(name)
+        rule = rules().get(name)
+        if rule is None:
+            near = get_close_matches(name, rules(), 1)
+            hint = f"did you mean {near[0]}?" if near else "`fsxds explain` lists the rules"
+            raise UsageError(f"rules: there is no rule {name}; {hint}")
+        if rule.is_fixed:
+            raise UsageError(f"rules: {name}: is always an error: fsxds cannot serve a file that breaks it")
     severities = {severity.value: severity for severity in Severity}
     return RuleLevels({name: severities.get(word) for name, word in words.items()})
-
-
-def _require_changeable(name: str) -> None:
-    rule = rules().get(name)
-    if rule is None:
-        near = get_close_matches(name, rules(), 1)
-        hint = f"did you mean {near[0]}?" if near else "`fsxds explain` lists the rules"
-        raise UsageError(f"rules: there is no rule {name}; {hint}")
-    if rule.is_fixed:
-        raise UsageError(f"rules: {name}: is always an error: fsxds cannot serve a file that breaks it")
 
 
 WIDEST_PAGE = 100
@@ -217,21 +193,24 @@ def list_of(chapters: Iterable[Chapter], width: int) -> Text:
     for number, chapter in enumerate(chapters):
         listing.append("\n" if number else "").append(f"{chapter.title}\n", _HEADING)
         for rule in chapter.rules:
-            listing.append_text(_row(rule, column, width))
+            before, severity = f"{_INDENT}{rule.name:{column}}  ", f"{rule.severity.value:7}  "
+            meaning = _wrapped(rule.meaning, width, " " * (len(before) + len(severity))).lstrip()
+            listing.append_text(_assembled(before, (severity, _STYLES[rule.severity]), f"{meaning}\n"))
     return listing
-
-
-def _row(rule: Rule, column: int, width: int) -> Text:
-    before = f"{_INDENT}{rule.name:{column}}  "
-    severity = f"{rule.severity.value:7}  "
-    meaning = _wrapped(rule.meaning, width, " " * (len(before) + len(severity))).lstrip()
-    return _assembled(before, (severity, _STYLES[rule.severity]), f"{meaning}\n")
 
 
 def _wrapped(text: str, width: int, indent: str) -> str:
     return textwrap.fill(
         text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )
+
+
+def page_as_markdown(row: Rule) -> str:
+    """Write a rule's page in Markdown."""
+    parts = [row.meaning, row.envoy, f"**To fix it:** {row.remedy}"]
+    examples = ("Wrong", row.wrong), ("Right", row.right)
+    parts += [f"{title}:\n\n```yaml\n{text.rstrip()}\n```" for title, text in examples if text]
+    return "\n\n".join(part for part in parts if part)
 
 
 def page_as_json(rule: Rule, chapters: Iterable[Chapter]) -> str:
@@ -247,17 +226,6 @@ def list_as_json(chapters: Iterable[Chapter]) -> str:
 
 
 def _plain(rule: Rule, chapter: str) -> PlainValue:
-    return {
-        "rule": rule.name,
-        "chapter": chapter,
-        "severity": rule.severity.value,
-        "is_fixed": rule.is_fixed,
-        "predicts_envoy": rule.predicts_envoy,
-        "is_own": rule.is_own,
-        "meaning": rule.meaning,
-        "envoy": rule.envoy,
-        "remedy": rule.remedy,
-        "file": rule.file,
-        "wrong": rule.wrong,
-        "right": rule.right,
-    }
+    fields = ("is_fixed", "predicts_envoy", "is_own", "meaning", "envoy", "remedy", "file", "wrong", "right")
+    known = {field: getattr(rule, field) for field in fields}
+    return {"rule": rule.name, "chapter": chapter, "severity": rule.severity.value, **known}

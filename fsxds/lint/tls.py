@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -26,10 +24,12 @@ _MOST_REMEMBERED = 1000
 _TICKET_KEY_BYTES = 80
 _OTHER_NAME = 5
 _OID = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+_HEX_SHA256, _BASE64_SHA256 = re.compile(r"[0-9a-fA-F]{64}|[0-9a-fA-F:]{95}"), re.compile(r"[A-Za-z0-9+/]{43}=")
 _LONGEST_ALPN = 65_535
 
-_SEPARATORS = re.compile(r"[:,; |\[\]]+")
-_WHOLE_NAME = re.compile(r"[A-Z0-9]+(?:-[A-Z0-9]+)+|TLS_[A-Z0-9_]+")
+_SEPARATORS = re.compile(r"[:,; |+\[\]]+")
+# The names of groups, such as HIGH or CHACHA20, and @STRENGTH are shorter.
+_WHOLE_NAME = re.compile(r"[A-Z0-9]+(?:-[A-Z0-9]+)+|TLS_[A-Z0-9_]+|.{12,}")
 
 Compare: TypeAlias = Callable[[bytes, bytes, "bytes | None"], "tuple[str, str, str] | None"]
 """Compares a chain, a key and its password; returns the field, the fact and the remedy."""
@@ -40,7 +40,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
     features, certificates = catalogue.features, CertificateChecks(_compare)
     return {
         _TLS + "TlsCertificate": (certificates.check_certificate,),
-        _TLS + "CertificateValidationContext": (_check_trusted, _check_validation),
+        _TLS + "CertificateValidationContext": (_check_validation,),
         _TLS + "DownstreamTlsContext": (_check_downstream,),
         _TLS + "UpstreamTlsContext": (_check_upstream,),
         _TLS + "CommonTlsContext.alpn_protocols": (_check_alpn,),
@@ -51,6 +51,13 @@ def hooks(catalogue: Catalogue) -> Hooks:
         _TLS + "TlsSessionTicketKeys": (_check_ticket_keys,),
         _TLS + "Secret": (_check_secret,),
     }
+
+
+# Fields beside the sources of a certificate.
+_BESIDE = frozenset({
+    "tls_params", "tls_certificates", "validation_context", "key_log", "validation_context_sds_secret_config",
+    "combined_validation_context", "alpn_protocols",
+})  # fmt: skip
 
 
 def _check_downstream(context: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -64,18 +71,11 @@ def _check_downstream(context: DynamicMessage, path: Path, walk: Walk) -> None:
             at = ((place, "tls_certificates"), index)
             remedy = "add certificate_chain and private_key"
             walk.error(at, "wrong-tls", "a certificate of a server has a content", remedy)
-    if not (common.tls_certificates or common.tls_certificate_sds_secret_configs or _has_other_source(common)):
+    # Any other field may bring one.
+    if not any(field.name == "tls_certificates" or field.name not in _BESIDE for field, _ in common.ListFields()):
         message = "a server needs a certificate"
         remedy = "add tls_certificates, or tls_certificate_sds_secret_configs"
         walk.error(place, "wrong-tls", message, remedy)
-
-
-def _has_other_source(common: DynamicMessage) -> bool:
-    known = {
-        "tls_params", "tls_certificates", "tls_certificate_sds_secret_configs", "validation_context", "key_log",
-        "validation_context_sds_secret_config", "combined_validation_context", "alpn_protocols",
-    }  # fmt: skip
-    return any(field.name not in known for field, _ in common.ListFields())
 
 
 def _check_upstream(context: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -85,6 +85,8 @@ def _check_upstream(context: DynamicMessage, path: Path, walk: Walk) -> None:
     if count > 1:
         message = f"a client has at most one certificate, here are {count}"
         walk.error(place, "wrong-tls", message, "keep one")
+    if len(common.alpn_protocols) > 1 and "" in common.alpn_protocols:
+        walk.error((place, "alpn_protocols"), "wrong-tls", "has an empty name: Envoy crashes", "remove it")
     if context.auto_sni_san_validation and common.WhichOneof("validation_context_type") is None:
         message = "auto_sni_san_validation needs a validation context"
         walk.error((path, "auto_sni_san_validation"), "wrong-tls", message, "add one with a trusted_ca")
@@ -151,16 +153,20 @@ def _check_versions(params: DynamicMessage, path: Path, walk: Walk) -> None:
 
 def _check_validation(context: DynamicMessage, path: Path, walk: Walk) -> None:
     """A combined context gets its CA from elsewhere."""
+    trusted = inline(context.trusted_ca) if context.HasField("trusted_ca") else None
+    if trusted == b"":
+        walk.error((path, "trusted_ca"), "wrong-certificate", "is empty", "write the certificates in PEM")
+    elif trusted is not None:
+        _report_unreadable(trusted, (path, "trusted_ca"), walk)
     if path is None or path[1] != "default_validation_context":
         _check_trust(context, path, walk)
     for index, digest in enumerate(context.verify_certificate_hash):
-        length = len(digest)
-        if (length == 64 and not _is_hex(digest)) or (length == 95 and not _is_hex(digest.replace(":", ""))):
+        if len(digest) in {64, 95} and not _HEX_SHA256.fullmatch(digest):
             place = ((path, "verify_certificate_hash"), index)
             remedy = "write 64 digits, or 32 pairs of them with colons"
             walk.error(place, "wrong-tls", "is not a SHA-256 in hex", remedy)
     for index, digest in enumerate(context.verify_certificate_spki):
-        if len(digest) == 44 and not _is_digest(digest):
+        if len(digest) == 44 and not _BASE64_SHA256.fullmatch(digest):
             place = ((path, "verify_certificate_spki"), index)
             walk.error(place, "wrong-tls", "is not a SHA-256 in base64", "write the 44 characters of one")
 
@@ -184,17 +190,6 @@ def _check_trust(context: DynamicMessage, path: Path, walk: Walk) -> None:
         report((path, "crl"), "wrong-tls", "a revocation list needs a trusted CA", remedy)
     if context.allow_expired_certificate:
         report((path, "allow_expired_certificate"), "wrong-tls", "has no meaning without a trusted CA", remedy)
-
-
-def _is_hex(text: str) -> bool:
-    return all(character in "0123456789abcdefABCDEF" for character in text)
-
-
-def _is_digest(text: str) -> bool:
-    try:
-        return len(base64.b64decode(text, validate=True)) == 32
-    except (binascii.Error, ValueError):
-        return False
 
 
 def _check_ticket_keys(keys: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -264,15 +259,6 @@ class CertificateChecks:
             field, message, remedy = fault
             rule = "key-mismatch" if message.startswith("does not belong") else "wrong-certificate"
             walk.error((path, field), rule, message, remedy)
-
-
-def _check_trusted(context: DynamicMessage, path: Path, walk: Walk) -> None:
-    if context.HasField("trusted_ca"):
-        trusted = inline(context.trusted_ca)
-        if trusted == b"":
-            walk.error((path, "trusted_ca"), "wrong-certificate", "is empty", "write the certificates in PEM")
-        elif trusted is not None:
-            _report_unreadable(trusted, (path, "trusted_ca"), walk)
 
 
 def _report_unreadable(chain: bytes, path: Path, walk: Walk) -> bool:

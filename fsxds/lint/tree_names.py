@@ -116,15 +116,12 @@ class TreeNames:
     def _is_here(self, key: Key) -> bool:
         if self._definitions.is_defined(key) or key in self.mentions.unread:
             return True
-        if "#" in key[1] and any(self._may_be_found(key[0], choice) for choice in choices_of(key[1])):
+        # The content of a file is known only when it is read.
+        if any(one.startswith(FILE_SCHEME) or self.is_defined((key[0], one)) for one in choices_of(key[1])):
             return True
         if key[1] == ANY and self.mentions.defined.get(key[0]):
             return True
         return key[0] == CLUSTER and key[1] in (self.static.clusters or ())
-
-    def _may_be_found(self, type_url: TypeUrl, choice: str) -> bool:
-        # The content of a file is known only when it is read.
-        return choice.startswith(FILE_SCHEME) or self.is_defined((type_url, choice))
 
     def is_mentioned(self, key: Key) -> bool:
         """Whether a resource may use it."""
@@ -161,8 +158,7 @@ class TreeNames:
         if not (elsewhere or before):
             return before
         return before.updated(
-            self.touched.names,
-            lambda key: self.is_demanded(key) and elsewhere.may_have(key) and not self._is_here(key),
+            self.touched.names, lambda key: self.is_demanded(key) and elsewhere.may_have(key) and not self._is_here(key)
         )
 
     def _is_lacking(self, key: Key) -> bool:
@@ -245,10 +241,7 @@ class OutsideNames:
 def static_names(bootstrap: PlainValue) -> StaticNames:
     """Return a bootstrap's names, in either spelling; none if malformed."""
     static = _field(bootstrap, "static_resources", "staticResources")
-    return StaticNames(
-        frozenset(_names(_field(static, "clusters"))),
-        frozenset(_names(_field(static, "secrets"))),
-    )
+    return StaticNames(frozenset(_names(_field(static, "clusters"))), frozenset(_names(_field(static, "secrets"))))
 
 
 def _field(value: PlainValue, *spellings: str) -> PlainValue:

@@ -168,7 +168,11 @@ def _with_secret(seed: Seed, source: dict[str, Any]) -> dict[str, Any]:
     if "tls_certificate" in seed.resource:
         context["common_tls_context"] = {"tls_certificate_sds_secret_configs": [wanted]}
     elif "validation_context" in seed.resource:
-        common["validation_context_sds_secret_config"] = wanted
+        # As in a validation that stands beside the secret: some of its fields need an authority.
+        common["combined_validation_context"] = {
+            "default_validation_context": {"trusted_ca": {"inline_string": certificate}},
+            "validation_context_sds_secret_config": wanted,
+        }
     else:
         context["session_ticket_keys_sds_secret_config"] = wanted
     chain = http_listener(_plain(seed), {"route_config": {"name": "none"}})["filter_chains"][0]

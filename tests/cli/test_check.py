@@ -26,7 +26,7 @@ LISTENER_WITH_BAD_LUA = """\
         - name: envoy.filters.http.lua
           typed_config:
             "@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua
-            default_source_code: {inline_string: "this is not Lua"}
+            default_source_code: {inline_string: "text = this is not Lua"}
         - name: envoy.filters.http.router
           typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
 """
@@ -292,7 +292,7 @@ def test_a_real_envoy_is_asked_about_what_is_sound_in_the_broken_files_of_each_v
 ) -> None:
     """Also where the same is served in all views; a broken file stands for what it replaces below."""
     settings = "views: [{name: a, match: {cluster: a}, layers: [common, a]}, {name: b, layers: [common, b]}]"
-    good = LISTENER_WITH_BAD_LUA.replace("this is not Lua", "")
+    good = LISTENER_WITH_BAD_LUA.replace("text = this is not Lua", "")
     texts = {"common": good, "a": good + LISTENER_WITH_TYPO, "b": LISTENER_WITH_BAD_LUA + LISTENER_WITH_TYPO}
     for layer, text in texts.items():
         (tmp_path / "tree" / layer).mkdir(parents=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import linter_of
-from fsxds.lint.undefined_names import with_undefined_names
+from fsxds.lint.reference_findings import with_undefined_names
 from fsxds.server.loading_rules import load_once, scan_once
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings

@@ -358,13 +358,53 @@ time: [12:30:45, 2024-01-01, 2024-01-01T00:00:00Z, 1_000, 0b101]
 number: [1, -7, 0x1f, 017, 4294967295, 9223372036854775807]
 fraction: [1.0, 0.5, .5, 1e3, .inf]
 nothing: [~, null, ""]
+quoted: ['
+
+  ', 'a
+
+
+  ', "it\\x41
+
+
+  ", 'it''
+
+
+
+  ', "\\
+
+
+
+  ", "\\\\
+
+
+
+  ", "\\n
+
+  ", ! '
+
+  ']
+folded: >+
+  a
+
+  b
+
+
+indented: >+
+  a
+    b
+
+
+kept: |+
+  a
+
+
 """
 
 
 def test_yaml_means_the_same_to_fsxds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Words, times, numbers and fractions within a Struct are to Envoy what they are to fsxds."""
+    """Words, times, numbers, fractions and line breaks within a Struct are to Envoy what they are to fsxds."""
     cds = tmp_path / "cds.yaml"
-    scalars = "".join(f"        {line}\n" for line in SCALARS.strip().splitlines())
+    scalars = "".join(f"        {line}\n" for line in SCALARS.splitlines()[1:])
     metadata = f"  metadata:\n    filter_metadata:\n      x:\n{scalars}"
     cds.write_text(f"resources:\n{static_cluster('a')}{metadata}")
     with Envoy(from_files(cds=cds)) as envoy:

@@ -58,6 +58,37 @@ def test_values(text, value):
     assert value_of(text) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("'\n\n'", ""),
+        ("'a\n\n'", "a\n"),
+        ("'a\n\n\n\n'", "a\n"),
+        ("'a\n\n\nb'", "a\n\nb"),
+        ("'it''\n\n\n\n'", "it'\n\n"),
+        ('"\n\n\n"', ""),
+        ('"a\\n\n\n"', "a\n\n"),
+        ('"\\n\\n\\n"', "\n\n\n"),
+        ('"a\\x41\r\n\r\n\r\n\r\n"', "aA\n\n"),
+        ('"\\u0041a\n\n\n"', "Aa\n"),
+        ('"a\\\\\n\n\n\n"', "a\\\n\n"),
+        ('"a\\\n\n\n\n\n"', "a\n\n"),
+        ("!!str '\n\n'", ""),
+        ("&x # y\n  '\n\n'", ""),
+        (">+\n  a\n\n\n", "a\n\n"),
+        (">+\n  a\n   b\n\n\n", "a\n b\n\n\n"),
+        (">+\n\n\n", "\n\n"),
+        ("|+\n  a\n\n\n", "a\n\n\n"),
+    ],
+)
+def test_line_breaks_at_the_end_are_read_as_by_envoy(text, value):
+    """Envoy keeps fewer of them than YAML demands; of escapes and of breaks in a text it keeps all."""
+    broken = text.replace("\n'", "\n  '").replace('\n"', '\n  "').replace("\nb'", "\n  b'")
+
+    assert value_of(f"a: {broken}") == {"a": value}
+    assert value_of(f"- {broken}") == [value]
+
+
 def test_scalar_types_survive_the_memory_of_scalars():
     """The same letters in quotes and without stay different, wherever they come first."""
     assert value_of("- 1\n- '1'\n- 1\n- 1.0\n- '1.0'\n- true\n- 'true'") == [1, "1", 1, 1.0, "1.0", True, "true"]

@@ -44,6 +44,17 @@ def drops(*percentages: str) -> Case:
     return cluster({"load_assignment": {"cluster_name": "c", "policy": {"drop_overloads": listed}}})
 
 
+def without_type() -> dict[str, object]:
+    """A policy whose inner policy has no type; as a TypedStruct it is held to no constraints."""
+    picking: dict[str, object] = {"policies": [{"typed_extension_config": {}}]}
+    packed = {
+        "@type": TYPE + "xds.type.v3.TypedStruct",
+        "type_url": TYPE + "envoy.extensions.load_balancing_policies.wrr_locality.v3.WrrLocality",
+        "value": {"endpoint_picking_policy": picking},
+    }
+    return {"policies": [{"typed_extension_config": {"name": "x", "typed_config": packed}}]}
+
+
 def test_clusters_that_envoy_accepts(catalogue: Catalogue) -> None:
     """Types with the fields that they need, and settings of policies that are not in use."""
     assert_accepted(
@@ -57,6 +68,9 @@ def test_clusters_that_envoy_accepts(catalogue: Catalogue) -> None:
         cluster("{lb_policy: RING_HASH, ring_hash_lb_config: {maximum_ring_size: 1024}}"),
         cluster({"lb_policy": "RANDOM", "load_balancing_policy": policy("round_robin.v3.RoundRobin")}),
         selector("{keys: [a, b], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [a]}"),
+        selector("{keys: [], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [a]}"),
+        selector("{keys: [], fallback_policy: KEYS_SUBSET}"),
+        selector("{keys: [], fallback_keys_subset: [a]}"),
         cluster("{outlier_detection: {base_ejection_time: 400s}}"),
         cluster("{circuit_breakers: {per_host_thresholds: [{max_connections: 1}]}}"),
         cluster("{http2_protocol_options: {custom_settings_parameters: [{identifier: 10, value: 3}]}}"),
@@ -128,6 +142,7 @@ def test_types_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
         cluster("{lb_policy: RING_HASH, ring_hash_lb_config: {minimum_ring_size: 100, maximum_ring_size: 10}}"),
         cluster("{lb_policy: MAGLEV, maglev_lb_config: {table_size: 100}}"),
         cluster({"load_balancing_policy": policy("maglev.v3.Maglev", table_size=0)}),
+        cluster({"load_balancing_policy": without_type()}),
         selector("{keys: [a], fallback_policy: KEYS_SUBSET}"),
         selector("{keys: [a], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [a]}"),
         selector("{keys: [a], fallback_keys_subset: [a]}"),

@@ -8,6 +8,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.lint.linter import make_field_rules
 from tests.lint.envoy_answers import (
+    HTTP_OPTIONS,
     NETWORK,
     ROUTER,
     TLS,
@@ -69,6 +70,48 @@ def policies(*types: str) -> Case:
     return cluster({"load_balancing_policy": {"policies": listed}})
 
 
+HTTP = "envoy.extensions.filters.http."
+CODEC = named(f"{HTTP}upstream_codec.v3.UpstreamCodec")
+
+
+def upstream(*filters: object) -> Case:
+    """A cluster with these filters."""
+    protocol: dict[str, Any] = {"explicit_http_config": {"http_protocol_options": {}}}
+    config = {"@type": TYPE + HTTP_OPTIONS, **protocol, "http_filters": list(filters)}
+    return cluster({"typed_extension_protocol_options": {HTTP_OPTIONS: config}})
+
+
+def discovered(message_type: str) -> dict[str, Any]:
+    """A filter of this type that is discovered."""
+    source = {"path_config_source": {"path": "/dev/null"}}
+    return {"name": "d", "config_discovery": {"config_source": source, "type_urls": [f"{TYPE}{HTTP}{message_type}"]}}
+
+
+def composed(message_type: str) -> dict[str, Any]:
+    """A composite filter that may choose one of this type."""
+    settings = {"max_request_bytes": 5} if "Buffer" in message_type else {}
+    chosen = {"name": "f", "typed_config": {"@type": f"{TYPE}{HTTP}{message_type}", **settings}}
+    action = {"@type": f"{TYPE}{HTTP}composite.v3.ExecuteFilterAction", "typed_config": chosen}
+    config = {
+        "@type": TYPE + "envoy.extensions.common.matching.v3.ExtensionWithMatcher",
+        "extension_config": named(f"{HTTP}composite.v3.Composite"),
+        "xds_matcher": {"on_no_match": {"action": {"name": "a", "typed_config": action}}},
+    }
+    return {"name": "composite", "typed_config": config}
+
+
+def authorized(retries: dict[str, object]) -> Case:
+    """A filter that asks a service by gRPC, and retries so."""
+    service = {"envoy_grpc": {"cluster_name": "xds"}, "retry_policy": retries}
+    return http_filter("ext_authz.v3.ExtAuthz", {"transport_api_version": "V3", "grpc_service": service})
+
+
+def with_keys(retries: dict[str, object]) -> Case:
+    """A filter that fetches the keys of tokens, and retries so."""
+    keys = {"http_uri": {"uri": "http://x", "cluster": "xds", "timeout": "1s"}, "retry_policy": retries}
+    return http_filter("jwt_authn.v3.JwtAuthentication", {"providers": {"p": {"remote_jwks": keys}}})
+
+
 POLICIES = "envoy.extensions.load_balancing_policies."
 
 
@@ -95,6 +138,10 @@ def test_extensions_that_envoy_accepts(catalogue: Catalogue) -> None:
         policies(NODE, "envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin"),
         http_filter("compressor.v3.Compressor", {"compressor_library": named(GZIP + ".compressor.v3.Gzip")}),
         session("envoy.http.stateful_session.cookie"),
+        upstream(discovered("buffer.v3.Buffer"), CODEC),
+        upstream(composed("buffer.v3.Buffer"), CODEC),
+        manager({"http_filters": [composed("cors.v3.Cors"), ROUTER]}),
+        authorized({"retry_priority": named(CORS)}),
         # What is not looked up when it is made.
         cluster({"typed_dns_resolver_config": named(CORS), "upstream_config": named(CORS)}),
         manager({"request_id_extension": {}}),
@@ -112,6 +159,12 @@ REDIS_CLUSTER = "envoy.extensions.clusters.redis.v3.RedisClusterConfig"
         cluster({"transport_socket": named(TLS + "DownstreamTlsContext")}),
         cluster({"transport_socket_matches": [{"name": "a", "match": {}}]}),
         policies(NODE),
+        upstream(discovered("cors.v3.Cors"), CODEC),
+        upstream(composed("cors.v3.Cors"), CODEC),
+        manager({"http_filters": [composed("upstream_codec.v3.UpstreamCodec"), ROUTER]}),
+        manager({"http_filters": [discovered("upstream_codec.v3.UpstreamCodec"), ROUTER]}),
+        with_keys({"retry_priority": named(CORS)}),
+        with_keys({"retry_host_predicate": [named(CORS)]}),
         listener({"filter_chains": [{"filters": [named(CORS)]}]}),
         listener({"filter_chains": [{"filters": [named(None)]}]}),
         listener({"listener_filters": [named(NETWORK + "echo.v3.Echo")]}),

@@ -18,6 +18,7 @@ from tests.lint.envoy_answers import (
     cluster,
     endpoints,
     envoy_accepts,
+    http_filter,
     listener,
     manager,
     route,
@@ -62,6 +63,10 @@ TAKEN = (
     endpoints(at("{pipe: {path: /" + "x" * 106 + "}}")),
     endpoints(at('{pipe: {path: "@x"}}')),
     endpoints(at("{envoy_internal_address: {server_listener_name: x}}")),
+    listener("{address: {socket_address: {address: '::', port_value: 1, ipv4_compat: true}}}"),
+    endpoints(at(socket("127.0.0.1"), ", health_check_config: {port_value: 9}")),
+    endpoints(at("{pipe: {path: /x}}", f", health_check_config: {{address: {socket('127.0.0.1')}}}")),
+    endpoints(at(socket("127.0.0.1"), ", health_check_config: {address: {pipe: {path: /x}}}")),
     endpoints("[{lb_endpoints: [{}]}]", type="STRICT_DNS"),
     cluster("{dns_resolvers: [{socket_address: {address: foo, port_value: 53}}]}"),
     listener("{additional_addresses: [{address: {socket_address: {address: 127.0.0.2, port_value: 0}}}]}"),
@@ -78,12 +83,19 @@ REJECTED = (
     ),
     *(endpoints(at(socket(host))) for host in ("foo.com", "[::1]", "127.1", "127.0.0.01", " 127.0.0.1", "1::2::3")),
     endpoints(at(socket("127.0.0.1", "named_port: http"))),
+    endpoints(at(socket("127.0.0.1", 'named_port: ""'))),
+    listener("{address: {socket_address: {address: '::1', port_value: 1, ipv4_compat: true}}}"),
+    listener(
+        "{additional_addresses: [{address: {socket_address: {address: 127.0.0.1, port_value: 1, ipv4_compat: true}}}]}"
+    ),
     endpoints(at("{pipe: {path: /" + "x" * 107 + "}}")),
     endpoints(at('{pipe: {path: "@x", mode: 511}}')),
     endpoints("[{lb_endpoints: [{endpoint: {}}]}]"),
     endpoints("[{lb_endpoints: [{endpoint_name: x}]}]"),
     endpoints(at(socket("127.0.0.1"), f", additional_addresses: [{{address: {socket('foo.com')}}}]")),
     endpoints(at(socket("127.0.0.1"), f", health_check_config: {{address: {socket('foo.com')}}}")),
+    endpoints(at("{pipe: {path: /x}}", ", health_check_config: {port_value: 9}")),
+    endpoints(at(socket("127.0.0.1"), ", health_check_config: {port_value: 9, address: {pipe: {path: /x}}}")),
     endpoints(at(socket("127.0.0.1", "port_value: 80, resolver_name: x")), type="STRICT_DNS"),
     cluster("{type: STRICT_DNS, dns_resolvers: [{socket_address: {address: foo, port_value: 53}}]}"),
     cluster("{upstream_bind_config: {source_address: {address: foo, port_value: 0}}}"),
@@ -186,6 +198,32 @@ def test_back_off_grows(catalogue: Catalogue) -> None:
 
     assert_accepted(catalogue, action(back_off % "1s"))
     assert_rejected(catalogue, "wrong-duration", action(back_off % "0.5s"))
+    assert_rejected(
+        catalogue,
+        "wrong-duration",
+        cluster("{type: STRICT_DNS, dns_failure_refresh_rate: {base_interval: 1s, max_interval: 0.5s}}"),
+    )
+
+
+RETRIES = {"retry_back_off": {"base_interval": "1s", "max_interval": "0.5s"}}
+
+
+def tokens(**fields: object) -> Case:
+    """A filter that fetches the keys of tokens, with these settings of the fetch."""
+    keys = {"http_uri": {"uri": "http://x", "cluster": "xds", "timeout": "1s"}, **fields}
+    return http_filter("jwt_authn.v3.JwtAuthentication", {"providers": {"p": {"remote_jwks": keys}}})
+
+
+def authorized(**fields: object) -> Case:
+    """A filter that asks a service by gRPC, with these settings of the client."""
+    service = {"envoy_grpc": {"cluster_name": "xds"}, **fields}
+    return http_filter("ext_authz.v3.ExtAuthz", {"transport_api_version": "V3", "grpc_service": service})
+
+
+def test_back_off_for_keys_of_tokens_grows(catalogue: Catalogue) -> None:
+    """Of retries that no route has, Envoy compares only those for the keys of tokens."""
+    assert_accepted(catalogue, authorized(retry_policy=RETRIES))
+    assert_rejected(catalogue, "wrong-duration", tokens(retry_policy=RETRIES))
 
 
 def matching(regex: str, more: str = "") -> Case:

@@ -29,6 +29,16 @@ CODEC = {"name": "codec", "typed_config": {"@type": HTTP + "upstream_codec.v3.Up
 BUFFER = {"name": "buffer", "typed_config": {"@type": HTTP + "buffer.v3.Buffer", "max_request_bytes": 5}}
 
 
+# Its path is missing.
+FILE_LOG = {"name": "log", "typed_config": {"@type": TYPE + "envoy.extensions.access_loggers.file.v3.FileAccessLog"}}
+
+
+def delegated(one: object) -> dict[str, object]:
+    """A filter that a matcher may skip."""
+    delegate = {"@type": TYPE + "envoy.extensions.common.matching.v3.ExtensionWithMatcher", "extension_config": one}
+    return {"name": "delegate", "typed_config": delegate}
+
+
 def network(*filters: object) -> Case:
     """A filter chain of these filters."""
     return listener({"filter_chains": [{"filters": list(filters)}]})
@@ -59,6 +69,7 @@ def test_orders_that_envoy_accepts(catalogue: Catalogue) -> None:
         http(CORS, CORS, ROUTER),
         # Optional, and no HTTP filter: Envoy skips it.
         http({**ECHO, "is_optional": True}, ROUTER),
+        http({**FILE_LOG, "is_optional": True}, ROUTER),
         http(),
         upstream(BUFFER, CODEC),
     )
@@ -74,6 +85,8 @@ def test_orders_that_envoy_accepts(catalogue: Catalogue) -> None:
         http(ROUTER, ROUTER),
         http(ROUTER, CORS),
         http(CORS),
+        http(delegated(BUFFER)),
+        http(delegated(ROUTER)),
         http({**ROUTER, "disabled": True}),
         manager({"upgrade_configs": [{"upgrade_type": "x", "filters": [CORS]}]}),
         upstream(BUFFER),
@@ -169,6 +182,75 @@ SERVICE = "{envoy_grpc: {cluster_name: xds}}"
 URI = "{uri: http://x, cluster: xds, timeout: 1s}"
 
 
+SORRY = {"inline_string": "sorry"}
+SCRIPTS = (
+    *(
+        "a = 1",
+        "string.b = 1",
+        "string['b'] = 1",
+        "print'x'",
+        'print"x"',
+        "print{1}",
+        "print [[x]]",
+        "a, b = 1, 2",
+        "_VERSION:len()",
+        "string . len 'x'",
+    ),
+    *(
+        "(f or print)(1)",
+        "  -- x\n--[[ a\n]] --[==[ ]] ]==] x = 1",
+        "--[x\ny=1",
+        "a --[[ b ]] = 1",
+        "a -- b\n = 1",
+        "",
+        " \n",
+        "-- x",
+    ),
+    *("#!/usr/bin/lua\na = 1", "local function f() end", "return", "do end", "::a:: x = 1", "é = 1"),
+)
+NO_SCRIPTS = (
+    *("sorry", "a\nb", "a.ba.ba", "[%START_TIME%]", "%LOCAL_REPLY_BODY%", "1", "'a'", "- a", "--[[ a", "end", "{}"),
+    "-----BEGIN CERTIFICATE-----\nMIIB+/x\n-----END CERTIFICATE-----\n",
+)
+
+
+def script(code: str) -> Case:
+    """A filter with a script."""
+    return http_filter("lua.v3.Lua", {"default_source_code": {"inline_string": code}})
+
+
+POLICY = "{permissions: [%s], principals: [{any: true}]}"
+
+
+def access(permission: str) -> Case:
+    """A filter of connections that allows this."""
+    config = {
+        "@type": TYPE + NETWORK + "rbac.v3.RBAC",
+        "stat_prefix": "s",
+        **read(f"{{rules: {{policies: {{p: {POLICY % permission}}}}}}}"),
+    }
+    return network({"name": "rbac", "typed_config": config}, TCP)
+
+
+def state(value: str) -> Case:
+    """A filter that sets a value of the state."""
+    return http_filter("set_filter_state.v3.Config", f"{{on_request_headers: [{value}]}}")
+
+
+def authorizing(**credentials: object) -> dict[str, object]:
+    """The settings of OAuth 2."""
+    secret = {"name": "s", "sds_config": {"path_config_source": {"path": "/dev/null"}}}
+    config = {
+        "token_endpoint": read(URI),
+        "authorization_endpoint": "http://x/y",
+        "redirect_uri": "x",
+        "redirect_path_matcher": {"path": {"exact": "/x"}},
+        "signout_path": {"path": {"exact": "/y"}},
+        "credentials": {"client_id": "x", "hmac_secret": secret, **credentials},
+    }
+    return {"config": config}
+
+
 def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
     """Settings that fit one another."""
     assert_accepted(
@@ -179,6 +261,7 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
         http_filter("health_check.v3.HealthCheck", "{pass_through_mode: true, cache_time: 1s}"),
         rule("{header: a, on_header_present: {key: k}}"),
         http_filter("lua.v3.Lua", "{}"),
+        *(script(one) for one in SCRIPTS),
         http_filter("ext_authz.v3.ExtAuthz", f"{{http_service: {{path_prefix: /x, server_uri: {URI}}}}}"),
         http_filter("ext_proc.v3.ExternalProcessor", f"{{grpc_service: {SERVICE}}}"),
         http_filter(
@@ -196,6 +279,12 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
         traced("{protocol: UDP, address: 127.0.0.1, port_value: 2000}"),
         thrift("{name: xds, weight: 1}"),
         redis("a", "b"),
+        state("{object_key: x, factory_key: envoy.string, format_string: {text_format_source: {inline_string: a}}}"),
+        state("{object_key: envoy.string, format_string: {text_format_source: {inline_string: a}}}"),
+        access("{url_path: {path: {exact: /a}}}"),
+        http_filter(
+            "rbac.v3.RBAC", f"{{rules: {{policies: {{p: {POLICY % '{header: {name: x, present_match: true}}'}}}}}}}"
+        ),
         matched("function envoy_match(value) return true end"),
         route("{direct_response: {status: 200}}"),
     )
@@ -227,6 +316,10 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
             "{header: a, on_header_present: "
             "{key: k, value: x, regex_value_rewrite: {pattern: {regex: a}, substitution: b}}}"
         ),
+        *(script(one) for one in NO_SCRIPTS),
+        http_filter("lua.v3.Lua", {"inline_code": "sorry"}),
+        http_filter("lua.v3.Lua", {"source_codes": {"a": {"inline_string": "sorry"}}}),
+        route({"typed_per_filter_config": {"lua": {"@type": HTTP + "lua.v3.LuaPerRoute", "source_code": SORRY}}}),
         http_filter("lua.v3.Lua", "{inline_code: x=1, default_source_code: {inline_string: x=1}}"),
         http_filter("ext_authz.v3.ExtAuthz", f"{{http_service: {{path_prefix: x, server_uri: {URI}}}}}"),
         http_filter("ext_proc.v3.ExternalProcessor", "{}"),
@@ -236,6 +329,7 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
         success("{http_criteria: {http_success_status: [{start: 99, end: 200}]}}"),
         success("{http_criteria: {http_success_status: [{start: 100, end: 601}]}}"),
         success("{grpc_criteria: {grpc_success_status: [17]}}"),
+        http_filter("oauth2.v3.OAuth2", authorizing()),
         signing('region: "us-*"'),
         http_filter("aws_lambda.v3.Config", '{arn: "arn:aws:lambda:us-west-2:1"}'),
         http_filter(EXTRACTION, "{data_source: {inline_string: x}}"),
@@ -244,6 +338,12 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
         traced("{protocol: UDP, address: 127.0.0.1, named_port: x}"),
         thrift("{name: xds}"),
         redis("a", "a"),
+        state("{object_key: my.key, format_string: {text_format_source: {inline_string: a}}}"),
+        state("{object_key: x, factory_key: y, format_string: {text_format_source: {inline_string: a}}}"),
+        access("{header: {name: x, present_match: true}}"),
+        access("{not_rule: {header: {name: x, present_match: true}}}"),
+        http_filter("ext_proc.v3.ExternalProcessor", f"{{grpc_service: {SERVICE}, request_attributes: ['']}}"),
+        http_filter("ext_proc.v3.ExternalProcessor", f"{{grpc_service: {SERVICE}, response_attributes: [a, ' ']}}"),
         matched("x = 1"),
         http_filter("header_mutation.v3.HeaderMutation", "{mutations: {query_parameter_mutations: [{append: {}}]}}"),
         http_filter(

@@ -165,6 +165,7 @@ def test_fields_with_formats_that_envoy_accepts(catalogue: Catalogue) -> None:
     [
         stdout(text_format="%FOO%"),
         stdout(text_format_source={"inline_string": "%FOO%"}),
+        stdout(text_format_source={"inline_bytes": "JUZPTyU="}),
         stdout(json_format={"a": {"b": "%FOO%"}}),
         stdout(json_format={"a": [1, {"b": "%FOO%"}]}),
         file(format="%FOO%"),

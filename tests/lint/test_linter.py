@@ -147,3 +147,24 @@ def test_a_time_to_live_that_is_sent_is_no_problem() -> None:
 
     assert linter_of(Settings()).adjusted(fault) == fault
     assert linter_of(Settings(ttl="spec")).adjusted(fault) is None
+
+
+@pytest.mark.parametrize("field", ["request_headers_to_remove", "response_headers_to_remove"])
+def test_removals_are_checked_in_every_message(catalogue: Catalogue, field: str) -> None:
+    """Every list of headers to remove that the API has is checked."""
+    hooks = Linter().message_hooks(catalogue)
+    having = {one.full_name for one in catalogue.descriptors() if field in one.fields_by_name}
+
+    assert {one for one in having if f"{one}.{field}" not in hooks} == set()
+
+
+def test_versions_are_checked_in_every_message(catalogue: Catalogue) -> None:
+    """Every version of a transport is checked, except in a bootstrap, and beside `self`, which has no transport."""
+    hooks = Linter().message_hooks(catalogue)
+    having = {one.full_name for one in catalogue.descriptors() if "transport_api_version" in one.fields_by_name}
+    checked = {name for name, found in hooks.items() if any("_check_version" in repr(hook) for hook in found)}
+
+    assert having - checked == {
+        "envoy.config.core.v3.SelfConfigSource",
+        "envoy.config.metrics.v3.MetricsServiceConfig",
+    }

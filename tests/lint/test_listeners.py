@@ -276,6 +276,19 @@ def test_managers_that_envoy_accepts(catalogue: Catalogue) -> None:
         discovered(apply_default_config_without_warming=True),
         discovered(default_config={"@type": HTTP + "buffer.v3.Buffer", "max_request_bytes": 3}),
         scoped("route_configuration_name: r"),
+        manager(
+            {
+                "scoped_routes": {
+                    "name": "s",
+                    "scope_key_builder": {"fragments": [{"header_value_extractor": {"name": "x", "index": 0}}]},
+                    "rds_config_source": {"path_config_source": {"path": "/dev/null"}},
+                    "scoped_rds": {
+                        "scoped_rds_config_source": {"path_config_source": {"path": "/dev/null"}},
+                        "srds_resources_locator": "x-header",
+                    },
+                }
+            }
+        ),
     ],
 )
 def test_managers_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:

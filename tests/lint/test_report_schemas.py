@@ -10,8 +10,7 @@ import xmlschema
 from jsonschema import Draft7Validator
 
 from fsxds.lint.report import Report
-from fsxds.lint.report_formats import as_junit
-from fsxds.lint.sarif import as_sarif
+from fsxds.lint.report_formats import as_junit, as_sarif
 from fsxds.model.values import Severity
 from tests.lint.findings import problem, report
 

@@ -157,10 +157,16 @@ MATCH = TYPE + "envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConf
 REWRITE = TYPE + "envoy.extensions.path.rewrite.uri_template.v3.UriTemplateRewriteConfig"
 
 
+def by_template(pattern: str, *, is_struct: bool = False) -> dict[str, object]:
+    """A match by a template."""
+    value = {"path_template": pattern}
+    struct = {"@type": TYPE + "xds.type.v3.TypedStruct", "type_url": MATCH, "value": value}
+    return {"path_match_policy": {"name": "m", "typed_config": struct if is_struct else {"@type": MATCH, **value}}}
+
+
 def templated(pattern: str, rewrite: str = "") -> Case:
     """A route that matches, and perhaps rewrites, by a template."""
-    fields = {"match": {"path_match_policy": {"name": "m", "typed_config": {"@type": MATCH, "path_template": pattern}}}}
-    return route({**fields, "route": {"cluster": "c", **rewriting(rewrite)}})
+    return route({"match": by_template(pattern), "route": {"cluster": "c", **rewriting(rewrite)}})
 
 
 def rewriting(rewrite: str) -> dict[str, object]:
@@ -204,6 +210,10 @@ def test_patterns_that_envoy_rejects(catalogue: Catalogue, pattern: str) -> None
         templated("/{a}", "/{b}"),
         templated("/{a}", "{a}"),
         route({"route": {"cluster": "c", **rewriting("/x")}}),
+        route({"match": by_template("/{a}"), "route": {"cluster": "c", "prefix_rewrite": "/x"}}),
+        route({"match": by_template("/{a}"), "redirect": {"prefix_rewrite": "/x"}}),
+        route({"match": by_template("/{a}", is_struct=True), "redirect": {"prefix_rewrite": "/x"}}),
+        route({"match": by_template("a", is_struct=True)}),
     ],
 )
 def test_rewrites_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:

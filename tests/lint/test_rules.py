@@ -15,7 +15,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.envoy.validate import ValidationOptions, validate_resources
 from fsxds.lint.linter import Linter
-from fsxds.lint.reference_findings import REFERENTS
+from fsxds.lint.reference_findings import REFERENTS, with_undefined_names
 from fsxds.lint.rules import (
     Chapter,
     Rule,
@@ -28,7 +28,6 @@ from fsxds.lint.rules import (
     read_chapter,
     rules,
 )
-from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.model.values import Problem, Severity
 from fsxds.server import loading_rules
 from fsxds.settings.options import Settings

@@ -141,7 +141,7 @@ def test_a_file_format_is_a_module_and_a_row(copy: ChangedCopy, tmp_path: Path) 
 def test_a_lint_rule_is_a_function_and_its_page(copy: ChangedCopy, tmp_path: Path) -> None:
     """A breach is reported by the rule's name, which `explain` knows."""
     copy.insert("lint/clusters.py", "def hooks(", LONG_NAME_RULE.lstrip())
-    copy.insert("lint/clusters.py", "            _check_once,\n", "            _check_length,\n")
+    copy.insert("lint/clusters.py", "            _check_lone_settings,\n", "            _check_length,\n")
     copy.insert("lint/pages/resources.md", "## stale-version\n", LONG_NAME_PAGE)
     write_file(tmp_path / "tree/cds.yaml", CLUSTER.replace("web", "a-name-that-nobody-can-remember"))
 

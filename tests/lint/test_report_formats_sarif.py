@@ -7,8 +7,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fsxds.lint.report import Report
+from fsxds.lint.report_formats import SCHEMA, as_sarif
 from fsxds.lint.rules import rules
-from fsxds.lint.sarif import SCHEMA, as_sarif
 from fsxds.model.values import Severity
 from tests.lint.findings import problem, report
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.main import main
-from fsxds.lint.undefined_names import with_undefined_names
+from fsxds.lint.reference_findings import with_undefined_names
 from fsxds.model.values import Problem, Severity
 from fsxds.settings.options import Settings
 from fsxds.testing import serve

@@ -3,12 +3,15 @@ from __future__ import annotations
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.lint.choices import CHOICES
+from fsxds.lint.filters import CHOICES
 from tests.lint.envoy_answers import (
+    NETWORK,
+    TCP_CHAIN,
     TYPE,
     Case,
     assert_accepted,
     assert_rejected,
+    chain,
     http_filter,
     listener,
     manager,
@@ -52,6 +55,24 @@ def parameter(mutation: str) -> Case:
     )
 
 
+REDIS = "stat_prefix: s, settings: {op_timeout: 5s}"
+FOR_A, CATCH_ALL = "{prefix: a, cluster: xds}", "catch_all_route: {cluster: xds}"
+
+
+def adapting(calculation: str) -> Case:
+    """A filter that adapts the concurrency, and measures the shortest time so."""
+    interval = "concurrency_limit_params: {concurrency_update_interval: 1s}"
+    gradient = f"{{{interval}, min_rtt_calc_params: {calculation}}}"
+    return http_filter("adaptive_concurrency.v3.AdaptiveConcurrency", f"{{gradient_controller_config: {gradient}}}")
+
+
+def before_tcp(message_type: str, text: str) -> Case:
+    """A filter of connections of this type, and a TCP proxy unless it answers."""
+    config = {"@type": f"{TYPE}{NETWORK}{message_type}", **read(text)}
+    after = [] if "redis" in message_type else TCP_CHAIN["filters"]
+    return chain({"filters": [{"name": "f", "typed_config": config}, *after]})
+
+
 RECORD = "{record: {key: a, value: b}}"
 
 
@@ -68,6 +89,10 @@ def test_one_of_a_choice_is_accepted(catalogue: Catalogue) -> None:
         scopes('{name: x, element: {separator: "=", key: a}}'),
         parameter(f"{{append: {RECORD}}}"),
         parameter("{remove: a}"),
+        before_tcp("redis_proxy.v3.RedisProxy", f"{{{REDIS}, prefix_routes: {{routes: [{FOR_A}], {CATCH_ALL}}}}}"),
+        before_tcp("connection_limit.v3.ConnectionLimit", "{stat_prefix: s, max_connections: 1}"),
+        adapting("{interval: 60s}"),
+        adapting("{fixed_value: 1s}"),
         manager("{use_remote_address: false, xff_num_trusted_hops: 1, strip_any_host_port: true}"),
     )
 
@@ -88,6 +113,10 @@ def test_one_of_a_choice_is_accepted(catalogue: Catalogue) -> None:
         parameter("{}"),
         parameter(f"{{append: {RECORD}, remove: a}}"),
         manager("{strip_matching_host_port: true, strip_any_host_port: true}"),
+        adapting("{}"),
+        before_tcp("redis_proxy.v3.RedisProxy", f"{{{REDIS}}}"),
+        before_tcp("redis_proxy.v3.RedisProxy", f"{{{REDIS}, prefix_routes: {{case_insensitive: true}}}}"),
+        before_tcp("connection_limit.v3.ConnectionLimit", "{stat_prefix: s}"),
     ],
 )
 def test_none_and_two_of_a_choice_are_rejected(catalogue: Catalogue, case: Case) -> None:

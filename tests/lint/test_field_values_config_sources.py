@@ -29,6 +29,7 @@ def test_sources_that_envoy_accepts(catalogue: Catalogue) -> None:
     "case",
     [
         cluster("{type: EDS, eds_cluster_config: {}}"),
+        manager("{rds: {route_config_name: r}}"),
         cluster("{type: EDS, eds_cluster_config: {eds_config: {self: {}}}}"),
         eds("{api_type: REST, cluster_names: [xds]}"),
         eds("{api_type: REST, refresh_delay: 1s}"),

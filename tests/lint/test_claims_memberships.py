@@ -4,8 +4,8 @@ from types import MappingProxyType
 
 import pytest
 
+from fsxds.lint.claims import MOST_HINTS
 from fsxds.lint.linter import Linter
-from fsxds.lint.memberships import MOST_HINTS
 from fsxds.lint.rules import RuleLevels
 from fsxds.model.values import Severity
 from fsxds.snapshots.load import Acceptance

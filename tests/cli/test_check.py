@@ -265,6 +265,17 @@ def test_an_envoy_that_accepts_a_resource_overrules_what_predicts_it(
     assert sorted(errors_in(refusing)) == sorted([*kept, "rds.yaml large-regex"])
 
 
+def test_an_envoy_does_not_overrule_a_conflict_between_resources(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked about the second resource alone, which has no conflict."""
+    host = "- {name: routes/%s, domains: [example.org], routes: [{match: {prefix: /}, direct_response: {status: 200}}]}\n"
+    monkeypatch.chdir(write_tree(tmp_path, vhds=host % "a", more_vhds=host % "b"))
+
+    assert 1 == main(["check", ".", "--with-envoy"])
+    assert ["vhds.yaml duplicate-domain"] == errors_in(capfd.readouterr().out)
+
+
 def test_a_real_envoy_is_asked_about_what_is_sound_in_a_broken_file(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ import yaml
 from fsxds.cli.main import fsxds, main
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.settings.option import IN_FILE_ONLY
+from tests.support.module_list import module_list
 from tests.support.reference_pages import REFERENCE, reference_pages
 from tests.support.server import Server
 
@@ -353,7 +354,7 @@ def test_every_resource_type_is_named() -> None:
 
 
 def _text_of_code_page() -> str:
-    text = (TOP / "fsxds/README.md").read_text(encoding="utf-8")
+    text = "".join((TOP / f"fsxds/{page}.md").read_text(encoding="utf-8") for page in ("README", "DECISIONS"))
     return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
@@ -363,6 +364,11 @@ def test_modules_that_the_code_page_names_exist() -> None:
 
     assert len(names) > 40
     assert set() == {name for name in names if not (TOP / "fsxds" / name).exists() and not (TOP / name).exists()}
+
+
+def test_the_list_of_modules_is_generated() -> None:
+    """It is as `python -m tests.support.module_list` writes it."""
+    assert (TOP / "fsxds/MODULES.md").read_text(encoding="utf-8") == module_list()
 
 
 def test_the_map_is_complete() -> None:

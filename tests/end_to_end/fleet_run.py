@@ -151,6 +151,10 @@ def listener_at(port: int, source: dict[str, Any]) -> dict[str, Any]:
         "stat_prefix": "web",
         "rds": {"route_config_name": "web", "config_source": {"resource_api_version": "V3", **source}},
         "http_filters": [{"name": "router", "typed_config": {"@type": _ROUTER}}],
+        # The reason of a failed request is that of Envoy.
+        "local_reply_config": {
+            "body_format": {"text_format_source": {"inline_string": "%RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS%"}}
+        },
     }
     filters = [{"name": "http", "typed_config": manager}]
     address = {"socket_address": {"address": "127.0.0.1", "port_value": port}}

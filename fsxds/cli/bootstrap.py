@@ -87,7 +87,6 @@ def read_address(written: str) -> str:
 
 
 def _tls(flags: BootstrapFlags) -> EnvoyTls | None:
-    """Raise UsageError if a file is missing."""
     ca, cert, key = flags["ca"], flags["cert"], flags["key"]
     if (cert is None) != (key is None):
         raise UsageError("--cert and --key belong together; give both, or neither")
@@ -138,7 +137,6 @@ def bootstrap_section(
 
 
 def _with_collections(section: Section, flags: BootstrapFlags, settings: Settings) -> Section:
-    """Raise UsageError for collections that Envoy does not support."""
     names = [read_collection(text, settings.authority) for text in flags["collections"]]
     if flags["transport"] == "files":
         mirror, suffix = mirror_of(flags, settings).absolute(), f".{settings.mirror_format}"

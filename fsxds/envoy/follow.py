@@ -44,7 +44,7 @@ class EnvoyObserver(Protocol):
         """The snapshot is in effect; `types` have new resources."""
 
     def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
-        """Envoy NACKed a part of the snapshot."""
+        """Envoy NACKed a part."""
 
     def envoy_pending(self, waiting: InProgress, unready: tuple[str, ...], elapsed_s: float) -> None:
         """The snapshot is late; Envoy waits for `unready`."""
@@ -107,7 +107,10 @@ class Follower:
             self._observer.envoy_nacked(nack, trial.elapsed_s)
         if trial.is_reported:
             self._acks.note_reported()
-        await self._look_whether_live()
+        if not self._is_live and await self._admin.is_live():
+            self._is_live = True
+            self._listeners = await self._admin.listeners() or ()
+            self._observer.envoy_started(self._admin.address, self._listeners)
         if (isinstance(status, InProgress) or not self._is_live) and trial.is_report_due():
             waiting = status if isinstance(status, InProgress) else InProgress((), 0)
             self._observer.envoy_pending(waiting, await self._admin.unready(), trial.elapsed_s)
@@ -116,20 +119,11 @@ class Follower:
         if isinstance(status, InEffect) and status.types:
             self._observer.envoy_acked(status.types, trial.elapsed_s)
         if not isinstance(status, InProgress):
-            await self._look_at_listeners()
+            listeners = await self._admin.listeners()
+            if listeners is not None and listeners != self._listeners:
+                self._listeners = listeners
+                self._observer.envoy_listens(listeners)
         return isinstance(status, InEffect)
-
-    async def _look_whether_live(self) -> None:
-        if not self._is_live and await self._admin.is_live():
-            self._is_live = True
-            self._listeners = await self._admin.listeners() or ()
-            self._observer.envoy_started(self._admin.address, self._listeners)
-
-    async def _look_at_listeners(self) -> None:
-        listeners = await self._admin.listeners()
-        if listeners is not None and listeners != self._listeners:
-            self._listeners = listeners
-            self._observer.envoy_listens(listeners)
 
     async def _pause(self, trial: SnapshotProgress, answer_took_s: float) -> None:
         pause_s = SLOW_POLL_S if trial.is_reported else max(POLL_S, answer_took_s / SHARE_OF_TIME)
@@ -218,17 +212,19 @@ class EnvoyPlan:
 async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:
     """Keep an Envoy running, and report its status on each snapshot.
 
-    It restarts with a snapshot that needs more subscriptions (the first listener of a tree, another runtime layer),
-    and, after it ended by itself, with one that it did not start with.
+    It restarts with a snapshot that needs more subscriptions (the first listener of a tree, another runtime layer), and,
+    after it ended by itself, with a new one.
 
     Raises:
-        UsageError: the executable cannot be started; in an ExceptionGroup, as from any task group.
+        UsageError: the executable cannot be started; in an ExceptionGroup.
     """
     snapshot = await store.newer_than(0)
     while True:
         wanted = await plan.wanted_by(snapshot)
         bootstrap = plan.bootstrap_for(wanted)
-        await _wait_for(files_of(bootstrap))
+        files = files_of(bootstrap)
+        while not _exist(files):  # noqa: ASYNC110, a file that appears has no event to wait for
+            await asyncio.sleep(FILE_POLL_S)
         # The log is read until the very end: an Envoy whose pipe is full does not end.
         async with asyncio.TaskGroup() as tasks, running_envoy(plan.executable, bootstrap, plan.observe_log) as envoy:
             tasks.create_task(envoy.read_log())
@@ -238,11 +234,6 @@ async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserv
         if not envoy.was_stopped:
             observer.envoy_ended(EndedEnvoy(status, envoy.log.tail()))
         snapshot = await store.newer_than(snapshot.generation)
-
-
-async def _wait_for(files: tuple[PurePath, ...]) -> None:
-    while not _exist(files):  # noqa: ASYNC110, a file that appears has no event to wait for
-        await asyncio.sleep(FILE_POLL_S)
 
 
 def _exist(files: tuple[PurePath, ...]) -> bool:

@@ -38,7 +38,7 @@ class EndedEnvoy:
 
 
 class EnvoyLog:
-    """The last lines of an Envoy's log."""
+    """An Envoy's last log lines."""
 
     def __init__(self, observe: Callable[[EnvoyLogLine], None] | None = None) -> None:
         self._lines: deque[EnvoyLogLine] = deque(maxlen=LINES_KEPT)
@@ -46,7 +46,7 @@ class EnvoyLog:
         self.length = 0
 
     def append(self, text: str) -> None:
-        """Take one more line."""
+        """Add a line."""
         line = read_log_line(text)
         self._lines.append(line)
         self.length += 1
@@ -80,13 +80,10 @@ class LocalEnvoy:
     async def admin_address(self) -> str | None:
         """Wait for the admin page; None if Envoy ended."""
         while self._process.returncode is None:
-            if address := self._read_address():
+            if address := (self._address_file.read_text().strip() if self._address_file.exists() else ""):
                 return address
             await asyncio.sleep(ADDRESS_POLL_S)
         return None
-
-    def _read_address(self) -> str:
-        return self._address_file.read_text().strip() if self._address_file.exists() else ""
 
     async def read_log(self) -> None:
         """Read the log until Envoy closes it."""

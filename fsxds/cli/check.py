@@ -67,20 +67,16 @@ def run_check(paths: tuple[str, ...], settings: Settings, choice: Choice, flags:
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
         subjects = tuple(read_subjects(paths, flags["stdin_path"], base, settings))
         if flags["against"] is not None:
-            subjects = _against_server(subjects, flags["against"], settings)
+            if len(subjects) != 1 or subjects[0].is_partial:
+                raise click.UsageError("--against takes one whole tree; name its directory, or files with --tree DIR")
+            # It imports an HTTP client, which other checks do not need.
+            from fsxds.cli.against import read_server
+
+            subjects = (replace(subjects[0], server=read_server(flags["against"], settings)),)
     report = _together([check_subject(subject, base, settings, catalogue, choice) for subject in subjects])
     print_report(replace(report, lists_all=flags["lists_all"]), settings.check_format)
     if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
-
-
-def _against_server(subjects: Sequence[Subject], address: str, settings: Settings) -> tuple[Subject, ...]:
-    if len(subjects) != 1 or subjects[0].is_partial:
-        raise click.UsageError("--against takes one whole tree; name its directory, or files with --tree DIR")
-    # It imports an HTTP client, which other checks do not need.
-    from fsxds.cli.against import read_server
-
-    return (replace(subjects[0], server=read_server(address, settings)),)
 
 
 def catalogue_of(settings: Settings) -> Catalogue:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from fsxds.api.secrets import mask_reason
 from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_log import EnvoyLogLine
-from fsxds.envoy.process import EndedEnvoy
+from fsxds.envoy.follow import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.events.event import Level, LogLine
 from fsxds.events.phrases import count_of, omitted, shortened, some_of

@@ -29,8 +29,7 @@ from fsxds.envoy.envoy_bootstrap import (
     rest_bootstrap,
 )
 from fsxds.envoy.envoy_lines import LocalEnvoyLog
-from fsxds.envoy.follow import EnvoyPlan, run_envoy
-from fsxds.envoy.process import DRAIN_S
+from fsxds.envoy.follow import DRAIN_S, EnvoyPlan, run_envoy
 from fsxds.envoy.snapshot_status import AckSource, RejectedResource, StatisticsAcks, StreamAcks
 from fsxds.events.process_events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of

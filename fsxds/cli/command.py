@@ -47,7 +47,7 @@ def value_reader(row: Option) -> Callable[[str], object]:
 
 
 def existing_directory(written: str) -> Path:
-    """Return the path. Raises UsageError if there is no such directory."""
+    """Return the path; UsageError without such a directory."""
     path = Path(written)
     if path.is_dir():
         return path
@@ -170,7 +170,12 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
             negated = {row.name: False for row in rows if row.form.negation and given.pop(f"no_{row.name}")}
             values = {row.name: _value(row, given.pop(row.name)) for row in rows}
             # None is a value that may be given: `off`.
-            flags = {name: value for name, value in values.items() if value is not None or _is_given(name)} | negated
+            flags = {
+                name: value
+                for name, value in values.items()
+                if value is not None
+                or click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+            } | negated
             read = functools.partial(read_settings, flags, demands=DEMANDS)
             if name in LASTING:
                 from fsxds.settings.reading import SettingsReader
@@ -186,12 +191,7 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
     return decorate
 
 
-def _is_given(name: str) -> bool:
-    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
-
-
 def _value(row: Option, given: Any) -> Any:
-    """Return a repeatable flag's values; None if not given."""
     return tuple(chain.from_iterable(given)) or None if row.form.is_repeatable else given
 
 
@@ -243,7 +243,7 @@ _viewed = functools.partial(click.option, cls=CommandOption, group="View")
 
 
 def read_metadata(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    """Return `KEY=VALUE` pairs; a key with dots addresses nested objects."""
+    """Return `KEY=VALUE` pairs; a dot in a key addresses a nested object."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -264,7 +264,7 @@ node_metadata_option = functools.partial(
 
 
 def with_view_flags(function: Callable[..., None]) -> Callable[..., None]:
-    """Add flags that choose a view; the function gets them as `choice`."""
+    """Add flags that choose a view; the function gets `choice`."""
 
     @functools.wraps(function)
     def call(view: str | None, **given: Any) -> None:

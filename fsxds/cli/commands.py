@@ -1,6 +1,6 @@
 """Declares the commands; more are in `admin_commands` and `writing_commands`.
 
-A command imports the module of its work when it runs, because `--help` and shell completion import this module.
+A command imports its work's module when it runs, because `--help` and shell completion import this one.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def values_of(row: Option, incomplete: str) -> Items:
 def rule_levels(incomplete: str) -> Items:
     """Complete rules, and then `rule=level`.
 
-    While several rules match, their names end in `=`: shells then write the common prefix, without a space.
+    While several rules match, names end in `=`: shells then write the common prefix, without a space.
     """
     from fsxds.lint.rules import rules
 
@@ -127,7 +127,7 @@ def rule_names(_context: Context, _parameter: Parameter, incomplete: str) -> Ite
 def message_types(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
     """Return the bundled Envoy's extension types, by last part or full name.
 
-    Reading the API of the Envoy in use would take too long for a Tab.
+    Reading the API in use would take too long.
     """
     content = json.loads((files("fsxds") / "source" / "envoy_features.json").read_text(encoding="utf-8"))
     names = {one for named in content["extensions"].values() for types in named.values() for one in types}

@@ -41,7 +41,7 @@ class ConvertFlags(TypedDict):
 
 
 def run_convert(file: str, settings: Settings, flags: ConvertFlags) -> None:
-    """Convert a file; exit with 1 if the file has problems."""
+    """Convert a file; exit with 1 for problems."""
     require_libyaml()
     path = PurePosixPath(file)
     source = _format(flags["source"], path, "--from")

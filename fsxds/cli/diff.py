@@ -106,7 +106,6 @@ class _Compare:
 def _held(
     reads: _Reads, views: Mapping[ComparedView, tuple[Snapshot, Snapshot]], settings: Settings
 ) -> tuple[HeldInViews, ...]:
-    """Return the changes that the first side's server would hold, if the second is a tree."""
     is_relay = has_upstreams(settings)
     # A server's resources from upstreams cannot be distinguished from those from files.
     if not reads[1].is_tree or (reads[0].is_running and is_relay):
@@ -131,7 +130,6 @@ def _place_of(change: HeldChange, reads: _Reads) -> str:
 
 
 def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Choice) -> _Compare:
-    """Compare the chosen view, or a server's."""
     # A server sends one view.
     own = loader.load(
         [read.tree for read in reads if read.is_tree],
@@ -258,7 +256,6 @@ def _side_of(directory: Path) -> Side:
 
 
 def _print_problems(read: _Read, problems: Iterable[Problem], *, is_empty: bool) -> None:
-    """Raise UsageError for a server's unreadable resources."""
     if is_empty and not read.is_running:
         print(f"{escape(read.side.label)}: no file there is configuration", file=sys.stderr)
     for problem in problems:
@@ -266,7 +263,7 @@ def _print_problems(read: _Read, problems: Iterable[Problem], *, is_empty: bool)
             fact = f"{read.side.label}: its resources cannot be read: {problem.pointer}: {problem.message}"
             raise UsageError(f"{fact}; give its Envoy by --envoy, or its types by --descriptors")
         if problem.severity is not Severity.NOTE:
-            print(line_of(_placed(problem, read.side)), file=sys.stderr)
+            print(line_of(replace(problem, path=PurePosixPath(f"{_prefix(read.side)}{problem.path}"))), file=sys.stderr)
 
 
 def _contents(read: _Read) -> Mapping[PurePosixPath, bytes]:
@@ -292,10 +289,6 @@ def _gaps(
 
 def _prefix(side: Side) -> str:
     return f"{side.label}/" if side.prefix is None else side.prefix
-
-
-def _placed(problem: Problem, side: Side) -> Problem:
-    return replace(problem, path=PurePosixPath(f"{_prefix(side)}{problem.path}"))
 
 
 def _print(compared: Compared, output_format: str) -> None:

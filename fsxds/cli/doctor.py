@@ -12,7 +12,6 @@ import click
 from envoy.config.core.v3 import base_pb2
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.cli.command import Choice
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, chosen_view, path_from, print_report, warn_if_empty
 from fsxds.events.phrases import count_of, escape
@@ -38,7 +37,7 @@ _SOURCE_RULES = frozenset({"wrong-config-source", "short-refresh-delay"})
 
 
 def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()) -> None:
-    """Examine a tree, the settings' bootstrap, and running Envoys."""
+    """Examine a tree, its bootstrap, and running Envoys."""
     addresses = [parse_address(text) for text in envoys]
     addresses += [rule.admin for rule in settings.mirrors or () if rule.admin is not None]
     with spinner(f"examining {directory}"):
@@ -52,7 +51,11 @@ def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()
         def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
             if bootstrap is None or bootstrap.message is None:
                 return views.possible(existing)
-            return (chosen_view(_choice(bootstrap.message), views, existing),)
+            message: DynamicMessage = bootstrap.message
+            node = base_pb2.Node.FromString(message.node.SerializeToString())
+            texts = {"id": node.id, "cluster": node.cluster, "user_agent_name": ENVOY}
+            named = ((attribute, text) for attribute, text in texts.items() if text)
+            return (chosen_view((*named, *attributes_of_message(node)), views, existing),)
 
         (loaded,) = ViewLoader(alone, catalogue, linter_of(alone), directory).load((tree,), choose)
         report = _report_of(Examined(directory, loaded, tree, bootstrap), base, settings, catalogue)
@@ -111,13 +114,6 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
         Severity(settings.check_severity),
         str(base),
     )
-
-
-def _choice(bootstrap: DynamicMessage) -> Choice:
-    node = base_pb2.Node.FromString(bootstrap.node.SerializeToString())
-    texts = {"id": node.id, "cluster": node.cluster, "user_agent_name": ENVOY}
-    named = ((attribute, text) for attribute, text in texts.items() if text)
-    return (*named, *attributes_of_message(node))
 
 
 def _read(path: Path, base: Path, catalogue: Catalogue) -> BootstrapFile:

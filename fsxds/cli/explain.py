@@ -13,7 +13,7 @@ from fsxds.settings.options import Settings
 
 
 def run_explain(rule: str | None, settings: Settings) -> None:
-    """Print a rule or all; raises UsageError for an unknown rule."""
+    """Print a rule or all."""
     row = None if rule is None else rule_of(rule)
     if settings.explain_format == "json":
         print(list_as_json(chapters().values()) if row is None else page_as_json(row, chapters().values()))
@@ -25,7 +25,7 @@ def run_explain(rule: str | None, settings: Settings) -> None:
 
 
 def rule_of(name: str) -> Rule:
-    """Return a rule, or raise UsageError with the nearest name."""
+    """Return a rule; UsageError with the nearest name."""
     if name in rules():
         return rules()[name]
     near = get_close_matches(name.lower(), rules(), 1)

@@ -64,7 +64,6 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
 
 
 def _rules_of(settings: Settings, url: str | None, allowed: tuple[str, ...]) -> ExportRules:
-    """Raise UsageError for wrong flags."""
     for each in allowed:
         short_name, slash, name = each.partition("/")
         row = BY_SHORT_NAME.get(short_name)

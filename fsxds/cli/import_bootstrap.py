@@ -74,7 +74,7 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
     """Import a bootstrap, and exit with 1 if the tree has errors.
 
     Raises:
-        UsageError: the file cannot be read, the destination is taken, or the import would lose a part.
+        UsageError: the file is unreadable, the destination taken, or a part would be lost.
     """
     bootstrap_flags = BootstrapFlags(
         transport=flags["transport"],
@@ -117,7 +117,6 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
 
 
 def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFile:
-    """Print the changes of an upgrade on stderr."""
     path, content = PurePosixPath(file), _content(file)
     rules = field_rules(catalogue, NoCheck())
     text = _text_of(path, content)
@@ -153,7 +152,6 @@ def _text_of(path: PurePosixPath, content: bytes) -> str | None:
 
 
 def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
-    """Exit with 1 if the bootstrap has errors."""
     if has_errors(read.problems) or read.message is None:
         for problem in read.problems:
             print(line_of(problem), file=sys.stderr)
@@ -165,7 +163,7 @@ def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
 
 
 def _instead(read: BootstrapFile) -> str:
-    """Return the remedy for a bootstrap that has nothing to import: the directories of its files are trees already."""
+    """Return the remedy if the directories of the bootstrap's files are trees already."""
     bootstrap: Any = read.message
     dynamic = bootstrap.dynamic_resources
     paths = [one.path_config_source.path or one.path for one in (dynamic.lds_config, dynamic.cds_config)]

@@ -15,10 +15,10 @@ from fsxds.model.errors import UsageError
 def run_init(directory: Path, *, is_empty: bool) -> None:
     """Write a tree with its settings file, and print the next steps.
 
-    `directory` is created if need be, and may hold other files. With `is_empty`, files have only comments.
+    `directory` may hold other files. With `is_empty`, files have only comments.
 
     Raises:
-        UsageError: one of the files exists already, and none is written; or the disk is at fault.
+        UsageError: a file exists already, and none is written; or the disk is at fault.
     """
     contents = dict(_contents(files("fsxds") / "cli" / ("empty" if is_empty else "sample"), PurePosixPath()))
     for path in contents:

@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
 
 
 def run_lsp(directory: Path | None, settings: Settings) -> None:
-    """Serve one editor until it closes its end or requests the exit."""
+    """Serve one editor until it closes or exits."""
     # stdout is for the protocol alone; all other output goes to stderr.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -30,7 +30,7 @@ class Commands(click.Group):
         return [str(command.name) for command in COMMANDS]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands; the first line of a task begins with its name."""
+        """Write the commands; a task's first line begins with its name."""
         formatter.write(f"Usage: fsxds COMMAND [ARGUMENTS]\n\n{self.help}\n\n")
         for task, commands in TASKS.items():
             for number, command in enumerate(commands):
@@ -62,7 +62,7 @@ def fsxds() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    0: success; 1: problems or a difference; 2: wrong use, explained in a line; 130: Ctrl-C.
+    0: success; 1: problems or a difference; 2: wrong use; 130: Ctrl-C.
     """
     for shell in SCRIPTS.values():
         add_completion_class(shell)
@@ -73,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_USE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "fsxds"
-        if isinstance(error, click.NoSuchOption) and (why := _why_gone(error.option_name)):
+        if isinstance(error, click.NoSuchOption) and (
+            why := why_gone(error.option_name.removeprefix("--").removeprefix("no-").replace("-", "_"))
+        ):
             return _wrong_use(f"{path}: {error.option_name} is gone: {why}")
         # click writes choices on separate lines.
         return _wrong_use(f"{path}: {' '.join(error.format_message().split())} (see {path} --help)")
@@ -97,10 +99,6 @@ def run_process() -> NoReturn:
 
         leave_at_once(status)
     sys.exit(status)
-
-
-def _why_gone(flag: str) -> str | None:
-    return why_gone(flag.removeprefix("--").removeprefix("no-").replace("-", "_"))
 
 
 def _wrong_use(text: str) -> int:

@@ -101,7 +101,7 @@ def _channels(content: dict[str, Any]) -> str:
 
 
 def number_of(written: str, flags: AdminFlags) -> int:
-    """Return 3 for `@3`; raises UsageError for other texts, or with flags of nodes."""
+    """Return 3 for `@3`; UsageError for other texts, or with flags of nodes."""
     if scope_parameters(flags):
         raise click.UsageError("@N is of certain nodes already; leave --view and --node-id out")
     try:

@@ -52,7 +52,7 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal after a second; nothing elsewhere.
 
     Yields:
-        A function that receives the amounts done and total, as far as known.
+        A function of the amounts done and total, as far as known.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -96,7 +96,7 @@ def console_of_stdout() -> Console:
 
 
 def table_of(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], console: Console) -> Table:
-    """Return a table; styled texts must be escaped already."""
+    """Return a table; styled texts are escaped already."""
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")

@@ -22,14 +22,14 @@ class SchemaFlags(TypedDict):
 
 
 def run_schema(settings: Settings, flags: SchemaFlags) -> None:
-    """Print the schema of resource files. Raises UsageError for an unknown message type."""
+    """Print the schema of resource files; UsageError for an unknown message type."""
     rows = [BY_SHORT_NAME[name] for name in dict.fromkeys(flags["short_names"])]
     catalogue = loading_rules.find_catalogue(settings)
     print(schema_text(documents_schema(catalogue, rows, flags["packed"], flags["spelling"])), end="")
 
 
 def run_settings_schema(flags: SchemaFlags) -> None:
-    """Print the settings' schema. Raises UsageError for a flag of resource files."""
+    """Print the settings' schema; UsageError for a flag of resource files."""
     if flags["short_names"] or flags["packed"]:
         raise UsageError("--settings is of another file than --type and --any; leave them out")
     print(schema_text(settings_schema()), end="")

@@ -16,7 +16,7 @@ from fsxds.cli.running import print_table, spinner
 from fsxds.cli.subjects import load_chosen, warn_if_empty
 from fsxds.events.phrases import count_of, type_name
 from fsxds.model.resources import Resource
-from fsxds.model.values import PlainValue, TypeUrl
+from fsxds.model.values import PlainValue
 from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
@@ -56,21 +56,17 @@ def run_show(directory: Path, settings: Settings, choice: Choice) -> None:
 
 def rows_of(loaded: Loaded, directory: Path) -> Iterator[ServedResource]:
     """Yield resources by type and name."""
-    authored = _authored_versions(loaded)
-    for type_url, resources in loaded.snapshot.by_type.items():
-        for name, resource in resources.items():
-            place = f"{PurePosixPath(directory) / resource.origin.path}:{resource.origin.line}"
-            yield ServedResource(resource, authored.get((type_url, name)), place)
-
-
-def _authored_versions(loaded: Loaded) -> dict[tuple[TypeUrl, str], str | None]:
     good = (record.good for record in loaded.records.values() if record.good)
-    return {
+    authored = {
         (resource.type_url, resource.name): document.version_info
         for parsed in good
         for document in parsed.documents
         for resource in document.resources
     }
+    for type_url, resources in loaded.snapshot.by_type.items():
+        for name, resource in resources.items():
+            place = f"{PurePosixPath(directory) / resource.origin.path}:{resource.origin.line}"
+            yield ServedResource(resource, authored.get((type_url, name)), place)
 
 
 def print_resources(rows: list[ServedResource]) -> None:

@@ -37,14 +37,18 @@ class SignFlags(TypedDict):
 
 
 def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
-    """Sign a tree; a mistake means exit status 1, and nothing is written."""
+    """Sign a tree; exit with 1, and write nothing, for a mistake."""
     try:
         # The extra "certificates".
         from fsxds.signing.signatures import Signer
     except ImportError as error:
         raise UsageError("signing needs cryptography; pip install 'fsxds[certificates]'") from error
     now_s = time()
-    password = None if flags["password_file"] is None else _password(flags["password_file"])
+    password = (
+        None
+        if flags["password_file"] is None
+        else _read("--password-file", flags["password_file"]).split(b"\n", 1)[0].removesuffix(b"\r")
+    )
     signer = Signer.of(_read("--key", flags["key"]), _read("--cert", flags["cert"]), password, now_s)
 
     def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
@@ -82,10 +86,6 @@ def _serial(given: int | None, before: SourceFile | None, now_s: float) -> int:
         fact = f"--serial: {given} is not more than {newest}, that of the manifest that is there"
         raise UsageError(f"{fact}; give a larger one, or leave it out")
     return given
-
-
-def _password(path: Path) -> bytes:
-    return _read("--password-file", path).split(b"\n", 1)[0].removesuffix(b"\r")
 
 
 def _read(flag: str, path: Path) -> bytes:

@@ -24,7 +24,7 @@ from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
 from fsxds.transports.admin.admin_api import report_of
-from fsxds.transports.admin.rollout_control import ChannelReport, FleetServerReport
+from fsxds.transports.admin.rollout_control import FleetServerReport
 from fsxds.transports.admin.status_reports import (
     ClientDetail,
     ClientList,
@@ -76,7 +76,9 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
     """Show a server or node; exit with 1 if a part is not good."""
     node = flags["node"]
     if target is not None and _ADDRESS.fullmatch(target):
-        settings = replace(settings, admin=_address_in(target, settings))
+        if target.startswith("https://") and settings.admin_ca is None:
+            raise UsageError(f"{target}: https needs a CA to trust; give --admin-ca FILE")
+        settings = replace(settings, admin=re.sub("^https?://", "", target).removesuffix("/"))
     elif target is not None and node is not None:
         raise click.UsageError("two nodes are named; give one of them")
     else:
@@ -99,12 +101,6 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
         console.print(shown.drawn)
     if not shown.is_good:
         raise click.exceptions.Exit(NOT_GOOD)
-
-
-def _address_in(target: str, settings: Settings) -> str:
-    if target.startswith("https://") and settings.admin_ca is None:
-        raise UsageError(f"{target}: https needs a CA to trust; give --admin-ca FILE")
-    return re.sub("^https?://", "", target).removesuffix("/")
 
 
 def _look_at_all(settings: Settings, flags: StatusFlags) -> Shown:
@@ -131,7 +127,6 @@ def _ask(settings: Settings, path: str, words: Mapping[str, str | int] | None = 
 
 
 def _watch(look: Look, flags: StatusFlags) -> None:
-    """A server that is away is queried again."""
     found = _looked(look)
     if isinstance(found, UsageError):
         # A wrong address never recovers.
@@ -252,7 +247,9 @@ def overview(shown: Overview, console: Console) -> Group:
         parts.append(table_of(("FILE", "STATE", "SINCE", "FIRST PROBLEM"), _file_rows(shown), console))
     if (others := bad_files(server) - len(shown.files.files)) > 0:
         parts.append(Text(f"and {count_of(others, 'more file')} held back; fsxds check lists all problems"))
-    at_work = [channel for channel in server.rollouts if _is_noted(channel)]
+    at_work = [
+        channel for channel in server.rollouts if is_held(channel) or bool(channel.lingering) or not channel.is_done
+    ]
     if at_work:
         parts.append(table_of(CHANNEL_HEADINGS, channel_rows(at_work), console))
         parts += (Text(_cut(line, LONGEST_REASON)) for line in remarks_on(at_work))
@@ -263,7 +260,15 @@ def node_detail(node: NodeReport, console: Console) -> Group:
     """Render a node's details."""
     parts: list[RenderableType] = []
     for client in node.clients:
-        parts.append(Text(_client_line(client)))
+        by = client.service if client.service == client.transport else f"{client.transport} {client.service}"
+        peer = f" from {client.peer}" if client.peer else ""
+        cluster = f", cluster {client.cluster}" if client.cluster else ""
+        view = f", view {client.view}" if client.view else ""
+        parts.append(
+            Text(
+                _cut(f"{_cut(client.node)}{cluster}{view}: {by}{peer} for {duration(client.since_s)}", 4 * LONGEST_TEXT)
+            )
+        )
         parts.append(table_of(_TYPE_HEADINGS, map(_type_row, client.types), console))
         parts += map(Text, (*_reasons((client,)), *_differences(client)))
     return Group(*parts)
@@ -359,19 +364,7 @@ def _file_rows(shown: Overview) -> Iterator[tuple[str | Text, ...]]:
         yield place, _styled(file.state), duration(file.since_s), text
 
 
-def _is_noted(channel: ChannelReport) -> bool:
-    return is_held(channel) or bool(channel.lingering) or not channel.is_done
-
-
 _TYPE_HEADINGS = ("TYPE", "STATE", "SINCE", "RESOURCES", "SENT", "ACKED", "CURRENT")
-
-
-def _client_line(client: ClientDetail) -> str:
-    by = client.service if client.service == client.transport else f"{client.transport} {client.service}"
-    peer = f" from {client.peer}" if client.peer else ""
-    cluster = f", cluster {client.cluster}" if client.cluster else ""
-    view = f", view {client.view}" if client.view else ""
-    return _cut(f"{_cut(client.node)}{cluster}{view}: {by}{peer} for {duration(client.since_s)}", 4 * LONGEST_TEXT)
 
 
 def _type_row(each: TypeReport) -> tuple[str | Text, ...]:

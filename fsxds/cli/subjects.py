@@ -83,7 +83,7 @@ class Subject:
         return self.asked is None or problem.path in self.asked or problem.severity is Severity.ERROR
 
     def settings(self, settings: Settings) -> Settings:
-        """Relax the rules that need other files, for files alone."""
+        """Relax the rules that need other files."""
         if not self.is_partial:
             return settings
         # Files alone are in no layer.
@@ -195,7 +195,7 @@ def base_for(format_name: str, directory: Path) -> Path:
 
 
 def path_from(base: Path, path: Path) -> PurePosixPath:
-    """Return a path relative to a base, or as given if outside."""
+    """Return a path relative to a base, unless outside."""
     absolute = Path(os.path.normpath(path.absolute()))
     if absolute.is_relative_to(base):
         return PurePosixPath(absolute.relative_to(base))
@@ -235,7 +235,7 @@ def line_of(problem: Problem) -> str:
 
 
 def load_chosen(directory: Path, settings: Settings, catalogue: Catalogue, choice: Choice) -> Loaded:
-    """Load the chosen view, or the tree if there are no views."""
+    """Load the chosen view, or the tree without views."""
     loader = ViewLoader(settings, catalogue, linter_of(settings), directory)
     return loader.load_one(loading_rules.scan_trusted(directory, settings), partial(chosen_view, choice))
 
@@ -244,7 +244,7 @@ def chosen_view(choice: Choice, views: Views, existing: Collection[str]) -> View
     """Return the chosen view.
 
     Raises:
-        UsageError: there is no such view, none for such a node, or there are several and the flags choose none.
+        UsageError: there is no such view, none for such a node, or the flags choose none of several.
     """
     names, view_name = views.names, dict(choice).get(VIEW)
     if not names and view_name is None:

@@ -54,9 +54,29 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTl
     """Watch until Ctrl-C, or for the given number of updates."""
     # Until the event loop handles it.
     signal.signal(signal.SIGHUP, lambda *_: None)
-    node = _node(flags)
+    # A unique id, because a server tracks by it the state of a polling client.
+    own_id = f"watch-{socket.gethostname()}-{os.getpid()}"
+    features = TTL_FEATURES if flags["ttl"] else frozenset[str]()
+    attributes = tuple(sorted((f"metadata.{key}", value) for key, value in flags["node_metadata"].items()))
+    node = Node(
+        flags["node"] or own_id, flags["cluster"], features=features, agent=flags["agent"], attributes=attributes
+    )
     token = "" if flags["token"] is None else read_token(flags["token"])
-    wanted = replace(_wanted(address, flags), tls=tls, token=token)
+    over_rest = flags["rest"] or (address.startswith(URLS) and not (flags["delta"] or flags["ads"]))
+    if flags["rest"] and flags["delta"]:
+        raise UsageError("there is no --delta over REST; give HOST:PORT of streams, and leave --rest out")
+    names = (flags["names"] or "").split(",")
+    wanted = replace(
+        ClientOptions(
+            address,
+            tuple(BY_SHORT_NAME[name] for name in dict.fromkeys(flags["types"])),
+            tuple(dict.fromkeys(name for name in names if name)),
+            Wire.REST if over_rest else Wire.DELTA if flags["delta"] else Wire.SOTW,
+            is_aggregated=flags["ads"],
+        ),
+        tls=tls,
+        token=token,
+    )
     wanted.check()
     with spinner("reading Envoy's API"):
         catalogue = loading_rules.find_catalogue(settings)
@@ -66,30 +86,6 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTl
         run(_until_interrupted(_watch(wanted, node, catalogue, (output, flags["count"]))))
     except asyncio.CancelledError as error:
         raise click.Abort from error
-
-
-def _node(flags: WatchFlags) -> Node:
-    # A unique id, because a server tracks by it the state of a polling client.
-    own_id = f"watch-{socket.gethostname()}-{os.getpid()}"
-    features = TTL_FEATURES if flags["ttl"] else frozenset[str]()
-    attributes = tuple(sorted((f"metadata.{key}", value) for key, value in flags["node_metadata"].items()))
-    return Node(
-        flags["node"] or own_id, flags["cluster"], features=features, agent=flags["agent"], attributes=attributes
-    )
-
-
-def _wanted(address: str, flags: WatchFlags) -> ClientOptions:
-    over_rest = flags["rest"] or (address.startswith(URLS) and not (flags["delta"] or flags["ads"]))
-    if flags["rest"] and flags["delta"]:
-        raise UsageError("there is no --delta over REST; give HOST:PORT of streams, and leave --rest out")
-    names = (flags["names"] or "").split(",")
-    return ClientOptions(
-        address,
-        tuple(BY_SHORT_NAME[name] for name in dict.fromkeys(flags["types"])),
-        tuple(dict.fromkeys(name for name in names if name)),
-        Wire.REST if over_rest else Wire.DELTA if flags["delta"] else Wire.SOTW,
-        is_aggregated=flags["ads"],
-    )
 
 
 async def _until_interrupted(work: Coroutine[object, object, None]) -> None:

@@ -69,7 +69,7 @@ class Expectation:
 
     @property
     def extension_place(self) -> Place:
-        """The place of an extension here; empty for its content."""
+        """An extension's place; empty for its content."""
         return () if self.is_packed and self.row is None else self.place
 
     @property
@@ -120,7 +120,7 @@ class ApiPlaces:
         return self._one(expected.field, expected) if expected.field is not None else Expectation(Role.FREE)
 
     def in_field(self, field: FieldDescriptor, holder: Expectation) -> Expectation:
-        """Return the expectation of a field's value."""
+        """Return the expectation in a field."""
         # The holder of an extension has its place, until the message within is reached.
         is_content = field.message_type is not None and field.message_type.full_name == ANY
         place = self._packed.place_of(field, holder.extension_place if is_content else ())
@@ -130,7 +130,7 @@ class ApiPlaces:
         return replace(expected, role=Role.LIST) if field.is_repeated else self._one(field, expected)
 
     def resource_types(self) -> tuple[str, ...]:
-        """Return the types of resources, the file name's first."""
+        """Return the resource types, the file name's first."""
         known = [row for row in RESOURCE_TYPES if self._catalogue.knows(row.message_type)]
         return tuple(row.message_type for row in sorted(known, key=lambda row: row is not self._hint))
 
@@ -219,7 +219,6 @@ class ApiPlaces:
         return replace(expected, role=Role.MESSAGE, descriptor=message, field=field)
 
     def _packed_in(self, field: FieldDescriptor) -> tuple[str, ...]:
-        """Return the types in a map of Anys; empty if unknown."""
         if not field.full_name.endswith(_PER_ROUTE):
             return ()
         of_filters = {*self._packed.types(_HTTP_FILTERS)} - self._facts.not_for_routes - self._facts.for_routes.keys()

@@ -1,12 +1,12 @@
 """Describes the API in Markdown.
 
-Comments need descriptors made with `protoc --include_source_info`; Envoy's have none. No value of a file is repeated
-except names of resources and words of the API, so that no secret is shown.
+Comments need descriptors made with `protoc --include_source_info`; Envoy's have none. Of a file, only names of
+resources and words of the API are repeated, so that no secret is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -30,7 +30,6 @@ from fsxds.editor.outline import Trail
 from fsxds.editor.text_positions import Span
 from fsxds.lint.rules import page_as_markdown, rules
 from fsxds.model.resource_types import BY_TYPE_URL
-from fsxds.model.values import Problem
 
 MOST_VALUES = 20
 """The most values listed for an enum."""
@@ -71,7 +70,7 @@ class ApiWords:
         return "\n\n".join(part for part in (f"**{name}** of `{enum.full_name}`", comment) if part)
 
     def is_required(self, field: FieldDescriptor) -> bool:
-        """Return whether a message without this field is rejected."""
+        """Return whether the field is required."""
         oneof = field.containing_oneof
         if oneof is not None:
             return len(oneof.fields) == 1 and self._rules.is_required(oneof)
@@ -80,7 +79,7 @@ class ApiWords:
         return required_demand(field, rules) is not None or default_demand(field, checks) is not None
 
     def is_disallowed(self, field: FieldDescriptor) -> bool:
-        """Return whether Envoy rejects a message with this field."""
+        """Return whether Envoy rejects the field."""
         return self._rules.is_disallowed(field)
 
     def disallowed_values(self, enum: EnumDescriptor) -> frozenset[int]:
@@ -137,7 +136,7 @@ def _single(field: FieldDescriptor) -> str:
 
 
 def _default(field: FieldDescriptor) -> str:
-    """Other fields than enums have the obvious zero."""
+    """Other fields have the obvious zero."""
     is_message = field.message_type is not None
     if field.is_repeated or field.enum_type is None or is_message or field.containing_oneof is not None:
         return ""
@@ -154,7 +153,7 @@ def is_switch(field: FieldDescriptor) -> bool:
 
 
 def siblings(field: FieldDescriptor) -> list[str]:
-    """Return the fields that exclude this field, in snake_case."""
+    """Return the fields that exclude this one, in snake_case."""
     oneof = field.containing_oneof
     return [] if oneof is None else [one.name for one in oneof.fields if one.name != field.name]
 
@@ -171,7 +170,7 @@ class HoverText:
 
 
 def hover(navigator: Navigator, path: PurePosixPath, index: int) -> HoverText | None:
-    """Return the description of an index, or None."""
+    """Return an index's description, or None."""
     catalogue, broken = navigator.catalogue, navigator.problems_between(path, index, index)
     trail = navigator.outline(path).trail_to(index)
     parts = [_name_words(navigator, path, index)]
@@ -181,14 +180,10 @@ def hover(navigator: Navigator, path: PurePosixPath, index: int) -> HoverText | 
         parts.append(_api_words(catalogue, trail, expected))
         member = trail.steps[-1].member
         span = member.span if trail.is_key and member is not None else span_of(trail)
-    parts += _rule_words(broken)
+    names = dict.fromkeys(problem.rule for problem in broken)
+    parts += [f"**{name}**\n\n{page_as_markdown(rules()[name])}" for name in names if name in rules()]
     shown = [part for part in parts if part]
     return HoverText("\n\n---\n\n".join(shown), span) if shown else None
-
-
-def _rule_words(broken: Iterable[Problem]) -> list[str]:
-    names = dict.fromkeys(problem.rule for problem in broken)
-    return [f"**{name}**\n\n{page_as_markdown(rules()[name])}" for name in names if name in rules()]
 
 
 def _api_words(catalogue: Catalogue, trail: Trail, expected: tuple[Expectation, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Problems in an editor's form, and edits that carry out remedies, if they replace a word."""
+"""Problems in an editor's form, and remedies as edits, if they replace a word."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OTHER_PLACE = re.compile(r"\bat (?P<path>[^\s,;]+):(?P<line>\d+)\b")
 
 @dataclass(frozen=True, slots=True)
 class RelatedPlace:
-    """A file and line, from 1, in a problem's message."""
+    """A file and line, from 1, in a message."""
 
     path: PurePosixPath
     line: int
@@ -59,7 +59,7 @@ class Diagnostic:
 def diagnostics_of(problems: Sequence[Problem], text: str, known: Mapping[PurePosixPath, object]) -> list[Diagnostic]:
     """Return a file's problems; only the worst if there are too many.
 
-    `known` are the files of the tree.
+    `known` are the tree's files.
     """
     if not problems:
         return []
@@ -86,7 +86,7 @@ def problem_positions(path: PurePosixPath, text: str) -> ProblemPositions:
 
 
 def span_of_problem(problem: Problem, positions: ProblemPositions) -> Span:
-    """Return the span of a problem's word; the first line for a problem of the whole file."""
+    """Return the span of a problem's word; the first line for the whole file."""
     text = positions.text
     if (problem.line, problem.column) == (1, 1) and not problem.pointer and problem.rule != "bad-syntax":
         first = _LINE.match(text)
@@ -168,7 +168,7 @@ def _scalar(node: OutlineNode) -> Iterator[tuple[Span, str]]:
 
 
 def _inner(text: str, span: Span, written: str) -> Span | None:
-    """Return None if the word has escapes."""
+    """None if the word has escapes."""
     start, end = span
     if text[start : start + 1] in ("'", '"'):
         start, end = start + 1, end - 1

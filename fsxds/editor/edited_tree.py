@@ -37,7 +37,7 @@ class TreeView:
 
     Attributes:
         files: saved or not.
-        readable: the last readable state of each file.
+        readable: each file's last readable state.
         static_clusters: of the bootstrap.
     """
 
@@ -95,7 +95,7 @@ class EditedTree:
         self._clean_views: LoadedViews | None = None
 
     def path_of(self, path: Path) -> PurePosixPath | None:
-        """Return the path in the tree of a file that belongs to it; the file need not exist."""
+        """Return a path in the tree; the file need not exist."""
         for root, one in ((self.root, path), (self.root.resolve(), path.resolve())):
             if one.is_relative_to(root):
                 inside = PurePosixPath(one.relative_to(root))
@@ -111,7 +111,18 @@ class EditedTree:
         if is_disk_read:
             self._scanned = self._scan()
         tree = self._overlaid(self._scanned, buffers)
-        view = self._view(tree, self._loaded(tree))
+        loaded = self._loaded(tree)
+        parsed = loaded.parsed
+        readable = {path: one if one.documents else self._readable.get(path, one) for path, one in parsed.items()}
+        self._readable = readable
+        view = TreeView(
+            {file.path: file for file in tree.files},
+            loaded.problems,
+            MappingProxyType(parsed),
+            MappingProxyType(readable),
+            self._linter.static.clusters or frozenset(),
+            self._naming,
+        )
         present = {(file.path, file.digest) for file in tree.files}
         self._parsed = {key: parsed for key, parsed in self._parsed.items() if key in present}
         return view
@@ -140,7 +151,7 @@ class EditedTree:
     def _loaded(self, tree: SourceTree) -> _Outcome:
         """Load incrementally, unless the result would differ from a full load.
 
-        It differs if there are problems: a former good version stays, and the first owner of a name keeps it.
+        With problems, it differs: a former good version stays, and the first owner of a name keeps it.
         """
         if self._views.names:
             return self._loaded_views(tree)
@@ -184,16 +195,3 @@ class EditedTree:
         if key not in self._parsed:
             self._parsed[key] = parse_one(self._parser, file)
         return self._parsed[key]
-
-    def _view(self, tree: SourceTree, loaded: _Outcome) -> TreeView:
-        parsed = loaded.parsed
-        readable = {path: one if one.documents else self._readable.get(path, one) for path, one in parsed.items()}
-        self._readable = readable
-        return TreeView(
-            {file.path: file for file in tree.files},
-            loaded.problems,
-            MappingProxyType(parsed),
-            MappingProxyType(readable),
-            self._linter.static.clusters or frozenset(),
-            self._naming,
-        )

@@ -27,7 +27,7 @@ from fsxds.editor.api_words import ApiWords, hover
 from fsxds.editor.diagnostics import remedy_of
 from fsxds.editor.edited_tree import EditedTree
 from fsxds.editor.navigation import NameAt, Navigator, TextPlace
-from fsxds.editor.renaming import Edits, UncertainRenameError, rename, renameable
+from fsxds.editor.renaming import UncertainRenameError, rename, renameable
 from fsxds.editor.session import OpenDocument, Session, ShownFile
 from fsxds.editor.suggestions import Completion
 from fsxds.editor.text_positions import Span, TextPositions
@@ -53,7 +53,7 @@ _TRIGGERS = ['"', "@", " ", "/", "."]
 
 @dataclass(frozen=True, slots=True)
 class ServerSetup:
-    """The server's dependencies; `directory` is None for the folder that the editor opens."""
+    """The server's dependencies; `directory` is None for the editor's folder."""
 
     directory: Path | None
     settings: Settings
@@ -232,7 +232,6 @@ class TreeServer:
     async def _at(
         self, params: Any, work: Callable[[Navigator, PurePosixPath, int, TextPositions], Answer]
     ) -> Answer | None:
-        """Return None for a document outside of the tree."""
         path = self._path(params.text_document.uri)
         if self._session is None or path is None or path.suffix.lower() not in _OUTLINED:
             return None
@@ -363,18 +362,18 @@ class TreeServer:
             def attempt(texts: Any) -> tuple[Problem, ...]:
                 return tree.problems_with({**opened, **texts})
 
-            return self._workspace_edit(navigator, rename(navigator, found, params.new_name, attempt))
+            def in_file(path: PurePosixPath, spans: dict[Span, str]) -> list[types.TextEdit]:
+                positions = self._positions(navigator.text(path))
+                return [types.TextEdit(values.range_of(positions, span), new) for span, new in spans.items()]
+
+            return types.WorkspaceEdit(
+                changes={
+                    self._address(path): in_file(path, dict(spans))
+                    for path, spans in rename(navigator, found, params.new_name, attempt).items()
+                }
+            )
 
         return await session.ask_with_trial(answer)
-
-    def _workspace_edit(self, navigator: Navigator, edits: Edits) -> types.WorkspaceEdit:
-        def in_file(path: PurePosixPath, spans: dict[Span, str]) -> list[types.TextEdit]:
-            positions = self._positions(navigator.text(path))
-            return [types.TextEdit(values.range_of(positions, span), new) for span, new in spans.items()]
-
-        return types.WorkspaceEdit(
-            changes={self._address(path): in_file(path, dict(spans)) for path, spans in edits.items()}
-        )
 
 
 def _as_function(note: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -23,7 +23,7 @@ from fsxds.snapshots.shape import wrapper_path
 class NamePlace:
     """An occurrence of a name.
 
-    `resource_path` is the enclosing resource's. `is_static`: the bootstrap has to define the resource.
+    `resource_path` is the enclosing resource's. `is_static`: the bootstrap has to define it.
     """
 
     path: PurePosixPath
@@ -35,7 +35,7 @@ class NamePlace:
 
 @dataclass(frozen=True, slots=True)
 class ResourceNames:
-    """The names of a tree; a mention of `*` stands for all of its type."""
+    """The names of a tree; a mention of `*` is for all of its type."""
 
     definitions: Mapping[Key, tuple[NamePlace, ...]]
     mentions: Mapping[Key, tuple[NamePlace, ...]]

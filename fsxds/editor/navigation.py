@@ -131,7 +131,7 @@ class Navigator:
         return NameWriter(self.catalogue, self.view.naming, path)
 
     def names_of(self, type_url: TypeUrl) -> list[str]:
-        """Return the names of a type that may be mentioned, sorted."""
+        """Return a type's names that may be mentioned, sorted."""
         static = self.view.static_clusters if type_url == CLUSTER else frozenset()
         return sorted({*self.view.names.of_type(type_url), *static})
 
@@ -162,7 +162,7 @@ class Navigator:
         return self.canonical(place.path, scalar_text(trail) or "", BY_TYPE_URL[CLUSTER] if is_own else None)
 
     def symbols(self, path: PurePosixPath) -> list[Symbol]:
-        """Return resources of the current text, with named parts."""
+        """Return the current text's resources, with named parts."""
         outline, places = self.outline(path), ApiPlaces(self.catalogue, path)
         found: list[Symbol] = []
         for number, root in enumerate(outline.documents):

@@ -1,7 +1,7 @@
 """The structure of a YAML or JSON text, also of an incomplete one.
 
-For serving, libyaml's reading counts. It stops at the first mistake, and a text in an editor mostly has one. This
-reader treats missing ends as present, and never fails. It does not follow aliases and merge keys.
+libyaml, which counts for serving, stops at the first mistake, and a text in an editor mostly has one. This reader
+treats missing ends as present, and never fails. It does not follow aliases and merge keys.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Form(Enum):
 
 @dataclass(slots=True)
 class OutlineMember:
-    """A key; `span` includes its quotes, `value` is None if there is none yet.
+    """A key; `span` includes its quotes, `value` may be None.
 
     `has_colon` is False for a word that may become a key.
     """
@@ -73,7 +73,7 @@ class OutlineNode:
 
 @dataclass(frozen=True, slots=True)
 class OutlineStep:
-    """One step into a value: a member, or an index and its element."""
+    """One step: a member, or an index and its element."""
 
     holder: OutlineNode
     key: str | int
@@ -85,7 +85,7 @@ class OutlineStep:
 class Trail:
     """The path to a position.
 
-    `is_key`: the position is in the last step's key; `document` counts from 0.
+    `is_key`: the position is in the last key; `document` counts from 0.
     """
 
     document: int
@@ -239,9 +239,6 @@ class _OutlineReader:
         if not _REST_IS_COMMENT.match(self._text, self._at) and self._text[self._at] != "%":
             self._has_content = True
             self._read_content()
-        self._skip_line()
-
-    def _skip_line(self) -> None:
         line = _LINE.match(self._text, self._at)
         self._at = line.end() if line else len(self._text)
 
@@ -371,7 +368,6 @@ class _OutlineReader:
         return text, at + len(text)
 
     def _skip_deeper(self, column: int) -> None:
-        """Stop at the end of the last line with text."""
         end = at = self._at
         while at < len(self._text):
             line = _LINE.match(self._text, at)
@@ -431,7 +427,6 @@ class _OutlineReader:
         return node
 
     def _skip_flow_space(self) -> None:
-        """Record the start of the line if the next token is its first."""
         space = _FLOW_SPACE.match(self._text, self._at)
         self._line_in_flow = -1
         if space is not None:

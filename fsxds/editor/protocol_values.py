@@ -51,7 +51,12 @@ def diagnostic(found: Diagnostic, positions: TextPositions, address: Address) ->
     if found.is_deprecated:
         tags.append(types.DiagnosticTag.Deprecated)
     related = [
-        types.DiagnosticRelatedInformation(types.Location(address(one.path), _line_range(one.line)), "here")
+        types.DiagnosticRelatedInformation(
+            types.Location(
+                address(one.path), types.Range(types.Position(one.line - 1, 0), types.Position(one.line - 1, 0))
+            ),
+            "here",
+        )
         for one in found.related
     ]
     return types.Diagnostic(
@@ -64,10 +69,6 @@ def diagnostic(found: Diagnostic, positions: TextPositions, address: Address) ->
         tags=tags or None,
         related_information=related or None,
     )
-
-
-def _line_range(line: int) -> types.Range:
-    return types.Range(types.Position(line - 1, 0), types.Position(line - 1, 0))
 
 
 def completion_list(suggestions: Suggestions, positions: TextPositions, *, has_snippets: bool) -> types.CompletionList:
@@ -124,7 +125,7 @@ def workspace_symbol(symbol: TreeSymbol, positions: TextPositions, address: Addr
 def code_action(
     remedy: Remedy, positions: TextPositions, uri: str, shown: Iterable[types.Diagnostic]
 ) -> types.CodeAction:
-    """Convert a remedy; `shown` are the problems in the client's request."""
+    """Convert a remedy; `shown` are the request's problems."""
     edit = types.TextEdit(range_of(positions, remedy.span), remedy.text)
     solved = [one for one in shown if one.code == remedy.problem.rule]
     action = types.CodeAction(

@@ -1,6 +1,6 @@
 """Renames a resource and its mentions, or rejects an uncertain request.
 
-The result is tried: the tree with the edits must have no new problem.
+The tree with the edits is tried: it must have no new problem.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./]([\w./ +@:-]*[\w./+@-])?")
 
 
 class UncertainRenameError(Exception):
-    """A resource cannot be renamed with certainty, for the reason in the text."""
+    """A resource cannot be renamed with certainty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,15 @@ def renameable(navigator: Navigator, path: PurePosixPath, index: int) -> NameAt:
 
 
 def rename(navigator: Navigator, found: NameAt, new_name: str, attempt: Try) -> Edits:
-    """Return the edits that rename a resource; `attempt` loads the tree with other texts.
+    """Return a resource's renaming; `attempt` loads the tree with other texts.
 
     Raises:
-        UncertainRenameError: the occurrences may be incomplete, or the tree would have a new problem.
+        UncertainRenameError: occurrences may be missing, or the tree would have a new problem.
     """
-    _require_name(new_name)
+    if not new_name.strip() or new_name != new_name.strip() or not new_name.isprintable():
+        raise UncertainRenameError("write a name of printable characters, without blanks around it")
+    if new_name == ANY:
+        raise UncertainRenameError('"*" is no name')
     _require_form(found.keys[0], new_name)
     _require_whole_tree(navigator)
     written = _everywhere(navigator, found.keys, new_name)
@@ -94,13 +97,6 @@ def edited(text: str, parts: Mapping[Span, str]) -> str:
 
 def _essence(problem: Problem) -> tuple[str, str, str]:
     return str(problem.path), problem.rule, problem.pointer
-
-
-def _require_name(name: str) -> None:
-    if not name.strip() or name != name.strip() or not name.isprintable():
-        raise UncertainRenameError("write a name of printable characters, without blanks around it")
-    if name == ANY:
-        raise UncertainRenameError('"*" is no name')
 
 
 def _require_form(key: Key, name: str) -> None:

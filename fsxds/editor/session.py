@@ -38,7 +38,7 @@ class OpenDocument:
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """A file's problems; `document` is None if it is not open."""
+    """A file's problems; `document` is None if not open."""
 
     path: PurePosixPath
     text: str
@@ -85,7 +85,7 @@ class Session:
         self.look_again(is_disk_read=is_new)
 
     def close(self, path: PurePosixPath) -> None:
-        """Record a closed text: the file on disk counts again."""
+        """Record a closed text: the file counts again."""
         self._documents.pop(path, None)
         self.look_again(is_disk_read=True)
 
@@ -142,7 +142,10 @@ class Session:
     async def ask(self, question: Callable[[Navigator], Value]) -> Value:
         """Answer in a thread, with the newest texts, after the first load. Safe to cancel."""
         async with self._answering:
-            navigator = await self._navigator()
+            while (view := self._view.current) is None:
+                await self._view.replaced()
+            newer = {path: document.text for path, document in self._documents.items()}
+            navigator = Navigator(view, self._catalogue, newer, self._outlines)
             return await asyncio.to_thread(question, navigator)
 
     async def ask_with_trial(self, question: Callable[[Navigator, EditedTree], Value]) -> Value:
@@ -155,12 +158,6 @@ class Session:
                 return question(Navigator(view, self._catalogue), self._tree)
 
             return await asyncio.to_thread(answer)
-
-    async def _navigator(self) -> Navigator:
-        while (view := self._view.current) is None:
-            await self._view.replaced()
-        newer = {path: document.text for path, document in self._documents.items()}
-        return Navigator(view, self._catalogue, newer, self._outlines)
 
     def uri_of(self, path: PurePosixPath) -> str:
         """Return a file's URI, the editor's if it is open."""

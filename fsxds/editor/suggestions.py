@@ -55,7 +55,7 @@ class Suggestion:
     Attributes:
         label: shown and typed.
         text: replaces the word.
-        snippet: with placeholders, in the syntax of the protocol, or empty.
+        snippet: with the protocol's placeholders, or empty.
         rank: lower ones come first.
         field: the field, or the value's.
     """
@@ -145,7 +145,8 @@ class Completion:
                 snippet = _opened(place, "resources", "- ", "[$0]")
                 yield Suggestion("resources", SuggestionSort.FIELD, self._key(place, "resources"), snippet, rank=0)
             if holder.row is not None and self._catalogue.knows(holder.row.message_type):
-                yield from self._fields(place, self._of_row(holder), present)
+                descriptor = self._catalogue.descriptor(holder.row.message_type)
+                yield from self._fields(place, replace(holder, role=Role.MESSAGE, descriptor=descriptor), present)
         words = {Role.LAYER: (DELETE, PATCH), Role.PATCHES: tuple(row.noun for row in RESOURCE_TYPES)}.get(
             holder.role, ()
         )
@@ -158,10 +159,6 @@ class Completion:
             if holder.is_packed and "@type" not in present:
                 yield self._type_key(place, rank=0)
             yield from self._fields(place, holder, present)
-
-    def _of_row(self, holder: Expectation) -> Expectation:
-        message_type = holder.row.message_type if holder.row is not None else ""
-        return replace(holder, role=Role.MESSAGE, descriptor=self._catalogue.descriptor(message_type))
 
     def _type_key(self, place: _WordPlace, rank: int) -> Suggestion:
         text = '"@type": ' if place.quote == "" else "@type"
@@ -302,7 +299,7 @@ _WORDS_OF_YAML = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n",
 
 
 def _opened(place: _WordPlace, label: str, block: str, flow: str) -> str:
-    """Return empty if a compound value cannot be written here."""
+    """Empty if no compound value fits here."""
     if place.has_colon or place.quote:
         return ""
     if place.is_json or place.is_flow:
@@ -311,7 +308,7 @@ def _opened(place: _WordPlace, label: str, block: str, flow: str) -> str:
 
 
 def _place(text: str, index: int, *, is_json: bool) -> _WordPlace | None:
-    """Mark the word; None outside of values, as in a comment."""
+    """Mark the word; None outside of values."""
     before = _WORD_BEFORE.search(text, max(0, index - 500), index)
     after = _WORD_AFTER.match(text, index)
     start, end = before.start() if before else index, after.end() if after else index

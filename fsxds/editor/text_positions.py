@@ -23,7 +23,7 @@ UNITS = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
 
 @dataclass(frozen=True, slots=True)
 class EditorPosition:
-    """A line, and the code units before the position on it, both from 0."""
+    """A line, and the code units before the position, both from 0."""
 
     line: int
     character: int
@@ -73,7 +73,7 @@ class ProblemPositions:
         self._starts = _starts(text, _YAML_BREAK if is_yaml else _LINE_FEED)
 
     def index(self, line: int, column: int) -> int:
-        """Return the index; the end of the text for a missing line."""
+        """Return the index; a missing line's is the text's end."""
         if line > len(self._starts):
             return len(self.text)
         mark = len(_BYTE_ORDER_MARK) if line == 1 and self.text.startswith(_BYTE_ORDER_MARK) else 0

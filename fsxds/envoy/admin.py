@@ -55,7 +55,7 @@ class Scope:
 
 
 def scope_of(prefix: str) -> Scope | None:
-    """Read a prefix; None if it is not a subscription's."""
+    """Read a prefix; None if it is no subscription's."""
     for pattern, resource_type in _SCOPES:
         if match := pattern.fullmatch(prefix):
             return Scope(prefix, resource_type, match.groupdict().get("name"))
@@ -73,12 +73,12 @@ class Expected:
     """The versions that Envoy should show for a snapshot.
 
     Attributes:
-        bundles: of the types that are requested as a whole.
-        named: of other types, by name as in statistics. A name that was served once stays, with the version of its
-            absence if absence can be reported, and else with its last one, which Envoy keeps.
+        bundles: of the types requested as a whole.
+        named: of other types, by name as in statistics. A name once served stays, with the version of its absence if that
+            can be reported, else with its last one.
         unsure: types for which Envoy may rightly show another version, since their removals are not reported.
-        doubted: prefixes of the subscriptions that rejected their last update. A part of it may be in effect all the
-            same (ENVOY.md E59), so the right version counts only after one more update.
+        doubted: prefixes of the subscriptions that rejected their last update. A part may be in effect all the same
+            (ENVOY.md E59), so the right version counts only after one more update.
     """
 
     bundles: Mapping[TypeUrl, Version]
@@ -96,15 +96,24 @@ class Expected:
                 bundles[type_url] = version_of(snapshot, Subscription(type_url))
             else:
                 known = before.named.get(type_url, {}) if before else {}
-                named[type_url] = MappingProxyType(_named_versions(snapshot, row, known))
+                versions = {
+                    name.replace("://", "_").replace(":/", "_").replace(":", "_"): version_of(
+                        snapshot, Subscription.for_request(row.type_url, [name])
+                    )
+                    for name in snapshot.resources(row.type_url)
+                }
+                for name in known.keys() - versions.keys():
+                    absence = version_of(snapshot, Subscription.for_request(row.type_url, [name]))
+                    versions[name] = absence if row.may_be_empty else known[name]
+                named[type_url] = MappingProxyType(versions)
         unsure = snapshot.withheld | snapshot.incomplete | snapshot.undeclared
         return cls(MappingProxyType(bundles), MappingProxyType(named), unsure, doubted)
 
     def is_settled(self, scope: Scope, version_text: str) -> bool:
         """Whether a subscription shows the expected version, as far as statistics tell.
 
-        The requested name does not always show: all runtime layers share a scope, and an EDS cluster may request
-        another name than its own. But a version covers its name, so any present version of the type is right.
+        Runtime layers share a scope, and an EDS cluster may request another name than its own. But a version covers its name,
+        so any present version of the type is right.
         """
         type_url = scope.resource_type.type_url
         if scope.resource_type.full_state_in_sotw:
@@ -113,21 +122,6 @@ class Expected:
         # A name that never existed gets no answer if absence cannot be reported.
         is_unanswered = not scope.resource_type.may_be_empty and scope.name not in (None, *versions)
         return is_unanswered or not versions or version_text in versions.values()
-
-
-def _named_versions(snapshot: Snapshot, row: ResourceType, known: Mapping[str, Version]) -> dict[str, Version]:
-    versions = {
-        _in_statistics(name): version_of(snapshot, Subscription.for_request(row.type_url, [name]))
-        for name in snapshot.resources(row.type_url)
-    }
-    for name in known.keys() - versions.keys():
-        absence = version_of(snapshot, Subscription.for_request(row.type_url, [name]))
-        versions[name] = absence if row.may_be_empty else known[name]
-    return versions
-
-
-def _in_statistics(name: str) -> str:
-    return name.replace("://", "_").replace(":/", "_").replace(":", "_")
 
 
 OK = 200
@@ -199,7 +193,7 @@ def parse_statistics(text: str) -> Statistics:
 
 
 def parse_drain_time(text: str) -> float | None:
-    """Read `--drain-time-s` in `/server_info`; None for other content."""
+    """Read `--drain-time-s` in `/server_info`, or None."""
     try:
         return float(str(json.loads(text)["command_line_options"]["drain_time"]).removesuffix("s"))
     except (ValueError, LookupError, TypeError):
@@ -214,7 +208,7 @@ def parse_init_dump(text: str) -> tuple[str, ...]:
 
 
 def parse_warming_clusters(text: str) -> tuple[str, ...]:
-    """Read the names in `/config_dump?resource=dynamic_warming_clusters`: `cluster web`."""
+    """Read `/config_dump?resource=dynamic_warming_clusters`: `cluster web`."""
     names = (dict(one).get("cluster", {}).get("name") for one in json.loads(text).get("configs", []))
     return tuple(sorted(f"cluster {name}" for name in names if name))
 

@@ -1,7 +1,4 @@
-"""Writes a bootstrap as commented YAML (pure).
-
-PyYAML writes neither comments nor anchors in natural places.
-"""
+"""Writes a bootstrap as commented YAML, which PyYAML cannot (pure)."""
 
 from __future__ import annotations
 
@@ -28,8 +25,8 @@ _IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 def as_yaml(value: dict[str, PlainValue], comments: Mapping[str, str], shared: str = "shared") -> str:
     """Write a mapping, empty lines between top-level keys.
 
-    A mapping that occurs twice, as the same object, is written once, with the anchor `shared`. A comment stands above
-    the first occurrence of its key.
+    A mapping that occurs twice, as the same object, is written once, with the anchor `shared`. A comment stands above its
+    key's first occurrence.
     """
     writer = _Writer(value, comments, shared)
     blocks = ["\n".join(writer.mapping({key: content}, "")) for key, content in value.items()]
@@ -122,7 +119,7 @@ def _identities(value: PlainValue) -> Iterator[int]:
 
 
 def quoted_text(text: str) -> str:
-    """Write text, in quotes if it is ambiguous."""
+    """Write text, in quotes if ambiguous."""
     is_word = _WORD.fullmatch(text) and text.lower() not in _NOT_TEXT
     if is_word or _DURATION.fullmatch(text) or _IPV4.fullmatch(text):
         return text

@@ -1,7 +1,7 @@
 """Bootstraps for an Envoy that gets everything from fsxds (pure).
 
 A bootstrap (`Section`) has a node, the admin page, the static cluster `xds`, and the initial subscriptions
-(`BootstrapRequest`). Collections in it are locators that replace the request for all clusters or all listeners.
+(`BootstrapRequest`). Collections are locators in place of the request for all clusters or listeners.
 
 | collection | where Envoy takes it from | source |
 | --- | --- | --- |
@@ -123,7 +123,7 @@ class BootstrapRequest:
 
     Attributes:
         runtime_names: later layers take precedence.
-        streams: some resources come only by gRPC streams.
+        streams: some resources need gRPC streams.
     """
 
     clusters: bool
@@ -133,7 +133,7 @@ class BootstrapRequest:
 
     @classmethod
     def by(cls, snapshot: Snapshot) -> BootstrapRequest:
-        """Return the subscriptions that a snapshot needs."""
+        """Return a snapshot's subscriptions."""
         clusters, listeners, runtime = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rtds"))
         return cls(
             clusters=clusters not in snapshot.undeclared,
@@ -142,7 +142,7 @@ class BootstrapRequest:
         )
 
     def covers(self, other: BootstrapRequest) -> bool:
-        """Return whether these subscriptions include `other`."""
+        """Return whether these include `other`."""
         return (
             self.clusters >= other.clusters
             and self.listeners >= other.listeners
@@ -156,7 +156,7 @@ class Identity:
     """An Envoy's name and behavior.
 
     Attributes:
-        admin_port: on 127.0.0.1; port 0: the kernel chooses.
+        admin_port: on 127.0.0.1; 0: the kernel chooses.
         initial_fetch_timeout: how long its start waits for the first answer of each type (ENVOY.md E17). In `fsxds
             dev`, a late answer should not keep a person waiting.
     """
@@ -171,7 +171,17 @@ class Identity:
 def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None = None) -> Section:
     """Return a polling Envoy's bootstrap; `xds` is as in `rest_cluster`."""
     identity = identity or Identity()
-    source = _rest_source(identity.initial_fetch_timeout)
+    source: Section = {
+        "resource_api_version": "V3",
+        "initial_fetch_timeout": identity.initial_fetch_timeout,
+        "api_config_source": {
+            "api_type": "REST",
+            "transport_api_version": "V3",
+            "cluster_names": [XDS_CLUSTER],
+            "refresh_delay": REFRESH_DELAY,
+            "request_timeout": REQUEST_TIMEOUT,
+        },
+    }
     dynamic, runtime = _subscriptions(wanted, lambda *_: source)
     return _bootstrap(identity, [rest_cluster(xds)], dynamic, runtime)
 
@@ -200,9 +210,9 @@ def mirror_bootstrap(
 ) -> Section:
     """Return the bootstrap for mirrored files, which must exist before Envoy starts (ENVOY.md E25).
 
-    No source has a `watched_directory`: each file replaces the previous one by a move, which Envoy detects by itself.
-    `path_of` returns the file of a type (`cds`, `lds`: name None) or of one resource (`rtds` and its name); its suffix
-    is the format. `xds` is where fsxds listens, for resources that keep pointing there; None: nowhere.
+    No source has a `watched_directory`: each file is replaced by a move, which Envoy detects by itself. `path_of` returns
+    the file of a type (`cds`, `lds`: name None) or of one resource (`rtds` and its name); its suffix is the format. `xds`
+    is where fsxds listens, for resources that keep pointing there; None: nowhere.
     """
 
     def file_source(short_name: str, name: str | None) -> Section:
@@ -255,20 +265,6 @@ def _bootstrap(identity: Identity, clusters: list[PlainValue], dynamic: Section,
     }
 
 
-def _rest_source(initial_fetch_timeout: str) -> Section:
-    return {
-        "resource_api_version": "V3",
-        "initial_fetch_timeout": initial_fetch_timeout,
-        "api_config_source": {
-            "api_type": "REST",
-            "transport_api_version": "V3",
-            "cluster_names": [XDS_CLUSTER],
-            "refresh_delay": REFRESH_DELAY,
-            "request_timeout": REQUEST_TIMEOUT,
-        },
-    }
-
-
 # This includes the handshake. One takes fsxds milliseconds, and after its restart all Envoys connect at once.
 CONNECT_TIMEOUT = "5s"
 
@@ -285,7 +281,7 @@ class EnvoyTls:
 
 
 def with_tls(bootstrap: Section, tls: EnvoyTls) -> Section:
-    """Use TLS to fsxds, except by a unix socket."""
+    """Use TLS to fsxds, unix sockets excepted."""
     static = bootstrap.get("static_resources")
     clusters = static.get("clusters") if isinstance(static, dict) else None
     if not isinstance(clusters, list):
@@ -356,7 +352,7 @@ def read_collection(text: str, authority: str) -> ResourceName:
 def with_lists(section: Section, names: Iterable[ResourceName], path_of: Callable[[str], PurePath]) -> Section:
     """Read a list in place of all listeners, for mirrored files.
 
-    `path_of` returns the absolute path of a list's file.
+    `path_of` returns a list's absolute path.
 
     Raises:
         UsageError: there are several, or globs.

@@ -1,4 +1,4 @@
-"""Reads the descriptors of an Envoy executable, for `--descriptors` on other machines.
+"""Reads an Envoy executable's descriptors, for `--descriptors` on other machines.
 
 `python -m fsxds.envoy.envoy_descriptors ENVOY > FILE` runs nothing: the executable may be foreign.
 """

@@ -176,7 +176,16 @@ def _run_probes(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Ext
             for number, key in enumerate(keys)
         ]
         (folder / "lds.json").write_text(json.dumps({"resources": listeners}))
-        (folder / "bootstrap.json").write_text(json.dumps(_bootstrap(folder)))
+        source = {"resource_api_version": "V3", "path_config_source": {"path": str(folder / "lds.json")}}
+        (folder / "bootstrap.json").write_text(
+            json.dumps(
+                {
+                    "node": {"id": "fsxds", "cluster": "fsxds"},
+                    "admin": {"address": {"pipe": {"path": str(folder / "admin")}}},
+                    "dynamic_resources": {"lds_config": source},
+                }
+            )
+        )
         path = folder / "admin"
         with _running(executable, folder) as process, closing(_wait_for_admin(process, path)) as admin:
             info = _get(admin, "/server_info")
@@ -187,24 +196,11 @@ def _run_probes(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Ext
         if "error_state" in one
     }
     answers = {key: rejected.get(number, "") for number, key in enumerate(keys)}
-    return info["version"].split("/")[1], _extensions(info.get("node", {})), answers
-
-
-def _extensions(node: Mapping[str, Any]) -> Extensions:
     found: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
-    for one in node.get("extensions", ()):
+    for one in info.get("node", {}).get("extensions", ()):
         if not one.get("disabled"):
             found[one["category"]][one["name"]] = tuple(one.get("type_urls", ()))
-    return dict(found)
-
-
-def _bootstrap(folder: Path) -> dict[str, Any]:
-    source = {"resource_api_version": "V3", "path_config_source": {"path": str(folder / "lds.json")}}
-    return {
-        "node": {"id": "fsxds", "cluster": "fsxds"},
-        "admin": {"address": {"pipe": {"path": str(folder / "admin")}}},
-        "dynamic_resources": {"lds_config": source},
-    }
+    return info["version"].split("/")[1], dict(found), answers
 
 
 @contextmanager
@@ -233,7 +229,6 @@ class _Connection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """Connect to the socket."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from fsxds.api.secrets import mask_reason
 from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_log import EnvoyLogLine
-from fsxds.envoy.process import EndedEnvoy
+from fsxds.envoy.follow import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.events.event import Level, LogLine
 from fsxds.events.phrases import count_of, omitted, shortened, some_of
@@ -40,7 +40,7 @@ _ALWAYS = re.compile(
 class LocalEnvoyLog:
     """An `EnvoyObserver` that writes log lines.
 
-    `nacked` receives each type with a NACKed update; `now_s` is a monotonic clock.
+    `nacked` receives each NACKed type; `now_s` is a monotonic clock.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class LocalEnvoyLog:
         return self._has_reported
 
     def envoy_started(self, admin: str, listeners: Sequence[Listening]) -> None:
-        """Report Envoy's admin page and its listeners."""
+        """Report the admin page and listeners."""
         self._has_reported = True
         details: dict[str, PlainValue] = {"admin": admin, "listeners": _addresses(listeners)}
         self._write(LogLine(Level.INFO, "envoy_started", f"Envoy runs; admin: http://{admin}", details))
@@ -82,7 +82,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.INFO, "envoy_acked", text, details))
 
     def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
-        """Report a NACK, its reason, and its place in the files."""
+        """Report a NACK, its reason, and its place."""
         self._nacked(nack.resource_type.type_url)
         places = [str(origin) for origin in nack.origins]
         name = f' "{nack.resource_name}"' if nack.resource_name else ""
@@ -100,7 +100,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.ERROR, "envoy_nacked", text, details))
 
     def envoy_pending(self, waiting: InProgress, unready: Sequence[str], elapsed_s: float) -> None:
-        """Report parts not yet in effect, and Envoy's awaited targets."""
+        """Report parts not yet in effect, and awaited targets."""
         names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in waiting.scopes]
         missing = f"; not there yet: {some_of(names)}" if names else ""
         warm = (

@@ -47,7 +47,7 @@ class LoggedRejection:
         reason: in Envoy's words, without the rejected message.
         type_url: None if the log does not name it, as for files.
         resource_name: None for a whole update.
-        is_failure: the update could not be read, which Envoy counts as `update_failure`.
+        is_failure: the update was unreadable, which Envoy counts as `update_failure`.
     """
 
     reason: str
@@ -57,20 +57,17 @@ class LoggedRejection:
 
 
 def read_log_line(line: str) -> EnvoyLogLine:
-    """Read a line of `LOG_ARGUMENTS`; any other is all message."""
+    """Read a line of `LOG_ARGUMENTS`; others are all message."""
     level, _, rest = line.partition(" ")
     logger, _, message = rest.partition(" ")
     if level not in {"trace", "debug", "info", "warning", "error", "critical"}:
         return EnvoyLogLine("", "", line)
-    return EnvoyLogLine(level, logger, _unescape(message).strip())
 
-
-def _unescape(text: str) -> str:
     def character(match: re.Match[bytes]) -> bytes:
         code = match[1]
         return bytes([int(code, 8) & 0xFF]) if len(code) == 3 else _CONTROL.get(code, code)
 
-    return _ESCAPE.sub(character, text.encode()).decode(errors="replace")
+    return EnvoyLogLine(level, logger, _ESCAPE.sub(character, message.encode()).decode(errors="replace").strip())
 
 
 def read_rejection(message: str) -> LoggedRejection | None:
@@ -107,7 +104,7 @@ class ValidationFailure:
     """Why Envoy rejected a bootstrap.
 
     Attributes:
-        suspect: the resource that it was probably reading, or None.
+        suspect: the resource probably being read, or None.
     """
 
     reason: str
@@ -152,7 +149,11 @@ class _Progress:
         if match := _LOADING.match(message):
             self._stage = match[2]
         elif match := _CLUSTER_DONE.match(message):
-            self._receive_destroyed(match["name"])
+            name = match["name"]
+            if self._has_failed:
+                self._finish(name, self._clusters.get(name))
+            elif self._stage == "cluster":
+                self._half_made = name
         elif match := _CLUSTER_BEGUN.match(message):
             self._half_made = match["name"]
         elif match := _LISTENER_DONE.match(message):
@@ -163,12 +164,6 @@ class _Progress:
     def fail(self) -> None:
         """Note the end; clusters destroyed from now on were complete."""
         self._has_failed = True
-
-    def _receive_destroyed(self, name: str) -> None:
-        if self._has_failed:
-            self._finish(name, self._clusters.get(name))
-        elif self._stage == "cluster":
-            self._half_made = name
 
     def _finish(self, name: str, member: Member | None) -> None:
         self._done.add(name)

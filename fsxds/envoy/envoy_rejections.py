@@ -27,11 +27,11 @@ from fsxds.snapshots.document import authored_path
 
 @dataclass(frozen=True, slots=True)
 class EnvoyRejection:
-    """Why Envoy rejects a resource, which is None if unknown.
+    """Why Envoy rejects a resource, None if unknown.
 
     Attributes:
         others: resources without which it would be accepted.
-        is_certain: False if Envoy would load code or data that is not on this machine.
+        is_certain: False if Envoy would load code or data absent here.
     """
 
     resource: Resource | None
@@ -107,12 +107,12 @@ _DEFAULT_REMEDY = "change the field that Envoy names, as its API reference says"
 
 
 def remedy_for(reason: str) -> str:
-    """Return the remedy for a reason."""
+    """Return a reason's remedy."""
     return next((remedy for pattern, remedy in _REMEDIES if pattern.search(reason)), _DEFAULT_REMEDY)
 
 
 def depends_on_machine(reason: str) -> bool:
-    """Whether a reason depends on Envoy's machine."""
+    """Whether a reason depends on the machine."""
     return _MACHINE.search(reason) is not None
 
 
@@ -199,7 +199,7 @@ def _steps(chain: tuple[tuple[str, str], ...], part: PlainValue, path: FieldPath
             return path
         key = next((key for key in part if key.replace("_", "").lower() == match[1].lower()), None)
         if key is None:
-            return (*path, _snake(match[1]))
+            return (*path, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", match[1]).lower())
         path, part = (*path, key), part[key]
         if match[2] is None:
             continue
@@ -208,10 +208,6 @@ def _steps(chain: tuple[tuple[str, str], ...], part: PlainValue, path: FieldPath
         elif isinstance(part, dict) and match[2] in part:
             path, part = (*path, match[2]), part[match[2]]
     return path
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def _of_hint(reason: str, parts: _Parts) -> FieldPath:
@@ -223,7 +219,7 @@ def _of_hint(reason: str, parts: _Parts) -> FieldPath:
 
 
 def _of_value(reason: str, parts: _Parts) -> FieldPath:
-    """Use a quoted value or key: the first, or the last one if repeated."""
+    """Use a quoted value or key: the first, or the last if repeated."""
     places: dict[str, list[FieldPath]] = {}
     quoted = set(_quoted(reason))
     for path, part in parts:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import json
+import os
+import shutil
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 from typing import Never, Protocol
 
 import aiohttp
 
 from fsxds.envoy.admin import AdminPage, Listening, Statistics
 from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, files_of
-from fsxds.envoy.envoy_log import EnvoyLogLine, LoggedRejection, read_rejection
-from fsxds.envoy.process import EndedEnvoy, EnvoyLog, LocalEnvoy, running_envoy
+from fsxds.envoy.envoy_log import LOG_ARGUMENTS, EnvoyLogLine, LoggedRejection, read_log_line, read_rejection
 from fsxds.envoy.snapshot_status import AckSource, EnvoyNack, InEffect, InProgress, Nacked, StatisticsAcks, nacks_of
+from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.resources import Snapshot
 from fsxds.runtime.store import SnapshotStore
@@ -44,7 +51,7 @@ class EnvoyObserver(Protocol):
         """The snapshot is in effect; `types` have new resources."""
 
     def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
-        """Envoy NACKed a part of the snapshot."""
+        """Envoy NACKed a part."""
 
     def envoy_pending(self, waiting: InProgress, unready: tuple[str, ...], elapsed_s: float) -> None:
         """The snapshot is late; Envoy waits for `unready`."""
@@ -107,7 +114,10 @@ class Follower:
             self._observer.envoy_nacked(nack, trial.elapsed_s)
         if trial.is_reported:
             self._acks.note_reported()
-        await self._look_whether_live()
+        if not self._is_live and await self._admin.is_live():
+            self._is_live = True
+            self._listeners = await self._admin.listeners() or ()
+            self._observer.envoy_started(self._admin.address, self._listeners)
         if (isinstance(status, InProgress) or not self._is_live) and trial.is_report_due():
             waiting = status if isinstance(status, InProgress) else InProgress((), 0)
             self._observer.envoy_pending(waiting, await self._admin.unready(), trial.elapsed_s)
@@ -116,20 +126,11 @@ class Follower:
         if isinstance(status, InEffect) and status.types:
             self._observer.envoy_acked(status.types, trial.elapsed_s)
         if not isinstance(status, InProgress):
-            await self._look_at_listeners()
+            listeners = await self._admin.listeners()
+            if listeners is not None and listeners != self._listeners:
+                self._listeners = listeners
+                self._observer.envoy_listens(listeners)
         return isinstance(status, InEffect)
-
-    async def _look_whether_live(self) -> None:
-        if not self._is_live and await self._admin.is_live():
-            self._is_live = True
-            self._listeners = await self._admin.listeners() or ()
-            self._observer.envoy_started(self._admin.address, self._listeners)
-
-    async def _look_at_listeners(self) -> None:
-        listeners = await self._admin.listeners()
-        if listeners is not None and listeners != self._listeners:
-            self._listeners = listeners
-            self._observer.envoy_listens(listeners)
 
     async def _pause(self, trial: SnapshotProgress, answer_took_s: float) -> None:
         pause_s = SLOW_POLL_S if trial.is_reported else max(POLL_S, answer_took_s / SHARE_OF_TIME)
@@ -218,17 +219,19 @@ class EnvoyPlan:
 async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:
     """Keep an Envoy running, and report its status on each snapshot.
 
-    It restarts with a snapshot that needs more subscriptions (the first listener of a tree, another runtime layer),
-    and, after it ended by itself, with one that it did not start with.
+    It restarts with a snapshot that needs more subscriptions (the first listener of a tree, another runtime layer), and,
+    after it ended by itself, with a new one.
 
     Raises:
-        UsageError: the executable cannot be started; in an ExceptionGroup, as from any task group.
+        UsageError: the executable cannot be started; in an ExceptionGroup.
     """
     snapshot = await store.newer_than(0)
     while True:
         wanted = await plan.wanted_by(snapshot)
         bootstrap = plan.bootstrap_for(wanted)
-        await _wait_for(files_of(bootstrap))
+        files = files_of(bootstrap)
+        while not _exist(files):  # noqa: ASYNC110, a file that appears has no event to wait for
+            await asyncio.sleep(FILE_POLL_S)
         # The log is read until the very end: an Envoy whose pipe is full does not end.
         async with asyncio.TaskGroup() as tasks, running_envoy(plan.executable, bootstrap, plan.observe_log) as envoy:
             tasks.create_task(envoy.read_log())
@@ -238,15 +241,6 @@ async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserv
         if not envoy.was_stopped:
             observer.envoy_ended(EndedEnvoy(status, envoy.log.tail()))
         snapshot = await store.newer_than(snapshot.generation)
-
-
-async def _wait_for(files: tuple[PurePath, ...]) -> None:
-    while not _exist(files):  # noqa: ASYNC110, a file that appears has no event to wait for
-        await asyncio.sleep(FILE_POLL_S)
-
-
-def _exist(files: tuple[PurePath, ...]) -> bool:
-    return all(Path(file).exists() for file in files)
 
 
 async def _follow_until_more_needed(
@@ -266,3 +260,173 @@ async def _follow_until_more_needed(
             snapshot = await store.newer_than(snapshot.generation)
             seen_s = now_s()
     await envoy.stop()
+
+
+# How long Envoy may take to end after SIGTERM; it needs some milliseconds.
+END_PATIENCE_S = 2.0
+# Rejections can print whole configurations; the rest of a longer line is dropped.
+LONGEST_LINE_BYTES = 65536
+LINES_KEPT = 2000
+TAIL_LINES = 12
+ADDRESS_POLL_S = 0.02
+# How long an old listener keeps its connections after an edit; Envoy's ten minutes hide the edit from a browser.
+DRAIN_S = 2
+
+
+@dataclass(frozen=True, slots=True)
+class EndedEnvoy:
+    """The exit status (negative: the signal), and the log's end."""
+
+    status: int
+    tail: tuple[str, ...]
+
+
+class EnvoyLog:
+    """An Envoy's last log lines."""
+
+    def __init__(self, observe: Callable[[EnvoyLogLine], None] | None = None) -> None:
+        self._lines: deque[EnvoyLogLine] = deque(maxlen=LINES_KEPT)
+        self._observe = observe
+        self.length = 0
+
+    def append(self, text: str) -> None:
+        """Add a line."""
+        line = read_log_line(text)
+        self._lines.append(line)
+        self.length += 1
+        if self._observe is not None:
+            self._observe(line)
+
+    def since(self, length: int) -> tuple[EnvoyLogLine, ...]:
+        """Return the kept lines after the first `length`."""
+        newer = min(self.length - length, len(self._lines))
+        return tuple(self._lines)[len(self._lines) - newer :]
+
+    def tail(self) -> tuple[str, ...]:
+        """Return the last few messages."""
+        return tuple(line.message for line in tuple(self._lines)[-TAIL_LINES:])
+
+
+class LocalEnvoy:
+    """A running Envoy; made by `running_envoy`."""
+
+    def __init__(self, process: Process, log: EnvoyLog, address_file: Path) -> None:
+        self._process = process
+        self._address_file = address_file
+        self.log = log
+        self.was_stopped = False
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    async def admin_address(self) -> str | None:
+        """Wait for the admin page; None if Envoy ended."""
+        while self._process.returncode is None:
+            if address := (self._address_file.read_text().strip() if self._address_file.exists() else ""):
+                return address
+            await asyncio.sleep(ADDRESS_POLL_S)
+        return None
+
+    async def read_log(self) -> None:
+        """Read the log until Envoy closes it."""
+        rest = b""
+        while self._process.stdout and (chunk := await self._process.stdout.read(LONGEST_LINE_BYTES)):
+            *lines, rest = (rest + chunk).split(b"\n")
+            rest = rest[:LONGEST_LINE_BYTES]
+            for line in lines:
+                self.log.append(line[:LONGEST_LINE_BYTES].decode(errors="replace"))
+
+    async def ended(self) -> int:
+        """Wait for the exit status."""
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """Send SIGTERM, and SIGKILL after two seconds."""
+        if self._process.returncode is not None:
+            return
+        self.was_stopped = True
+        self._process.terminate()
+        try:
+            async with asyncio.timeout(END_PATIENCE_S):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+        finally:
+            # Reached in this state only when the wait was cancelled.
+            if self._process.returncode is None:
+                self._process.kill()
+
+
+@asynccontextmanager
+async def running_envoy(
+    executable: Path, bootstrap: Section, observe: Callable[[EnvoyLogLine], None] | None = None
+) -> AsyncIterator[LocalEnvoy]:
+    """Run Envoy during the block. Unless the caller runs `read_log`, Envoy stops when the pipe is full.
+
+    `executable` is the binary itself, not a script: signals have to reach Envoy.
+
+    Raises:
+        UsageError: the executable cannot be started.
+    """
+    _check(executable)
+    with TemporaryDirectory(prefix="fsxds-envoy-") as folder:
+        config, address_file = _write(bootstrap, folder), Path(folder, "admin-address")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command_line(executable, config, address_file),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=PIPE,
+                stderr=STDOUT,
+                # Ctrl-C is for fsxds: it ends Envoy itself, after the last message about it.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UsageError(f"{executable}: {error.strerror}; --envoy names the Envoy binary") from error
+        envoy = LocalEnvoy(process, EnvoyLog(observe), address_file)
+        try:
+            yield envoy
+        finally:
+            await envoy.stop()
+
+
+def _check(executable: Path) -> None:
+    """`setpriv` would only fail later."""
+    if not executable.is_file() or not os.access(executable, os.X_OK):
+        raise UsageError(f"{executable}: is no executable file; --envoy names the Envoy binary")
+
+
+def _write(bootstrap: Section, folder: str) -> Path:
+    path = Path(folder, "bootstrap.json")
+    path.write_text(json.dumps(bootstrap))
+    return path
+
+
+def command_line(executable: Path, config: Path, address_file: Path) -> tuple[str, ...]:
+    """Return the command that starts Envoy."""
+    # Envoy should not outlive fsxds even when that is killed. Python could only ask for that between fork and exec,
+    # which is not safe beside threads; this program of util-linux, present on nearly every Linux, does it and becomes
+    # Envoy.
+    setpriv = shutil.which("setpriv")
+    prefix = (setpriv, "--pdeathsig", "TERM") if setpriv else ()
+    return (
+        *prefix,
+        str(executable),
+        "--config-path",
+        str(config),
+        "--admin-address-path",
+        str(address_file),
+        *LOG_ARGUMENTS,
+        # Without hot restart any number of Envoys can run, and none leaves shared memory behind.
+        "--disable-hot-restart",
+        "--concurrency",
+        "1",
+        "--drain-time-s",
+        str(DRAIN_S),
+    )
+
+
+def _exist(files: tuple[PurePath, ...]) -> bool:
+    return all(Path(file).exists() for file in files)

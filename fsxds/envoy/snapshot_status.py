@@ -30,7 +30,7 @@ class InEffect:
 
 @dataclass(frozen=True, slots=True)
 class Nacked:
-    """Envoy NACKed an update in each of `scopes`, perhaps not in others.
+    """Envoy NACKed an update in each of `scopes`.
 
     `origins` has known places of resources no longer served.
     """
@@ -41,7 +41,7 @@ class Nacked:
 
 @dataclass(frozen=True, slots=True)
 class RejectedResource:
-    """A rejection's reason and place in the files, if known."""
+    """A rejection's reason and known place."""
 
     reason: str | None
     origin: Origin | None = None
@@ -57,7 +57,7 @@ class InProgress:
 
 @dataclass(frozen=True, slots=True)
 class EnvoyNack:
-    """One reason of a NACK; `resource_name` is None if Envoy does not name it.
+    """One reason of a NACK; `resource_name` may be unknown (None).
 
     Attributes:
         reason: in Envoy's words; None if its log has none.
@@ -104,8 +104,7 @@ def status_by_streams(
 ) -> InEffect | Nacked | InProgress:
     """Derive the status from the ACKs and NACKs on Envoy's streams.
 
-    `watches` are empty before Envoy opened a stream; `accepted_before` are the versions when the previous snapshot was
-    in effect.
+    `watches` are empty before Envoy opened a stream; `accepted_before` are the previous snapshot's versions.
     """
     if nacked := tuple(_scope_of(watch) for watch in watches if watch.rejected):
         return Nacked(nacked)
@@ -198,7 +197,7 @@ class AckSource(Protocol):
         """
 
     def note_reported(self) -> None:
-        """Note that the last status was reported."""
+        """Note that the status was reported."""
 
 
 class StatisticsAcks:
@@ -228,7 +227,7 @@ class StatisticsAcks:
         return status, reasons
 
     def note_reported(self) -> None:
-        """Do nothing: counters of rejections stay until the next one."""
+        """Do nothing: counters of rejections stay."""
 
 
 class StreamAcks:

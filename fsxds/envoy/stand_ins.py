@@ -115,7 +115,7 @@ class StandIns:
         return self.http_listener(name, route_config=table)
 
     def of_extension(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a filter's user; None if its kind is unknown."""
+        """Return a filter's user; None for an unknown kind."""
         extension: DynamicMessage = self._new("envoy.config.core.v3.TypedExtensionConfig")
         extension.ParseFromString(body)
         message_type = extension.typed_config.type_url.rpartition("/")[2]

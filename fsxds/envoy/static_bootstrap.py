@@ -32,8 +32,8 @@ class Prepared:
 
     Attributes:
         clusters: every name that may be a cluster's.
-        secret_form: the form of a secret (`tls_certificate`), else empty.
-        scope_key: the key of a scoped route as bytes, else empty.
+        secret_form: of a secret (`tls_certificate`), else empty.
+        scope_key: of a scoped route as bytes, else empty.
         is_complete: all external content has a valid stub.
     """
 
@@ -94,19 +94,16 @@ class Preparer:
 
     def _note(self, message: DynamicMessage, notes: _Notes) -> None:
         descriptor = message.DESCRIPTOR
-        for mention in self._mentions_in(descriptor):
+        if (fields := self._cluster_fields.get(descriptor.full_name)) is None:
+            fields = tuple(one for one in descriptor.fields if may_name_cluster(one, descriptor))
+            self._cluster_fields[descriptor.full_name] = fields
+        for mention in fields:
             value = getattr(message, mention.name)
             notes.clusters.update(value if mention.is_repeated else (value,))
         if descriptor.full_name == SECRET_CONFIG:
             (notes.secrets if message.HasField("sds_config") else notes.static_secrets).add(message.name)
         elif is_discovered(message):
             notes.extensions.add(message.name)
-
-    def _mentions_in(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
-        if (fields := self._cluster_fields.get(descriptor.full_name)) is None:
-            fields = tuple(one for one in descriptor.fields if may_name_cluster(one, descriptor))
-            self._cluster_fields[descriptor.full_name] = fields
-        return fields
 
 
 def may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
@@ -206,7 +203,7 @@ class Linker:
         return Linked(body, frozenset(used.secrets), frozenset(used.extensions))
 
     def _place(self, message: DynamicMessage, serialized: bytes) -> None:
-        """Put a filter in its place; an unexpected type becomes the default, which Envoy rejects."""
+        """An unexpected type becomes the default, which Envoy rejects."""
         extension: DynamicMessage = self._catalogue.message_class(_TYPED_EXTENSION).FromString(serialized)
         expected = {url.rpartition("/")[2] for url in message.config_discovery.type_urls}
         if extension.typed_config.type_url.rpartition("/")[2] in expected:
@@ -227,7 +224,7 @@ Member = int
 class Rendering:
     """A bootstrap, and the resource behind each part, or None.
 
-    `eds` are the clusters that Envoy creates after all others. `layers` are the resources of the runtime's layers.
+    `eds` are the clusters that Envoy creates last. `layers` are the resources of the runtime's layers.
     """
 
     bootstrap: DynamicMessage
@@ -278,9 +275,9 @@ class Rendering:
 class Renderer:
     """Renders any of some resources.
 
-    Clusters and listeners are rendered as they are, with the chosen secrets and filters. Every other resource is used
-    by a cluster or a listener made for it. A name that is mentioned but not chosen becomes a cluster without endpoints,
-    or a dummy secret: other checks report that it is missing.
+    Clusters and listeners are rendered as they are, with the chosen secrets and filters. Every other resource gets a
+    cluster or listener that uses it. A name mentioned but not chosen becomes a cluster without endpoints, or a dummy
+    secret: other checks report that it is missing.
     """
 
     def __init__(self, catalogue: Catalogue, resources: Sequence[Resource], folder: str) -> None:
@@ -294,7 +291,9 @@ class Renderer:
     def render(self, members: Collection[Member]) -> Rendering:
         """Render some of the resources."""
         chosen = {member: self.prepared[member] for member in sorted(members)}
-        links = self._links(chosen)
+        secrets = {one.resource.name: one.secret_form for one in chosen.values() if one.resource.type_url == SDS}
+        extensions = {one.resource.name: one.body for one in chosen.values() if one.resource.type_url == ECDS}
+        links = {member: self._linker.link(prepared, secrets, extensions) for member, prepared in chosen.items()}
         rendering = Rendering(self._frame())
         self._render_secrets(rendering, chosen)
         self._render_mentioned(rendering, chosen)
@@ -310,11 +309,6 @@ class Renderer:
         # Some filters add a page to the admin's; without one Envoy crashes of them.
         admin = {"address": {"pipe": {"path": f"/{STAND_IN}"}}}
         return frame(node={"id": STAND_IN, "cluster": STAND_IN}, admin=admin, bootstrap_extensions=extensions)
-
-    def _links(self, chosen: _Chosen) -> dict[Member, Linked]:
-        secrets = {one.resource.name: one.secret_form for one in chosen.values() if one.resource.type_url == SDS}
-        extensions = {one.resource.name: one.body for one in chosen.values() if one.resource.type_url == ECDS}
-        return {member: self._linker.link(prepared, secrets, extensions) for member, prepared in chosen.items()}
 
     def _render_secrets(self, rendering: Rendering, chosen: _Chosen) -> None:
         for member, prepared in _of_type(chosen, SDS):

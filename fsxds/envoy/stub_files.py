@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import LIST_VALUE, STRUCT, VALUE, is_map
@@ -207,19 +207,18 @@ class FileStubs:
         descriptor = message.DESCRIPTOR
         if descriptor.full_name in _BEYOND_REACH:
             self.is_complete = False
-        for field in self._sources_in(descriptor):
-            content = _CONTENTS.get(_name_of(field))
+        if (fields := self._sources.get(descriptor.full_name)) is None:
+            fields = tuple(field for field in descriptor.fields if _holds_source(field))
+            self._sources[descriptor.full_name] = fields
+        for field in fields:
+            content = _CONTENTS.get(
+                f"{field.message_type.full_name}.value" if field.message_type and is_map(field) else field.full_name
+            )
             for source in _values(message, field):
                 if _is_elsewhere(source):
                     source.Clear()
                     source.inline_string = content or _TEXT
                     self.is_complete &= content is not None
-
-    def _sources_in(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
-        if (fields := self._sources.get(descriptor.full_name)) is None:
-            fields = tuple(field for field in descriptor.fields if _holds_source(field))
-            self._sources[descriptor.full_name] = fields
-        return fields
 
 
 def _writer(field: str, path: str) -> Change:
@@ -234,7 +233,7 @@ def compiled_only(script: str) -> str:
     """Return a script, with equal line numbers, that is only compiled.
 
     Envoy runs scripts when it loads them (ENVOY.md E62), with all of Lua's libraries: `os.execute` would run on this
-    machine, and `require` would not find the modules of the target machine.
+    machine, and `require` would not find the target machine's modules.
     """
     functions = "".join(f"function {name}() end " for name in _LUA_FUNCTIONS if name in script)
     return f"{functions}do return end {script}"
@@ -270,10 +269,6 @@ def _holds_source(field: FieldDescriptor) -> bool:
     return held is not None and held.full_name == _DATA_SOURCE
 
 
-def _name_of(field: FieldDescriptor) -> str:
-    return f"{field.message_type.full_name}.value" if field.message_type and is_map(field) else field.full_name
-
-
 def _values(message: DynamicMessage, field: FieldDescriptor) -> list[DynamicMessage]:
     value = getattr(message, field.name)
     if not field.is_repeated:
@@ -282,7 +277,7 @@ def _values(message: DynamicMessage, field: FieldDescriptor) -> list[DynamicMess
 
 
 def _is_elsewhere(source: DynamicMessage) -> bool:
-    """Whether content is on the target machine; an empty name stays, so that Envoy rejects it."""
+    """An empty name stays, so that Envoy rejects it."""
     specifier = source.WhichOneof("specifier")
     return specifier in {"filename", "environment_variable"} and bool(getattr(source, specifier))
 

@@ -45,7 +45,7 @@ Validate: TypeAlias = "Callable[[Sequence[Members]], Sequence[ValidationFailure 
 class Conflict:
     """Resources rejected only together; mostly one.
 
-    Without members, Envoy rejects the whole set, and the cause could not be found.
+    Without members, Envoy rejects the whole set for an unknown cause.
     """
 
     members: Members
@@ -293,7 +293,7 @@ def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> 
     """Return rejections of resources served together, in push order.
 
     Raises:
-        UsageError: the executable is no Envoy, or cannot be started.
+        UsageError: as `validate_resources`.
     """
     if not options.catalogue.knows(BOOTSTRAP):
         raise UsageError(f"--with-envoy: there is no {BOOTSTRAP} in {options.catalogue.description}")
@@ -305,10 +305,10 @@ def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> 
 
 
 def accepted_of(resources: Sequence[Resource], options: ValidationOptions) -> tuple[Resource, ...]:
-    """Return resources accepted alone, except if validated only in part.
+    """Return resources accepted alone and completely.
 
     Raises:
-        UsageError: the executable is no Envoy, or cannot be started.
+        UsageError: as `validate_resources`.
     """
     with _validating(resources, options) as validation:
         return tuple(
@@ -344,7 +344,6 @@ class _Validation:
         return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
 
     def each(self) -> list[bool]:
-        """Return for each whether Envoy accepts it alone and completely."""
         members = range(len(self._renderer.prepared))
         shown = [
             self._renderer.prepared[one].is_complete and self._renderer.render((one,)).shows(one) for one in members

@@ -170,7 +170,7 @@ def read_tokens(path: Path) -> Tokens:
     """Read `TOKEN` or `NAME: TOKEN` per line, without empty and `#` lines.
 
     Raises:
-        UsageError: it cannot be read, or has a mistake. No token is in its text.
+        UsageError: it is unreadable, or has a mistake. No token is in its text.
     """
     content, mode = _read(path)
     named = tuple((name, sha256(token.encode()).digest()) for name, token in _named_tokens(path, content))

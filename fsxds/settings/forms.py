@@ -97,7 +97,7 @@ class OptionForm(Generic[Value]):
 
     @property
     def is_structured(self) -> bool:
-        """Whether `read` finds mistakes with their places."""
+        """Whether `read` places mistakes."""
         return self.in_file_only or self.is_repeatable
 
 
@@ -201,7 +201,7 @@ def _number_schema(text: str) -> Schema:
 
 
 def one_of(*choices: str) -> OptionForm[str]:
-    """Create a form with a few words as values."""
+    """Create a form of words."""
 
     def read(written: object) -> str:
         if written in choices:
@@ -350,7 +350,7 @@ class FleetRule:
 
     @property
     def is_private(self) -> bool:
-        """Whether only this user can read the servers' data."""
+        """Whether only this user can read the data."""
         return all(target.startswith("unix:") for target in self.targets)
 
 

@@ -23,7 +23,7 @@ class ContextRule:
 
     Attributes:
         folder: in the tree, with subfolders.
-        params: sorted. Parameters in a resource's own name take precedence.
+        params: sorted. Those in a resource's own name take precedence.
     """
 
     folder: str
@@ -60,19 +60,15 @@ def _read_authority(written: object) -> str:
 def _read_contexts(part: SettingPart) -> tuple[ContextRule, ...]:
     rules: list[ContextRule] = []
     for each in part.list_members():
-        rule = _read_context(each)
+        members = each.members(("folder", "params"), ("folder", "params"))
+        rule = ContextRule(
+            read_folder(members["folder"]) if "folder" in members else "",
+            tuple(sorted(_read_params(members["params"]))) if "params" in members else (),
+        )
         if rule.folder and rule.folder in [other.folder for other in rules]:
             each.reject(f"{rule.folder} is there already; write all of its params in one place")
         rules.append(rule)
     return tuple(rules)
-
-
-def _read_context(part: SettingPart) -> ContextRule:
-    members = part.members(("folder", "params"), ("folder", "params"))
-    return ContextRule(
-        read_folder(members["folder"]) if "folder" in members else "",
-        tuple(sorted(_read_params(members["params"]))) if "params" in members else (),
-    )
 
 
 def read_folder(part: SettingPart) -> str:
@@ -143,21 +139,17 @@ class CollectionRule:
 def _read_collections(part: SettingPart) -> tuple[CollectionRule, ...]:
     rules: list[CollectionRule] = []
     for each in part.list_members():
-        rule = _read_collection(each)
+        members = each.members(("name", "folder", "inline"), ("name", "folder"))
+        name = _read_name(members["name"]) if "name" in members else None
+        folder = read_folder(members["folder"]) if "folder" in members else ""
+        inline = members["inline"].of_form(SWITCH) if "inline" in members else None
+        rule = None if name is None else CollectionRule(name, folder, inline is not False)
         if rule is None:
             continue
         if rule.name in [other.name for other in rules]:
             each.reject(f"{rule.name} is there already; give each collection a name of its own")
         rules.append(rule)
     return tuple(rules)
-
-
-def _read_collection(part: SettingPart) -> CollectionRule | None:
-    members = part.members(("name", "folder", "inline"), ("name", "folder"))
-    name = _read_name(members["name"]) if "name" in members else None
-    folder = read_folder(members["folder"]) if "folder" in members else ""
-    inline = members["inline"].of_form(SWITCH) if "inline" in members else None
-    return None if name is None else CollectionRule(name, folder, inline is not False)
 
 
 def _read_name(part: SettingPart) -> ResourceName | None:

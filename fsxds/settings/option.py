@@ -120,7 +120,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """The key in the settings file, without the unit."""
+        """The key in the settings file."""
         return self.field.removesuffix("_s").removesuffix("_bytes")
 
     @property
@@ -135,7 +135,7 @@ class Option:
         return f"FSXDS_{self.name.upper()}"
 
     def is_common(self, command: str) -> bool:
-        """Whether this command's `--help` shows the option."""
+        """Whether this command's `--help` shows it."""
         return command not in COMMON or self.name in COMMON[command]
 
     @property
@@ -166,7 +166,7 @@ def optional(form: OptionForm[Value], group: str, commands: tuple[str, ...], hel
 
 
 def reloadable(row: Value) -> Value:
-    """Mark a row: SIGHUP applies a new value at once."""
+    """Mark a row: SIGHUP applies a new value."""
     made: Any = row
     value: Value = field(default=made.default, metadata={**made.metadata, "is_reloadable": True})
     return value

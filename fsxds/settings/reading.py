@@ -1,7 +1,6 @@
 """Reads settings, by precedence: flags, the environment, the settings file, the defaults.
 
-The only reader of the environment. SIGHUP applies reloadable settings. The file is kept as written, so that a mistake
-has a place.
+The only reader of the environment. The file is kept as written, so that a mistake has a place.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ GONE: Mapping[str, str] = MappingProxyType(
 
 
 def why_gone(name: str) -> str | None:
-    """Return the replacement of a flag and a variable that earlier versions had; None if they had no such option."""
+    """Return the replacement of a removed flag and variable; None for others."""
     if name in IN_FILE_ONLY:
         return f"write `{name}: {BY_NAME[name].form.metavar}` into the file that --settings names"
     return GONE.get(name)
@@ -77,7 +76,7 @@ def read_settings(
             continue
         if row.name in demands:
             demands[row.name](values[row.field])
-    values.setdefault("cache_dir", _user_cache_dir(environment))
+    values.setdefault("cache_dir", _user_dir(environment, "XDG_CACHE_HOME", ".cache"))
     canary, names = values.get("canary"), [rule.name for rule in values.get("views") or ()]
     if canary is not None and canary.view is not None and canary.view not in names:
         raise UsageError(f"canary: {no_such_view(canary.view, names)}")
@@ -100,10 +99,6 @@ def _read_variable(row: Option, text: str) -> object:
         raise UsageError(f"{row.variable}: {row.error_text(text, error)}") from error
 
 
-def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:
-    return _user_dir(environment, "XDG_CACHE_HOME", ".cache")
-
-
 def user_state_dir(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return a user's XDG state directory; None without a home."""
     return _user_dir(environment, "XDG_STATE_HOME", ".local/state")
@@ -124,7 +119,11 @@ def settings_schema() -> Schema:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            name: {**_schema_of(row), "description": row.help, "default": _json_default(row)}
+            name: {
+                **_schema_of(row),
+                "description": row.help,
+                "default": row.default in TRUE if row.form is SWITCH else row.default,
+            }
             for name, row in BY_NAME.items()
         },
     }
@@ -132,10 +131,6 @@ def settings_schema() -> Schema:
 
 def _schema_of(row: Option) -> Schema:
     return {"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema
-
-
-def _json_default(row: Option) -> object:
-    return row.default in TRUE if row.form is SWITCH else row.default
 
 
 def _read_file(path: Path, demands: Demands) -> dict[str, object]:
@@ -262,7 +257,7 @@ class SettingsChange:
     Attributes:
         settings: from now on.
         changed: applied options.
-        needs_restart: options that are not applied before a restart.
+        needs_restart: options not yet applied.
     """
 
     settings: Settings
@@ -304,7 +299,7 @@ class PlacedMistake:
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A settings file; `node` is the YAML node of the whole, None if it is empty."""
+    """A settings file; `node` is its YAML node, None if empty."""
 
     path: Path
     written: dict[str, object]
@@ -312,7 +307,7 @@ class SettingsFile:
 
     @classmethod
     def read(cls, path: Path) -> SettingsFile:
-        """Read a file. Raises UsageError if it cannot be read, or is not a YAML mapping."""
+        """Read a file; UsageError if it is unreadable, or no YAML mapping."""
         # Most commands have no settings file.
         import yaml
 

@@ -23,7 +23,7 @@ class Canary:
 def is_in_share(node_id: str, share: float) -> bool:
     """Whether a node is in a share, from 0 to 1.
 
-    The choice is stable; a larger share includes all nodes of a smaller one.
+    The choice is stable; a larger share includes a smaller one's nodes.
     """
     digest = hashlib.sha256(node_id.encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:8]) < share * 2**64

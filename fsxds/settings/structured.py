@@ -55,7 +55,7 @@ class SettingPart:
         self.mistakes.append(Mistake(self.path, fact))
 
     def members(self, known: Collection[str], required: Collection[str] = ()) -> dict[str, SettingPart]:
-        """Return members with these keys, without empty ones."""
+        """Return non-empty members with these keys."""
         members = self.any_members()
         for key in members.keys() - set(known):
             near = get_close_matches(key, known, 1)
@@ -68,14 +68,14 @@ class SettingPart:
         return {key: part for key, part in members.items() if key in known}
 
     def any_members(self) -> dict[str, SettingPart]:
-        """Return members with any keys, without empty ones."""
+        """Return non-empty members with any keys."""
         if not isinstance(self.written, dict):
             self._reject_type("a mapping")
             return {}
         return {str(key): self._at(str(key), value) for key, value in self.written.items() if value is not None}
 
     def list_members(self) -> tuple[SettingPart, ...]:
-        """Return the members of a list, which must not be empty."""
+        """Return a list's members; it must not be empty."""
         if not isinstance(self.written, list):
             self._reject_type("a list")
             return ()
@@ -99,7 +99,7 @@ class SettingPart:
         return self.text() if text is None or isinstance(self.written, str) else text
 
     def of_form(self, form: OptionForm[Value]) -> Value | None:
-        """Return a value in the form of an option, or None."""
+        """Return a value in an option's form, or None."""
         try:
             return form.read(self.written)
         except ValueError:
@@ -127,7 +127,7 @@ def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionFo
 
 
 def object_schema(properties: Mapping[str, object], required: Sequence[str] = ()) -> Schema:
-    """Return the schema of a mapping with no other keys."""
+    """Return a closed mapping's schema."""
     return {
         "type": "object",
         "properties": {**properties},

@@ -25,11 +25,10 @@ class UpstreamRule:
 
     Attributes:
         servers: in the order of attempts: `host:port`, `unix:/path`, or a URL, which means REST.
-        authority: limits its names; empty for all names of authorities without another upstream, and without an
-            authority.
+        authority: limits its names; empty for all names without an authority, or of authorities without another upstream.
         ca: None for plain text, or this machine's CAs with https.
         cert: the client certificate, or None.
-        token: the file of the bearer token, or None.
+        token: the bearer token's file, or None.
     """
 
     servers: tuple[str, ...]
@@ -51,7 +50,7 @@ class UpstreamRule:
 
 
 def fault_of_server(text: str) -> str | None:
-    """Return why a text is no address of a server, without quoting passwords, or None."""
+    """Return why a text is no server's address, without quoting passwords, or None."""
     if text.startswith(URLS):
         return _fault_of_url(text)
     try:
@@ -267,7 +266,6 @@ def _read_url(part: SettingPart) -> str:
 
 
 def _fault_of(text: str) -> str | None:
-    """Return why a text is no base of URLs, without quoting passwords, or None."""
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)

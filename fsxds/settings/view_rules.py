@@ -94,21 +94,17 @@ def _read_views(part: SettingPart) -> tuple[ViewRule, ...]:
     rules: list[ViewRule] = []
     for each in part.list_members():
         before = len(part.mistakes)
-        rule = _read_rule(each)
+        members = each.members(("name", "match", "layers", "variables"), ("name", "layers"))
+        rule = ViewRule(
+            _read_name(members["name"]) if "name" in members else "",
+            tuple(read_attributes(members["match"], read_patterns)) if "match" in members else (),
+            _read_layers(members["layers"]) if "layers" in members else (),
+            _read_variables(members["variables"]) if "variables" in members else Variables(),
+        )
         if len(part.mistakes) == before:
             _reject_unreachable(each, rule, rules)
         rules.append(rule)
     return tuple(rules)
-
-
-def _read_rule(part: SettingPart) -> ViewRule:
-    members = part.members(("name", "match", "layers", "variables"), ("name", "layers"))
-    return ViewRule(
-        _read_name(members["name"]) if "name" in members else "",
-        tuple(read_attributes(members["match"], read_patterns)) if "match" in members else (),
-        _read_layers(members["layers"]) if "layers" in members else (),
-        _read_variables(members["variables"]) if "variables" in members else Variables(),
-    )
 
 
 def _reject_unreachable(part: SettingPart, rule: ViewRule, before: Iterable[ViewRule]) -> None:
@@ -304,29 +300,25 @@ _KEYS = ("directory", "view", "node", "format", "layout", "config_sources", "pau
 def _read_mirrors(part: SettingPart) -> tuple[MirrorRule, ...]:
     rules: list[MirrorRule] = []
     for each in part.list_members():
-        rule = _read_mirror(each)
+        members = each.members(_KEYS, ("directory",))
+        if "view" in members and "node" in members:
+            members["view"].reject("there is a node too; give one of them")
+        directory = members["directory"].of_form(PATH) if "directory" in members else None
+        rule = MirrorRule(
+            directory or Path(),
+            members["view"].text() if "view" in members else None,
+            tuple(read_attributes(members["node"], SettingPart.scalar)) if "node" in members else (),
+            members["format"].of_form(MIRROR_FORMAT) if "format" in members else None,
+            members["layout"].of_form(MIRROR_LAYOUT) if "layout" in members else None,
+            members["config_sources"].of_form(SWITCH) if "config_sources" in members else None,
+            members["pause"].of_form(DURATION) if "pause" in members else None,
+            members["durable"].of_form(SWITCH) if "durable" in members else None,
+            members["admin"].of_form(ADDRESS) if "admin" in members else None,
+        )
         if rule.directory != Path() and rule.directory in [other.directory for other in rules]:
             each.reject(f"{rule.directory} has another mirror already; give each a directory of its own")
         rules.append(rule)
     return tuple(rules)
-
-
-def _read_mirror(part: SettingPart) -> MirrorRule:
-    members = part.members(_KEYS, ("directory",))
-    if "view" in members and "node" in members:
-        members["view"].reject("there is a node too; give one of them")
-    directory = members["directory"].of_form(PATH) if "directory" in members else None
-    return MirrorRule(
-        directory or Path(),
-        members["view"].text() if "view" in members else None,
-        tuple(read_attributes(members["node"], SettingPart.scalar)) if "node" in members else (),
-        members["format"].of_form(MIRROR_FORMAT) if "format" in members else None,
-        members["layout"].of_form(MIRROR_LAYOUT) if "layout" in members else None,
-        members["config_sources"].of_form(SWITCH) if "config_sources" in members else None,
-        members["pause"].of_form(DURATION) if "pause" in members else None,
-        members["durable"].of_form(SWITCH) if "durable" in members else None,
-        members["admin"].of_form(ADDRESS) if "admin" in members else None,
-    )
 
 
 def unknown_views(mirrors: Iterable[MirrorRule], names: Collection[str]) -> Iterator[tuple[FieldPath, str]]:

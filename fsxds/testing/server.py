@@ -24,7 +24,7 @@ from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Snapshot
-from fsxds.model.values import WHOLE_TREE, Layers, Problem, SourceTree
+from fsxds.model.values import WHOLE_TREE, Problem, SourceTree
 from fsxds.observe.log import Log, LogOutput
 from fsxds.server.app import Application
 from fsxds.server.loading_rules import scan_once
@@ -59,11 +59,11 @@ class ServeOptions(TypedDict, total=False):
     Attributes:
         settings: as for `fsxds serve`; None for its defaults, with the `FSXDS_...` variables, and a shorter pause after
             a change.
-        http: the address of REST, in place of the settings': any free port, or `unix:PATH`.
+        http: the address of REST: any free port, or `unix:PATH`.
         grpc: the same for gRPC, or `off`.
         rollout: serve changes in steps, which wait for clients.
-        upstream: xDS servers, as for `--upstream`, such as `other.grpc`. They are asked when the context begins;
-            `wait_for` waits for their resources.
+        upstream: xDS servers, as for `--upstream`, such as `other.grpc`, asked when the context begins; `wait_for` waits
+            for their resources.
     """
 
     settings: Settings | None
@@ -82,8 +82,7 @@ def serve(tree: Tree | None = None, **options: Unpack[ServeOptions]) -> Server:
         ('backend', 'secure-web')
 
     Args:
-        tree: a directory, or the contents of files by their paths, which are written to a temporary directory; None for
-            none, if there is an upstream.
+        tree: a directory, or contents by path, written to a temporary directory; None if there is an upstream.
         options: see `ServeOptions`.
     """
     settings = options.get("settings") or replace(read_settings({}), settle_s=SETTLE_S)
@@ -96,7 +95,7 @@ def serve(tree: Tree | None = None, **options: Unpack[ServeOptions]) -> Server:
 
 
 class Server:
-    """A running fsxds, in a thread with a separate event loop. Created by `serve`; use it as a context manager.
+    """A running fsxds, in a thread with its event loop. Created by `serve`; a context manager.
 
     Its methods block, so from a coroutine call them by `asyncio.to_thread`:
 
@@ -111,8 +110,8 @@ class Server:
 
     Attributes:
         directory: the served tree; meaningless without one.
-        address: the address of REST: `127.0.0.1:41234`, or `unix:` and a path.
-        grpc: the address of gRPC, likewise; empty if it is off.
+        address: of REST: `127.0.0.1:41234`, or `unix:` and a path.
+        grpc: of gRPC, likewise; empty if it is off.
     """
 
     def __init__(self, tree: Tree | None, settings: Settings) -> None:
@@ -165,7 +164,7 @@ class Server:
         """The last loaded tree; with views, see `views`.
 
         Raises:
-            KeyError: the settings have views, and no node sees the whole tree.
+            KeyError: no node sees the whole tree.
         """
         views = self.views
         loaded, served = views.by_layers[WHOLE_TREE], views.served[WHOLE_TREE]
@@ -173,7 +172,7 @@ class Server:
 
     @property
     def views(self) -> LoadedViews:
-        """The views used so far; without views, the whole tree."""
+        """The views used so far, or the whole tree."""
         background = self._running()
         with background.changed:
             if background.views is None:
@@ -215,7 +214,7 @@ class Server:
         }
 
     def names(self, short_name: str) -> tuple[str, ...]:
-        """Return the sorted names of a type such as `cds`; KeyError for an unknown type."""
+        """Return a type's sorted names; KeyError for an unknown type."""
         return tuple(self.snapshot.resources(BY_SHORT_NAME[short_name].type_url))
 
     def write(self, path: str, content: str | bytes) -> None:
@@ -239,7 +238,7 @@ class Server:
         self.settle()
 
     def settle(self, patience_s: float = PATIENCE_S) -> None:
-        """Wait until all files on the disk are loaded.
+        """Wait until all files are loaded.
 
         Raises:
             TimeoutError: not within `patience_s` seconds.
@@ -258,7 +257,7 @@ class Server:
         It is checked after each served change.
 
         Raises:
-            TimeoutError: it did not hold within `patience_s` seconds.
+            TimeoutError: not within `patience_s` seconds.
         """
         deadline_s = time.monotonic() + patience_s
         # Without the lock: a condition that calls the server would wait for it, and the server for the lock.
@@ -266,20 +265,17 @@ class Server:
             rest_s = deadline_s - time.monotonic()
             if rest_s <= 0:
                 raise TimeoutError(f"the served content did not meet the condition within {patience_s:g} s")
-            self._wait_for_change(min(_ASK_AGAIN_S, rest_s))
-
-    def _wait_for_change(self, patience_s: float) -> None:
-        background = self._running()
-        with background.changed:
-            background.changed.wait(patience_s)
-            if background.error is not None:
-                raise RuntimeError("the server ended") from background.error
+            background = self._running()
+            with background.changed:
+                background.changed.wait(min(_ASK_AGAIN_S, rest_s))
+                if background.error is not None:
+                    raise RuntimeError("the server ended") from background.error
 
     def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
         """Wait for a log line with `words`, such as `NACK`; return the first.
 
         Raises:
-            TimeoutError: there was none within `patience_s` seconds.
+            TimeoutError: not within `patience_s` seconds.
         """
         if not self._wait(lambda: any(words in line for line in self.log), patience_s):
             raise TimeoutError(f"the log had no line with {words!r} within {patience_s:g} s")
@@ -343,10 +339,10 @@ class Background:
 
     Attributes:
         views: the last loaded tree; None before.
-        is_lost: the directory or all its files were removed: the last snapshot stays.
+        is_lost: the directory or all its files were removed.
         held: as problems.
         read_served: None if no node sees the whole tree.
-        error: ended the server before `stop`; None while it runs.
+        error: ended the server before `stop`.
     """
 
     def __init__(self, directory: Path | None, settings: Settings) -> None:
@@ -375,7 +371,7 @@ class Background:
         return self._addresses.result()
 
     def stop(self) -> None:
-        """Wait for the end; raises an error that came before."""
+        """Wait for the end; raises earlier errors."""
         # RuntimeError: the loop is closed, because the server ended by itself.
         with suppress(RuntimeError):
             self._end()
@@ -419,14 +415,14 @@ class Background:
     def _take(self, application: Application) -> None:
         snapshots, views = application.publisher.published.current, application.reload.views
         # A tree that was loaded after the publication is published soon.
-        if snapshots is not None and views is not None and _is_published(views, snapshots):
+        if (
+            snapshots is not None
+            and views is not None
+            and all(snapshots.get(layers) is served for layers, served in views.served.items())
+        ):
             with self.changed:
                 self.views, self.is_lost = views, False
                 self.changed.notify_all()
-
-
-def _is_published(views: LoadedViews, snapshots: Mapping[Layers, Snapshot]) -> bool:
-    return all(snapshots.get(layers) is served for layers, served in views.served.items())
 
 
 class _KeptLog(Log):

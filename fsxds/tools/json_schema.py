@@ -1,7 +1,7 @@
 """JSON Schema (draft 2020-12) of messages.
 
-The schemas accept the input of Envoy's reader (see `fsxds.api.convert_lenient`), not only proto3 JSON; but unless both
-spellings are requested, fields have one spelling, and enum values the declared or the lower case.
+The schemas accept the input of Envoy's reader (see `fsxds.api.convert_lenient`); but unless both spellings are
+requested, fields have one spelling, and enum values the declared or the lower case.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _OTHER_HOST = r"^(?!type\.googleapis\.com/).+/"
 
 
 class MessageSchemas:
-    """Creates the definition of each message type once, with all that it needs.
+    """Creates each message type's definition once, with all that it needs.
 
-    The types allowed in an Any depend on its place, so a message with an Any has a definition per place, named with it.
+    A message with an Any has a definition per place, named with it.
 
     Attributes:
         definitions: by full name for message types and enums.
@@ -78,7 +78,7 @@ class MessageSchemas:
         self.definitions: dict[str, Schema] = {name: dict(schema) for name, schema in SHARED.items()}
 
     def message(self, message_type: str, place: Place = _NOWHERE) -> Schema:
-        """Create a message type's definition, and return a reference; KeyError for an unknown type.
+        """Define a message type, and return a reference; KeyError for an unknown type.
 
         `place` has the types of an Any in the message.
         """
@@ -117,7 +117,10 @@ class MessageSchemas:
             schema = self._field(field, self._packed.place_of(field, place))
             properties |= dict.fromkeys(self.spellings(field), schema)
             if self._is_required(field):
-                demands.append(_one_of(self.spellings(field)))
+                names = self.spellings(field)
+                demands.append(
+                    {"required": [*names]} if len(names) == 1 else {"anyOf": [{"required": [name]} for name in names]}
+                )
         demands += [self._choice_of(oneof) for oneof in descriptor.oneofs if not _is_simple(oneof)]
         return {
             **self._described(descriptor.full_name, descriptor.GetOptions().deprecated, []),
@@ -203,11 +206,16 @@ class MessageSchemas:
         return schema
 
     def _enum(self, enum: EnumDescriptor, rules: Rules) -> Schema:
-        """Accept declared names, names in lower or any case, and numbers."""
+        """Accept declared names, in lower or any case, and numbers."""
         if enum.full_name == NULL_VALUE:
             return {"type": "null"}
         if {"in", "not_in", "const"} & rules.keys():
-            return self._enum_schema(enum, _allowed(enum, rules), is_closed=bool(rules.get("defined_only")))
+            allowed = {rules["const"]} if "const" in rules else set(rules.get("in", enum.values_by_number))
+            return self._enum_schema(
+                enum,
+                lambda number: number in allowed and number not in rules.get("not_in", ()),
+                is_closed=bool(rules.get("defined_only")),
+            )
         # With this constraint, Envoy rejects numbers that the enum does not define.
         is_closed = bool(rules.get("defined_only"))
         name = enum.full_name + (_DEFINED_ONLY if is_closed else "")
@@ -260,7 +268,6 @@ class MessageSchemas:
         self._pack(types)
 
     def _urls_of(self, word: str, types: tuple[str, ...]) -> str | None:
-        """Return a definition's name; None for no types."""
         name = f"types:{word}"
         if types and name not in self.definitions:
             self.definitions[name] = {"enum": _urls(types)}
@@ -287,7 +294,7 @@ class MessageSchemas:
         return self.definitions
 
     def _choices(self) -> list[Schema]:
-        """Equal messages, such as the many without fields, are one choice."""
+        """Equal messages are one choice."""
         by_content: dict[str, list[str]] = {}
         for name, schema in sorted(self._packed_messages.items()):
             content = self.definitions[reference_of(schema) or ""] if "$ref" in schema else schema
@@ -327,10 +334,6 @@ def _short(place: Place) -> str:
     return ",".join(_OBVIOUS.sub("", word.replace(ANYTHING, "any")) for word in place)
 
 
-def _one_of(names: tuple[str, ...]) -> Schema:
-    return {"required": [*names]} if len(names) == 1 else {"anyOf": [{"required": [name]} for name in names]}
-
-
 def _is_simple(oneof: OneofDescriptor) -> bool:
     return len(oneof.fields) == 1
 
@@ -347,8 +350,3 @@ def _range_of(numbers: list[int]) -> Schema:
     gaps = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
     schema: Schema = {"minimum": numbers[0], "maximum": numbers[-1]}
     return schema | ({"not": {"enum": gaps}} if gaps else {})
-
-
-def _allowed(enum: EnumDescriptor, rules: Rules) -> Callable[[int], bool]:
-    allowed = {rules["const"]} if "const" in rules else set(rules.get("in", enum.values_by_number))
-    return lambda number: number in allowed and number not in rules.get("not_in", ())

@@ -1,7 +1,7 @@
 """Which types each Any of an API may hold.
 
-For most places, Envoy reports its types (`fsxds.lint.extensions`); the rest is in `_CHECKED` and `_OPEN`. A place is
-the field that holds the Any, or a message with the Any, such as a `TypedExtensionConfig`.
+Envoy reports most (`fsxds.lint.extensions`); the rest is in `_CHECKED` and `_OPEN`. A place is the field that holds
+the Any, or a message with the Any, such as a `TypedExtensionConfig`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ Place = tuple[str, ...]
 
 
 def packable_types(catalogue: Catalogue) -> tuple[str, ...]:
-    """Return the types that may be packed, sorted."""
+    """Return the packable types, sorted."""
     extensions = (catalogue.features or packaged_features()).known
     return tuple(
         sorted(
@@ -130,7 +130,7 @@ def _is_packable(name: str) -> bool:
 
 
 class PackedTypes:
-    """Answers which types each place allows, as far as known of this Envoy."""
+    """Knows the types of each place, as far as known of this Envoy."""
 
     def __init__(self, catalogue: Catalogue, chosen: Collection[str] = ()) -> None:
         """If given, only the `chosen` types may be packed."""
@@ -162,7 +162,7 @@ class PackedTypes:
         return tuple(sorted({*words.split(), *(() if self._is_sure else (ANYTHING,))}))
 
     def place_of(self, field: FieldDescriptor, holder: Place) -> Place:
-        """Return the field's place, or else its holder's."""
+        """Return the field's place, else its holder's."""
         return self._places.get(field.full_name, holder)
 
     def end_of(self, message_type: str) -> str:
@@ -178,7 +178,7 @@ class PackedTypes:
         return any(is_packed(field) and field.full_name not in self._places for field in descriptor.fields)
 
     def place_of_discovered(self) -> Place:
-        """Return the place of extensions served as resources."""
+        """Return the place of served extensions."""
         return self._place(DISCOVERED)
 
     def types(self, word: str) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ class PackedTypes:
         return self._kept(found)
 
     def types_of_all_places(self) -> tuple[str, ...]:
-        """Return the types allowed everywhere: typed structs, and types that no known Envoy has."""
+        """Return typed structs, and types that no known Envoy has."""
         return self._kept({*TYPED_STRUCTS, *self._features.foreign})
 
     def _kept(self, names: Iterable[str]) -> tuple[str, ...]:

@@ -40,7 +40,6 @@ def documents_schema(
 
     Raises:
         UsageError: a name in `packed` is no message type.
-
     """
     types = PackedTypes(catalogue, _chosen(packed, packable_types(catalogue)))
     schemas = MessageSchemas(catalogue, types, spelling)
@@ -62,9 +61,13 @@ def _documents_schema(
             "else": {"if": _IS_LAYER, "then": shared("layer"), "else": shared("element")},
         },
         "layer": _layer(),
-        "element": _element(),
+        "element": {
+            "if": {"required": ["resources"]},
+            "then": shared("response"),
+            "else": {"if": {"required": ["resource"]}, "then": shared("wrapper"), "else": shared("resource")},
+        },
         "response": _response(schemas, catalogue),
-        "wrapper": _wrapper(schemas, catalogue),
+        "wrapper": _with(schemas, catalogue, _WRAPPER, {"resource": shared("resource")}),
         "resource": _resource(own, known),
     }
     nouns = ", ".join(row.noun for row in known)
@@ -82,7 +85,7 @@ def _own(schemas: MessageSchemas, row: ResourceType, types: PackedTypes) -> Sche
 
 
 def schema_text(schema: Schema) -> str:
-    """Return text with one line per definition; equal schemas give equal text."""
+    """Return a line per definition; equal schemas give equal text."""
     return "".join(_lines(schema))
 
 
@@ -133,14 +136,6 @@ def _layer() -> Schema:
     }
 
 
-def _element() -> Schema:
-    return {
-        "if": {"required": ["resources"]},
-        "then": shared("response"),
-        "else": {"if": {"required": ["resource"]}, "then": shared("wrapper"), "else": shared("resource")},
-    }
-
-
 def _resource(own: list[Schema], rows: Collection[ResourceType]) -> Schema:
     """The type is in "@type", or else in the file's name."""
     untyped: Schema = own[0] if len(own) == 1 else {"anyOf": own}
@@ -174,10 +169,6 @@ def _response(schemas: MessageSchemas, catalogue: Catalogue) -> Schema:
         "version_info": {"type": ["string", "number"]},
     }
     return _with(schemas, catalogue, _RESPONSE, own)
-
-
-def _wrapper(schemas: MessageSchemas, catalogue: Catalogue) -> Schema:
-    return _with(schemas, catalogue, _WRAPPER, {"resource": shared("resource")})
 
 
 def _with(schemas: MessageSchemas, catalogue: Catalogue, message_type: str, own: Mapping[str, Schema]) -> Schema:
@@ -343,7 +334,12 @@ def _without_repetitions(definitions: _Definitions) -> dict[str, Schema]:
         if text not in worthy and text not in names:
             return _mapped(schema, replaced)
         if text not in names:
-            names[text] = _free_name(_label(labels[text]), definitions.keys() | found.keys())
+            label = _label(labels[text])
+            taken = definitions.keys() | found.keys()
+            number = 1
+            while (name := f"{label}{number if number > 1 else ''}") in taken:
+                number += 1
+            names[text] = name
             found[names[text]] = {}
             found[names[text]] |= _mapped(schema, replaced)
         return shared(names[text])
@@ -358,13 +354,6 @@ def _is_shorter_defined(text: str, uses: int, label: str) -> bool:
 
 def _label(found: Counter[str]) -> str:
     return min(found, key=lambda label: (len(label) > _LONGEST_LABEL, -found[label], label))
-
-
-def _free_name(label: str, taken: set[str]) -> str:
-    number = 1
-    while (name := f"{label}{number if number > 1 else ''}") in taken:
-        number += 1
-    return name
 
 
 def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """JSON Schema of single values.
 
-The schemas accept the input of Envoy's reader (see `fsxds.api.convert_lenient`), not only proto3 JSON. A keyword
-applies to values of its own type alone, so one schema may bound numbers, match text and name fields.
+The schemas accept the input of Envoy's reader (see `fsxds.api.convert_lenient`). A keyword applies to values of its own
+type alone, so one schema may bound numbers, match text and name fields.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from fsxds.api.catalogue import DynamicMessage
 from fsxds.api.constraint_options import RuleGroups, Rules
 from fsxds.api.fields import (
     DURATION,
@@ -111,7 +110,7 @@ def shared(name: str) -> Schema:
 
 
 def reference_of(schema: Schema) -> str | None:
-    """Return the name of the referenced definition, or None."""
+    """Return the referenced definition's name, or None."""
     reference = schema.get("$ref")
     return reference.removeprefix(_POINTER) if isinstance(reference, str) else None
 
@@ -147,7 +146,7 @@ def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | Non
 
 
 def is_special(message_type: str) -> bool:
-    """Return whether JSON of a message is no object of its fields."""
+    """Return whether a message's JSON is no object of its fields."""
     return message_type in {DURATION, TIMESTAMP} | WRAPPERS | _OPEN.keys()
 
 
@@ -212,12 +211,9 @@ def _bounds(rules: Rules) -> Schema:
     if rules.get("ignore_empty") or (low is not None and high is not None and high < low):
         return {}
     names = {"gt": "exclusiveMinimum", "gte": "minimum", "lt": "exclusiveMaximum", "lte": "maximum"}
-    return {names[rule]: rules[rule] for rule in names if rule in rules} | _members(rules)
-
-
-def _members(rules: Rules) -> Schema:
     allowed = [rules["const"]] if "const" in rules else sorted(rules.get("in", ()))
-    return {"if": {"type": "number"}, "then": {"enum": allowed}} if allowed else {}
+    members = {"if": {"type": "number"}, "then": {"enum": allowed}} if allowed else {}
+    return {names[rule]: rules[rule] for rule in names if rule in rules} | members
 
 
 def _duration(rules: Rules) -> Schema:
@@ -226,8 +222,4 @@ def _duration(rules: Rules) -> Schema:
     if low is None or "lte" in rules:
         return shared("duration")
     # No API has a negative lower bound; the description has the rest.
-    return shared("duration-positive" if "gt" in rules or _is_positive(low) else "duration-not-negative")
-
-
-def _is_positive(duration: DynamicMessage) -> bool:
-    return bool(duration.seconds > 0 or duration.nanos > 0)
+    return shared("duration-positive" if "gt" in rules or low.seconds > 0 or low.nanos > 0 else "duration-not-negative")

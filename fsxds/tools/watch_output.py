@@ -34,7 +34,7 @@ class HoldingsUpdate:
 
     Attributes:
         is_first: of its type.
-        absent: removed or missing names that were not held.
+        absent: removed or missing names not held.
     """
 
     update: Update
@@ -98,8 +98,15 @@ def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collectio
         (escape(noun_of(step.update.type_url)), "bold"), f": {_headline(step, difference)}", (_version(step), "dim")
     )
     if step.is_first:
-        yield from _listed(step.after)
-        yield from _absent_lines(_missing(step, wanted))
+        for name, resource in islice(sorted(step.after.items()), MOST_LISTED):
+            ttl = (f"  ttl {resource.ttl_s:g}s",) if resource.ttl_s is not None else ()
+            aliases = (f"  aliases {escape(', '.join(resource.aliases))}",) if resource.aliases else ()
+            redirect = (f"  redirects to {escape(resource.redirect)}",) if resource.redirect else ()
+            yield Text.assemble("  ", escape(name), ("".join((*ttl, *aliases, *redirect)), "dim"))
+        if len(step.after) > MOST_LISTED:
+            yield Text(f"  … and {len(step.after) - MOST_LISTED} more", "dim")
+        left_out = (name for name in wanted if name not in step.after and name != "*") if step.update.is_full else ()
+        yield from _absent_lines(tuple(dict.fromkeys((*left_out, *_absent_names(step, wanted)))))
     else:
         yield from islice(text_lines(Compared(_HERE, _HERE, difference)), 1, None)
         yield from _absent_lines(_absent_names(step, wanted))
@@ -125,28 +132,9 @@ def _version(step: HoldingsUpdate) -> str:
     return f"  version {short}"
 
 
-def _missing(step: HoldingsUpdate, wanted: Collection[str]) -> tuple[str, ...]:
-    left_out = (name for name in wanted if name not in step.after and name != "*") if step.update.is_full else ()
-    return tuple(dict.fromkeys((*left_out, *_absent_names(step, wanted))))
-
-
 def _absent_names(step: HoldingsUpdate, wanted: Collection[str]) -> Iterator[str]:
     # `<route configuration>/*` without a subscription ends an Envoy's wait for virtual hosts, and is no name.
     return (name for name in step.absent if name in wanted or not name.endswith("/*"))
-
-
-def _listed(rows: Mapping[str, Resource]) -> Iterator[Text]:
-    for name, resource in islice(sorted(rows.items()), MOST_LISTED):
-        yield Text.assemble("  ", escape(name), (_around(resource), "dim"))
-    if len(rows) > MOST_LISTED:
-        yield Text(f"  … and {len(rows) - MOST_LISTED} more", "dim")
-
-
-def _around(resource: Resource) -> str:
-    ttl = (f"  ttl {resource.ttl_s:g}s",) if resource.ttl_s is not None else ()
-    aliases = (f"  aliases {escape(', '.join(resource.aliases))}",) if resource.aliases else ()
-    redirect = (f"  redirects to {escape(resource.redirect)}",) if resource.redirect else ()
-    return "".join((*ttl, *aliases, *redirect))
 
 
 def _absent_lines(names: Iterable[str]) -> Iterator[Text]:
@@ -158,6 +146,7 @@ def update_json(step: HoldingsUpdate, difference: Difference, masker: Masker) ->
     """Return a line of JSON, secrets hidden."""
     update = step.update
     found = difference.types[0] if difference.types else TypeDifference(update.type_url)
+    changed = {resource.name for resource in found.added} | {change.after.name for change in found.changed}
     content: dict[str, PlainValue] = {
         "type": type_name(update.type_url),
         "version": update.version,
@@ -170,15 +159,10 @@ def update_json(step: HoldingsUpdate, difference: Difference, masker: Masker) ->
         ],
         "removed": [resource.name for resource in found.removed],
         "absent": [*step.absent],
-        "unchanged": [*_unchanged(step, found)],
+        "unchanged": [name for name in step.update.resources if name not in changed],
         "heartbeats": [*update.heartbeats],
     }
     return json.dumps(content)
-
-
-def _unchanged(step: HoldingsUpdate, found: TypeDifference) -> Iterator[str]:
-    changed = {resource.name for resource in found.added} | {change.after.name for change in found.changed}
-    return (name for name in step.update.resources if name not in changed)
 
 
 def _resource(resource: Resource, step: HoldingsUpdate, masker: Masker) -> dict[str, PlainValue]:
@@ -279,7 +263,7 @@ def by_content(step: HoldingsUpdate) -> Difference:
 
 
 class TroubleReporter:
-    """Reports that the server is silent, lost, or back, each interruption once."""
+    """Reports once that the server is silent, lost, or back."""
 
     def __init__(self) -> None:
         self._last = ""

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, mirror_bootstrap
-from fsxds.envoy.follow import EnvoyPlan, run_envoy
-from fsxds.envoy.process import EndedEnvoy
+from fsxds.envoy.follow import EndedEnvoy, EnvoyPlan, run_envoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.model.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.model.resources import Snapshot

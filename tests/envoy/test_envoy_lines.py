@@ -6,8 +6,7 @@ from pathlib import PurePosixPath
 from fsxds.envoy.admin import Listening, Scope
 from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.envoy_log import EnvoyLogLine
-from fsxds.envoy.follow import EnvoyObserver
-from fsxds.envoy.process import EndedEnvoy
+from fsxds.envoy.follow import EndedEnvoy, EnvoyObserver
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.events.event import LogLine
 from fsxds.model.resource_types import BY_SHORT_NAME

@@ -6,8 +6,7 @@ from pathlib import PurePosixPath
 
 from fsxds.envoy.admin import Scope
 from fsxds.envoy.envoy_log import LoggedRejection
-from fsxds.envoy.follow import SIGHTINGS_AFTER_NACK, SnapshotProgress, read_rejections
-from fsxds.envoy.process import EnvoyLog
+from fsxds.envoy.follow import SIGHTINGS_AFTER_NACK, EnvoyLog, SnapshotProgress, read_rejections
 from fsxds.envoy.snapshot_status import InEffect, InProgress, Nacked, RejectedResource, StreamAcks
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Origin

@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from fsxds.envoy.follow import EnvoyPlan, run_envoy
-from fsxds.envoy.process import EndedEnvoy
+from fsxds.envoy.follow import EndedEnvoy, EnvoyPlan, run_envoy
 from fsxds.envoy.snapshot_status import EnvoyNack
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME

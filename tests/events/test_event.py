@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.envoy_log import EnvoyLogLine
-from fsxds.envoy.process import EndedEnvoy
+from fsxds.envoy.follow import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.events import client_events, file_events, fleet_events, process_events, rollout_events, upstream_events
 from fsxds.events.event import Event, Level, LogLine

@@ -40,7 +40,7 @@ class FieldChange:
     """One changed field, secrets hidden.
 
     Attributes:
-        path: from the top of the resource: `virtual_hosts["web"].routes[2].route.cluster`.
+        path: such as `virtual_hosts["web"].routes[2].route.cluster`.
         before: None if added or hidden.
         after: None if removed or hidden.
     """
@@ -54,7 +54,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """A resource with changed content; without `fields`, only the bytes differ."""
+    """A changed resource; without `fields`, only the bytes differ."""
 
     before: Resource
     after: Resource
@@ -77,7 +77,7 @@ class TypeDifference:
 
     @property
     def unknown(self) -> int:
-        """The number of resources that are only maybe added or removed."""
+        """The number of resources only maybe added or removed."""
         return len(self.maybe_added) + len(self.maybe_removed)
 
 
@@ -86,8 +86,8 @@ class Gap:
     """An unreadable part of one side.
 
     Attributes:
-        path: within its tree; None if it is no file.
-        content: searched for names; None if unknown.
+        path: None if it is no file.
+        content: None if unknown.
     """
 
     type_urls: frozenset[TypeUrl]
@@ -118,7 +118,7 @@ _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """`message` is the type of the value, its items or its map values."""
+    """`message` is the type of the value, items or map values."""
 
     path: str = ""
     message: Descriptor | None = None
@@ -128,7 +128,7 @@ class _Site:
 class FieldComparer:
     """Compares messages as `Printer` writes them.
 
-    Equal secrets become equal marks, so that a change is found, and are shown as `<hidden>`.
+    Equal secrets become equal marks, shown as `<hidden>`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -137,9 +137,9 @@ class FieldComparer:
         self._masker = Masker(catalogue, self._mark)
 
     def compare(self, before: dict[str, PlainValue], after: dict[str, PlainValue]) -> tuple[FieldChange, ...]:
-        """Return the changes between two resources with `@type`, in the order of the fields.
+        """Return the changes between two resources with `@type`, in order of fields.
 
-        An absent field counts as its default, if it has one.
+        An absent field counts as its default.
         """
         self._marks.clear()
         return tuple(self._compare(self._masker.masked(before), self._masker.masked(after), _Site()))
@@ -191,7 +191,10 @@ class FieldComparer:
                 yield from self._compare(before[old], after[place], here)
 
     def _change(self, act: ChangeAction, before: PlainValue, after: PlainValue, site: _Site) -> FieldChange:
-        if all(value is None or _is_mark(value) for value in (before, after)):
+        if all(
+            value is None or (isinstance(value, str) and _WHOLE_MARK.fullmatch(value) is not None)
+            for value in (before, after)
+        ):
             return FieldChange(site.path, act, is_hidden=True)
         shown_before, shown_after = _shown(before), _shown(after)
         if canonical(shown_before) == canonical(shown_after):
@@ -215,10 +218,6 @@ class FieldComparer:
             return _Site(path), field
         message: Descriptor | None = map_parts(field)[1].message_type if is_map(field) else field.message_type
         return _Site(path, message, is_map(field)), field
-
-
-def _is_mark(value: PlainValue) -> bool:
-    return isinstance(value, str) and _WHOLE_MARK.fullmatch(value) is not None
 
 
 def _shown(value: PlainValue) -> PlainValue:
@@ -250,7 +249,7 @@ def _reordered(matching: Matching, site: _Site) -> FieldChange:
 
 
 def _default(field: FieldDescriptor | None) -> PlainValue:
-    """Return the written default; None if the field has presence or is repeated."""
+    """Return the written default; None with presence or if repeated."""
     if field is None or field.has_presence or field.is_repeated:
         return None
     if field.enum_type is not None:
@@ -276,7 +275,7 @@ class Comparer:
 
         Args:
             catalogue: the messages.
-            over_rest: compare only what REST transports: no types without a REST form, no TTL, no aliases.
+            over_rest: ignore types without a REST form, TTLs and aliases.
             of_views: snapshots share most rows; later comparisons cost their difference from the first.
         """
         self._catalogue = catalogue
@@ -340,7 +339,7 @@ class Comparer:
         return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
 
     def _aliases(self, resource: Resource) -> PlainValue:
-        """A virtual host's aliases for its domains are left out: the domains are compared."""
+        """Without aliases for domains: the domains are compared."""
         if resource.type_url != _VIRTUAL_HOST:
             return [*resource.aliases] or None
         message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(
@@ -392,7 +391,7 @@ _Identity = tuple[TypeUrl, str, str, object]
 
 @dataclass(frozen=True, slots=True)
 class ComparedView:
-    """A view: its names in the settings, and its layers, which one tree may lack."""
+    """A view: its names in the settings, and its layers."""
 
     names: tuple[str, ...]
     layers: Layers
@@ -406,9 +405,9 @@ class ViewGroup:
     """The changes that occur in the same views.
 
     Attributes:
-        count: the number of views compared.
+        count: of views compared.
         difference: positions and versions are from the first view.
-        layer: the last layer that exactly these views have, or empty.
+        layer: the last layer of exactly these views, or empty.
     """
 
     views: tuple[ComparedView, ...]
@@ -418,7 +417,7 @@ class ViewGroup:
 
     @property
     def heading(self) -> str:
-        """The views in one line; the text after the colon is the author's."""
+        """The views; the text after the colon is the author's."""
         number = len(self.views)
         if number == self.count > 1:
             return f"in all {number} views"
@@ -429,7 +428,7 @@ class ViewGroup:
 
 
 def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, ...]:
-    """Group changes by views, those of most views first."""
+    """Group changes by views, most views first."""
     views = tuple(differences)
     first: dict[_Identity, _Change] = {}
     shown: defaultdict[_Identity, list[int]] = defaultdict(list)
@@ -457,7 +456,7 @@ def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, 
 
 
 def _content(change: _Change, fields: dict[int, object]) -> tuple[str, object]:
-    """Return the identity of a change; `fields` is a cache."""
+    """`fields` is a cache."""
     if isinstance(change, Resource):
         return change.name, (change.version, change.ttl_s, change.aliases)
     if not change.fields:

@@ -41,7 +41,7 @@ class Side:
 
     Attributes:
         label: the user's name of it.
-        prefix: prepended to its files' paths; None without files.
+        prefix: of its files' paths; None without files.
     """
 
     label: str
@@ -54,7 +54,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """An unreadable file, or a type that a server withholds."""
+    """An unreadable file, or a withheld type."""
 
     place: str
     reason: str
@@ -65,7 +65,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class HeldInViews:
-    """A change that a server would hold; without `views`, in all of them."""
+    """A change that a server would hold; without `views`, in all."""
 
     change: HeldChange
     place: str
@@ -136,7 +136,7 @@ class DifferenceRow:
 
 
 def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[DifferenceRow]:
-    """Yield a type's differing resources, in the order of display."""
+    """Yield a type's differing resources, as displayed."""
     yield from (DifferenceRow("+", resource, compared.after) for resource in difference.added)
     yield from (DifferenceRow("-", resource, compared.before) for resource in difference.removed)
     yield from (DifferenceRow("~", change.after, compared.after, change.fields) for change in difference.changed)
@@ -144,7 +144,7 @@ def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[Differen
 
 
 def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple[Resource, Side]]:
-    """Yield resources not known to be added or removed."""
+    """Yield resources only maybe added or removed."""
     for resource in difference.maybe_added:
         yield resource, compared.after
     for resource in difference.maybe_removed:
@@ -181,14 +181,14 @@ def summary(compared: Compared) -> str:
 
 
 def value_of(change: FieldChange, value: PlainValue) -> str:
-    """Return a value for users, possibly cut."""
+    """Return a shown value, possibly cut."""
     if change.is_hidden:
         return "<hidden>"
     return escape(_written(value))
 
 
 def note_of(change: FieldChange) -> str:
-    """Return a remark on the values, or empty."""
+    """Return a remark, or empty."""
     if change.is_hidden:
         return f"a secret, {change.act.value}"
     if change.act is ChangeAction.REORDERED:
@@ -302,27 +302,19 @@ def text_lines(compared: Compared) -> Iterator[Text]:
         for difference in part.types:
             yield Text.assemble((noun_of(difference), "bold"), f": {counts_text(difference)}")
             for row in rows_of(difference, compared):
-                yield _resource_line(row)
-                yield from _field_lines(row)
+                place = row.side.place(row.resource)
+                head = (f"{row.sign} {escape(row.resource.name)}", STYLES[row.sign])
+                yield Text.assemble("  ", head, (f"  {place}" if place else "", "dim"))
+                if row.fields == ():
+                    yield Text("      the same fields in other bytes")
+                for field in row.fields or ():
+                    sign = SIGNS[field.act]
+                    yield Text.assemble("      ", (sign, STYLES[sign]), f" {escape(field.path)}: ", *_values(field))
     if compared.held:
         yield Text("would be held", "bold red")
     for held in compared.held:
         yield Text.assemble("  ", (f"! {escape(held.fact)}", "red"), (f"  {escape(held.place)}", "dim"))
         yield Text(f"      {escape(held.change.remedy)}")
-
-
-def _resource_line(row: DifferenceRow) -> Text:
-    place = row.side.place(row.resource)
-    head = (f"{row.sign} {escape(row.resource.name)}", STYLES[row.sign])
-    return Text.assemble("  ", head, (f"  {place}" if place else "", "dim"))
-
-
-def _field_lines(row: DifferenceRow) -> Iterator[Text]:
-    if row.fields == ():
-        yield Text("      the same fields in other bytes")
-    for field in row.fields or ():
-        sign = SIGNS[field.act]
-        yield Text.assemble("      ", (sign, STYLES[sign]), f" {escape(field.path)}: ", *_values(field))
 
 
 def _values(field: FieldChange) -> Iterator[str | tuple[str, str]]:
@@ -356,7 +348,7 @@ _WORDS = {"+": "added", "-": "removed", "~": "changed", "?": "unknown whether ad
 def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
     """Return at most `longest` characters: counts, and folded details by type.
 
-    Each group of views has its own, while half of the characters are left for details.
+    Each group of views has its own, while half of the characters are left.
     """
     lines = [f"### xDS resources: {code(compared.before.label)} → {code(compared.after.label)}", ""]
     lines += (*_banner(compared), *_alert(compared))
@@ -435,7 +427,6 @@ class _Part:
 
     @property
     def least(self) -> int:
-        """The size without details."""
         return len(self.head) + len(self.sections) * _NOTE_LENGTH
 
 

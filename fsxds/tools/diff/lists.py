@@ -6,7 +6,7 @@ import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -24,9 +24,8 @@ class Matching:
     """The correspondence of two lists.
 
     Attributes:
-        pairs: indexes of items in both, sorted by the later one; content may differ.
+        pairs: indexes of items in both, sorted by the later; content may differ.
         labels_before: names of items, or empty; likewise `labels_after`.
-        is_reordered: the order of `pairs` has changed.
     """
 
     pairs: tuple[Pair, ...]
@@ -38,12 +37,12 @@ class Matching:
 
 
 def match_items(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Matching:
-    """Match the items of two lists."""
+    """Match two lists."""
     for read_key, is_label in _KEYS:
         keys_before, keys_after = _unique_keys(before, read_key), _unique_keys(after, read_key)
         if keys_before is not None and keys_after is not None:
             matching = _by_key(keys_before, keys_after)
-            return matching if is_label else _without_labels(matching)
+            return matching if is_label else replace(matching, labels_before=(), labels_after=())
     return _by_content(before, after)
 
 
@@ -64,7 +63,6 @@ def _key(member: Mapping[str, PlainValue]) -> str | None:
 
 
 def _address(member: Mapping[str, PlainValue]) -> str | None:
-    """Return `10.0.0.1:80`, or a path."""
     holder: PlainValue = {**member}
     for step in ("endpoint", "address"):
         if isinstance(holder, dict):
@@ -106,7 +104,6 @@ _KEYS: tuple[tuple[_ReadKey, bool], ...] = (
 
 
 def _unique_keys(members: Sequence[PlainValue], read_key: _ReadKey) -> dict[str, int] | None:
-    """Return None if a key is missing or repeated."""
     keys: dict[str, int] = {}
     for place, member in enumerate(members):
         key = read_key(member) if isinstance(member, dict) else None
@@ -126,10 +123,6 @@ def _by_key(before: dict[str, int], after: dict[str, int]) -> Matching:
         labels_after=tuple(after),
         is_reordered=any(first[0] > second[0] for first, second in pairwise(pairs)),
     )
-
-
-def _without_labels(matching: Matching) -> Matching:
-    return Matching(matching.pairs, matching.removed, matching.added, is_reordered=matching.is_reordered)
 
 
 def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Matching:
@@ -161,7 +154,7 @@ def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
 
 
 def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the most pairs in one order in both lists, given pairs in order of their second index.
+    """Return the most pairs in one order in both lists, given pairs by their second index.
 
     difflib finds long runs, not the most pairs, in quadratic time.
     """

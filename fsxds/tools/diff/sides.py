@@ -39,7 +39,7 @@ def is_running_address(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A running fsxds, one file per type; `unavailable` types have no good version yet."""
+    """A running fsxds, a file per type; `unavailable` types have no good version yet."""
 
     tree: SourceTree
     unavailable: tuple[ResourceType, ...]
@@ -54,7 +54,7 @@ async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | 
         tls: None for the system's CAs.
 
     Raises:
-        UsageError: no fsxds answers at the address.
+        UsageError: no fsxds answers.
     """
     try:
         async with open_session(address, READ_PATIENCE_S, tls) as session:
@@ -75,11 +75,11 @@ async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | 
 
 
 class _WrongResponseError(Exception):
-    """Not a response of fsxds."""
+    pass
 
 
 async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, PlainValue]) -> tuple[int, bytes]:
-    """Return the status, and the response or an empty body."""
+    """The body may be empty."""
     async with session.post(url, params=_AT_ONCE, json=asked) as response:
         if response.status in (_NOTHING_NEW, _UNAVAILABLE):
             return response.status, b""
@@ -140,10 +140,10 @@ class Repository:
         return Range(first or "HEAD", second)
 
     def tree_at(self, revision: str, scan: Callable[[Path], SourceTree]) -> SourceTree:
-        """Return the files below the directory at a revision; `scan` reads a directory, and follows links.
+        """Return the files below the directory at a revision; `scan` reads a directory, following links.
 
-        They are checked out into a temporary directory, to be read like the work tree: names, links, line endings and
-        filters. The repository is not touched.
+        They are checked out into a temporary directory, so that names, links, line endings and filters are those of the work
+        tree.
         """
         commit = self._commit(revision)
         with TemporaryDirectory(prefix="fsxds-diff-") as temporary:
@@ -155,7 +155,7 @@ class Repository:
             return scan(directory) if directory.is_dir() else SourceTree(())
 
     def _check_out(self, commit: str, top: Path) -> None:
-        """If one of the files is a link, write the whole repository."""
+        """If a file is a link, write the whole repository."""
         apart = {
             "GIT_DIR": self._answer("rev-parse", "--absolute-git-dir"),
             "GIT_WORK_TREE": str(top),
@@ -181,7 +181,7 @@ class Repository:
 def _run_git(
     directory: Path, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None, what: str = ""
 ) -> bytes:
-    """Return git's output. Raises UsageError; `what` is the revision for an error without a reason."""
+    """`what` is the revision for an error without a reason."""
     # A split index would write a part of itself into the repository.
     command = ["git", "-C", str(directory), "-c", "core.splitIndex=false", "-c", "core.fsmonitor=false", *arguments]
     try:
@@ -221,13 +221,12 @@ def is_kept(text: str) -> bool:
 
 
 def read_kept(directory: Path, names: Collection[str]) -> dict[str, Snapshot]:
-    """Return snapshots by name, read at one moment. Blocking.
+    """Return snapshots by name, of one moment. Blocking.
 
-    `@now` is the newest, of the same nodes as the other snapshot if there is one. `directory` is the `--state` of
-    fsxds.
+    `@now` is the newest, of the other snapshot's nodes if there is one. `directory` is the `--state` of fsxds.
 
     Raises:
-        UsageError: there is no history, no such snapshot, or `@now` is ambiguous.
+        UsageError: there is no history or snapshot, or `@now` is ambiguous.
         StateError: the history cannot be read.
     """
     with History.opened(directory) as history:

@@ -29,7 +29,7 @@ _STREAMS = {GRPC, DELTA_GRPC}
 
 @dataclass(frozen=True, slots=True)
 class TreeFacts:
-    """The resources that a bootstrap must subscribe to."""
+    """Resources that a bootstrap must subscribe to."""
 
     clusters: int = 0
     listeners: int = 0
@@ -37,7 +37,7 @@ class TreeFacts:
 
 
 def bootstrap_faults(bootstrap: DynamicMessage, envoy: EnvoyFacts, tree: TreeFacts) -> Iterator[Fault]:
-    """Check a bootstrap except for its config sources."""
+    """Check a bootstrap, config sources apart."""
     yield from _check_node(bootstrap)
     yield from _check_admin(bootstrap)
     yield from _check_streams(bootstrap.dynamic_resources)
@@ -171,7 +171,11 @@ def _check_addresses(cluster: StaticCluster) -> Iterator[Fault]:
     message = cluster.message
     if message.WhichOneof("cluster_discovery_type") != "type" or message.type not in {STRICT_DNS, LOGICAL_DNS}:
         return
-    if message.dns_lookup_family not in {_AUTO, _V6_ONLY} or "localhost" not in _hosts(message):
+    if message.dns_lookup_family not in {_AUTO, _V6_ONLY} or "localhost" not in {
+        endpoint.endpoint.address.socket_address.address
+        for locality in message.load_assignment.endpoints
+        for endpoint in locality.lb_endpoints
+    }:
         return
     yield Fault(
         "localhost-lookup",
@@ -180,14 +184,6 @@ def _check_addresses(cluster: StaticCluster) -> Iterator[Fault]:
         cluster.field_path,
         severity=Severity.WARNING,
     )
-
-
-def _hosts(message: DynamicMessage) -> set[str]:
-    return {
-        endpoint.endpoint.address.socket_address.address
-        for locality in message.load_assignment.endpoints
-        for endpoint in locality.lb_endpoints
-    }
 
 
 def _check_limits(cluster: StaticCluster, subscriptions: Collection[ConfigSourceUse]) -> Iterator[Fault]:
@@ -265,7 +261,7 @@ def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> DynamicMe
 
 
 def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
-    """Whether the protocol is negotiated, HTTP/3, or the downstream's, and so may be HTTP/2."""
+    """A negotiated protocol, HTTP/3 or the downstream's may be HTTP/2."""
     options = _protocol_options(cluster, catalogue)
     if options is None:
         return False
@@ -274,7 +270,7 @@ def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
 
 
 def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check a DataSource's file, which Envoy reads when it creates the resource."""
+    """Check a DataSource's file."""
     if source.WhichOneof("specifier") == "filename" and not envoy.look_at(source.filename).exists:
         yield Fault(
             "missing-data-file",
@@ -307,7 +303,7 @@ class ScopedRoutes:
 
 
 def check_route_table(table: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
-    """Find a route table that Envoy rejects while one of its clusters is missing (ENVOY.md E55)."""
+    """Find a route table rejected while one of its clusters is missing (ENVOY.md E55)."""
     is_inline = field_path[-1:] == ("route_config",)
     is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
     if is_eager and _names_clusters(table):
@@ -338,7 +334,7 @@ _CONFIG_SOURCE = "envoy.config.core.v3.ConfigSource"
 
 
 def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str) -> tuple[Resource, Fault] | None:
-    """Return the first resource that Envoy cannot get by REST from `xds_cluster`, and why."""
+    """Return the first resource that REST from `xds_cluster` cannot give, and why."""
     for row in _STREAMS_ALONE:
         for resource in snapshot.resources(row.type_url).values():
             return resource, Fault(_RULE, f"is one of the {row.noun}, which have no REST form", "")
@@ -353,7 +349,6 @@ def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str)
 
 
 def _need_of(source: DynamicMessage, xds_cluster: str) -> tuple[str, FieldPath] | None:
-    """Return None if REST suffices."""
     chosen = source.WhichOneof("config_source_specifier")
     if chosen == "ads":
         return "asks for ADS", ("ads",)

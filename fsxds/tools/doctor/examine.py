@@ -1,4 +1,4 @@
-"""Examines the messages of a bootstrap and of a tree, then both together.
+"""Examines the messages of a bootstrap and a tree, then both together.
 
 Source: ENVOY.md E72, E73, E77.
 """
@@ -6,7 +6,7 @@ Source: ENVOY.md E72, E73, E77.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
@@ -39,12 +39,14 @@ _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _A
 def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fault]:
     """Report a TTL without effect. Source: ENVOY.md E19.
 
-    Envoy ignores it by REST and from files. On streams only a client that announces the feature gets it, as Envoy does
-    if its bootstrap lists it.
+    Envoy ignores it by REST and from files. On streams, clients that announce the feature get it, as Envoy does if its
+    bootstrap lists it.
     """
     if resource.ttl_s is None or bootstrap is None:
         return
-    streams = _streams(bootstrap)
+    dynamic = bootstrap.dynamic_resources
+    sources = [dynamic.ads_config, dynamic.cds_config.api_config_source, dynamic.lds_config.api_config_source]
+    streams = frozenset(source.api_type for source in sources if source.ByteSize())
     if not streams & (_SOTW | _DELTA):
         yield _note("a ttl has no effect by REST or from files", "remove it, or serve by gRPC")
         return
@@ -53,12 +55,6 @@ def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fau
     if missing:
         fact = "a ttl is sent to clients that announce that they understand it, and the bootstrap does not"
         yield _note(fact, f"add {' and '.join(missing)} to node.client_features, or remove the ttl")
-
-
-def _streams(bootstrap: DynamicMessage) -> frozenset[int]:
-    dynamic = bootstrap.dynamic_resources
-    sources = [dynamic.ads_config, dynamic.cds_config.api_config_source, dynamic.lds_config.api_config_source]
-    return frozenset(source.api_type for source in sources if source.ByteSize())
 
 
 def _note(fact: str, remedy: str) -> Fault:
@@ -72,10 +68,10 @@ _SCOPED_ROUTES = "envoy.extensions.filters.network.http_connection_manager.v3.Sc
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The input; `bootstrap` is None if only the tree is examined.
+    """The input; `bootstrap` is None for the tree alone.
 
     Attributes:
-        is_rewritten: the tree is mirrored, with sources replaced by paths.
+        is_rewritten: the tree is mirrored, with paths for sources.
     """
 
     bootstrap: DynamicMessage
@@ -95,12 +91,19 @@ def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> BootstrapFindi
     """Examine a bootstrap and a tree."""
     bootstrap, snapshot = case.bootstrap, case.snapshot
     envoy = EnvoyFacts.of(bootstrap, catalogue, look_at)
-    checks = _checks(snapshot, catalogue)
+    scopes = snapshot.resources(BY_SHORT_NAME["srds"].type_url).values()
+    names = frozenset(_message_of(scope, catalogue).route_configuration_name for scope in scopes)
+    checks = {
+        "envoy.config.core.v3.ConfigSource": check_config_source,
+        "envoy.config.core.v3.DataSource": check_data_source,
+        "envoy.config.route.v3.RouteConfiguration": check_route_table,
+        _SCOPED_ROUTES: ScopedRoutes(names).check,
+    }
     subscriptions: set[ConfigSourceUse] = set()
     of_resources: list[tuple[Resource, Fault]] = []
     own_clusters = frozenset(snapshot.resources(BY_SHORT_NAME["cds"].type_url))
     envoy_of_tree = replace(envoy, is_rewritten=case.is_rewritten, clusters_of_tree=own_clusters)
-    for resource in _resources(snapshot):
+    for resource in (resource for resources in snapshot.by_type.values() for resource in resources.values()):
         faults = _examine_message(_message_of(resource, catalogue), envoy_of_tree, checks, subscriptions)
         of_resources += ((resource, fault) for fault in (*faults, *expiry_faults(resource, bootstrap)))
     if bootstrap is None:
@@ -108,21 +111,16 @@ def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> BootstrapFindi
     if case.is_rewritten:
         subscriptions.clear()
     of_bootstrap = list(_examine_message(bootstrap, envoy, checks, subscriptions))
-    of_bootstrap += bootstrap_faults(bootstrap, envoy, _tree_facts(snapshot))
+    clusters, listeners, runtime = (snapshot.resources(BY_SHORT_NAME[name].type_url) for name in ("cds", "lds", "rtds"))
+    of_bootstrap += bootstrap_faults(bootstrap, envoy, TreeFacts(len(clusters), len(listeners), tuple(runtime)))
     of_bootstrap += glob_faults(bootstrap, snapshot, catalogue)
-    of_bootstrap += xds_cluster_faults(envoy, subscriptions, _stream_clusters(bootstrap))
+    services = bootstrap.dynamic_resources.ads_config.grpc_services
+    of_bootstrap += xds_cluster_faults(
+        envoy,
+        subscriptions,
+        frozenset(service.envoy_grpc.cluster_name for service in services if service.HasField("envoy_grpc")),
+    )
     return BootstrapFindings(tuple(of_bootstrap), tuple(of_resources))
-
-
-def _checks(snapshot: Snapshot, catalogue: Catalogue) -> Mapping[str, Check]:
-    scopes = snapshot.resources(BY_SHORT_NAME["srds"].type_url).values()
-    names = frozenset(_message_of(scope, catalogue).route_configuration_name for scope in scopes)
-    return {
-        "envoy.config.core.v3.ConfigSource": check_config_source,
-        "envoy.config.core.v3.DataSource": check_data_source,
-        "envoy.config.route.v3.RouteConfiguration": check_route_table,
-        _SCOPED_ROUTES: ScopedRoutes(names).check,
-    }
 
 
 def _examine_message(
@@ -135,29 +133,15 @@ def _examine_message(
             yield from check(message, field_path, envoy)
 
 
-def _resources(snapshot: Snapshot) -> Iterable[Resource]:
-    return (resource for resources in snapshot.by_type.values() for resource in resources.values())
-
-
 def _message_of(resource: Resource, catalogue: Catalogue) -> DynamicMessage:
     return catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
-
-
-def _tree_facts(snapshot: Snapshot) -> TreeFacts:
-    clusters, listeners, runtime = (snapshot.resources(BY_SHORT_NAME[name].type_url) for name in ("cds", "lds", "rtds"))
-    return TreeFacts(len(clusters), len(listeners), tuple(runtime))
-
-
-def _stream_clusters(bootstrap: DynamicMessage) -> frozenset[str]:
-    services = bootstrap.dynamic_resources.ads_config.grpc_services
-    return frozenset(service.envoy_grpc.cluster_name for service in services if service.HasField("envoy_grpc"))
 
 
 READ_PATIENCE_S = 10.0
 
 
 async def drain_remark(address: Address, linger_s: float) -> str | None:
-    """Return a warning if `--linger` is shorter than this Envoy's drain time.
+    """Warn if `--linger` is shorter than this Envoy's drain time.
 
     Source: ENVOY.md E66, E68.
 
@@ -186,7 +170,7 @@ _OF_ENVOY = frozenset({"user_agent_name", "user_agent_version"})
 
 @dataclass(frozen=True, slots=True)
 class AskedCollection:
-    """A requested glob, and its parameters apart; None for an unknown value."""
+    """A requested glob and its parameters; None for an unknown value."""
 
     glob: ResourceName
     params: dict[str, str | None]
@@ -233,16 +217,12 @@ def _locator_fault(text: str, row: ResourceType, place: FieldPath, dynamic: Dyna
     if name.message_type != row.message_type:
         fact = f"Envoy does not start: it asks for resources of {row.message_type} here"
         return Fault("impossible-locator", fact, example, place)
-    if _has_no_collections(dynamic, row):
+    source = getattr(dynamic, f"{row.short_name}_config")
+    is_own = source.WhichOneof("config_source_specifier") == "api_config_source"
+    if is_own and source.api_config_source.api_type in {REST, GRPC}:
         fact = "Envoy does not start: by REST, and by GRPC but for Delta and ADS, it has no collections"
         return Fault("impossible-locator", fact, f"write {row.short_name}_config: {{ads: {{}}}}, or DELTA_GRPC", place)
     return None
-
-
-def _has_no_collections(dynamic: DynamicMessage, row: ResourceType) -> bool:
-    source = getattr(dynamic, f"{row.short_name}_config")
-    is_own = source.WhichOneof("config_source_specifier") == "api_config_source"
-    return is_own and source.api_config_source.api_type in {REST, GRPC}
 
 
 def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str | None]:
@@ -251,22 +231,22 @@ def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str |
         if field == _METADATA:
             # Numbers in a Struct are written as in JSON; a text is in quotes.
             metadata = printer.to_plain(bootstrap.node.metadata)
-            params |= {f"{_NODE}{_METADATA}.{key}": _json(value) for key, value in metadata.items()}
+            params |= {
+                f"{_NODE}{_METADATA}.{key}": (
+                    None if isinstance(value, float | dict | list) else json.dumps(value, ensure_ascii=False)
+                )
+                for key, value in metadata.items()
+            }
         else:
             params[_NODE + field] = None if field in _OF_ENVOY else _value_of(bootstrap.node, field)
     return params
 
 
 def _value_of(node: DynamicMessage, field: str) -> str | None:
-    """Return None for a field that only a flag of Envoy may set."""
+    """Return None for a field that a flag of Envoy may set."""
     owner, _, part = field.rpartition(".")
     found = getattr(node.locality, part, "") if owner == "locality" else getattr(node, field, "")
     return found if isinstance(found, str) and found else None
-
-
-def _json(value: object) -> str | None:
-    # Envoy's format of values within a list or an object is not relied on.
-    return None if isinstance(value, float | dict | list) else json.dumps(value, ensure_ascii=False)
 
 
 def _check_members(asked: AskedCollection, row: ResourceType, place: FieldPath, snapshot: Snapshot) -> Iterator[Fault]:

@@ -30,9 +30,9 @@ class FileFacts:
     """The state of a path.
 
     Attributes:
-        swapped_in: the directory whose link is replaced when the content changes, or None.
+        swapped_in: the directory whose link is replaced on a change, or None.
         is_config_map: the link is the `..data` of a Kubernetes volume.
-        head: the first bytes, to distinguish formats.
+        head: the first bytes.
     """
 
     exists: bool
@@ -59,7 +59,7 @@ class StaticCluster:
 
     @property
     def is_eds(self) -> bool:
-        """Whether its endpoints are discovered; Envoy gets no configuration from such a cluster."""
+        """Whether endpoints are discovered; Envoy gets no configuration from it."""
         return bool(self.message.WhichOneof("cluster_discovery_type") == "type" and self.message.type == EDS)
 
 
@@ -70,7 +70,7 @@ class EnvoyFacts:
     Attributes:
         clusters: static ones; None without a bootstrap.
         has_ads: true without a bootstrap.
-        is_rewritten: Envoy gets paths into the mirror in place of config sources.
+        is_rewritten: Envoy gets paths into the mirror for config sources.
     """
 
     catalogue: Catalogue
@@ -178,7 +178,7 @@ _CONFIG_MAP_LINK = "..data"
 
 
 def look_at(path: str) -> FileFacts:
-    """Examine a path, relative to the current directory."""
+    """Examine a path."""
     if "\0" in path:
         return FileFacts(exists=False)
     swapped_in, is_config_map = _swapping(path)
@@ -186,7 +186,7 @@ def look_at(path: str) -> FileFacts:
 
 
 def _swapping(path: str) -> tuple[str | None, bool]:
-    """Return the ancestor with a swapped link, as spelled in the path, and whether it is a ConfigMap."""
+    """Return the ancestor with a swapped link, and whether it is a ConfigMap."""
     folder = os.path.dirname(path)
     while True:
         if os.path.islink(os.path.join(folder, _CONFIG_MAP_LINK)):
@@ -223,7 +223,7 @@ def _head(path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One document as authored; `value` is None if it is no plain value."""
+    """One document as authored; `value` may be None."""
 
     catalogue: Catalogue
     file: SourceFile
@@ -243,7 +243,7 @@ class Written:
 def resource_problems(
     findings: Iterable[tuple[Resource, Fault]], catalogue: Catalogue, sources: Mapping[PurePosixPath, bytes]
 ) -> Iterator[Problem]:
-    """Yield the faults of resources as problems; paths have the API's names, from the resource on."""
+    """Yield the faults of resources; paths have the API's names, from the resource on."""
     by_file: defaultdict[PurePosixPath, defaultdict[int, list[tuple[Resource, Fault]]]]
     by_file = defaultdict(lambda: defaultdict(list))
     for resource, fault in findings:
@@ -255,7 +255,7 @@ def resource_problems(
 
 
 def one_of_each(faults: Iterable[Fault]) -> Iterator[Fault]:
-    """Yield the first of equal faults, with their number: generated files repeat faults."""
+    """Yield the first of equal faults, with their number."""
     alike: defaultdict[tuple[str, str], list[Fault]] = defaultdict(list)
     for fault in faults:
         alike[fault.rule, fault.message].append(fault)
@@ -297,14 +297,14 @@ BOOTSTRAP = "envoy.config.bootstrap.v3.Bootstrap"
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFile:
-    """A read bootstrap; `message` is None if a mistake leaves none."""
+    """A read bootstrap; `message` may be None after a mistake."""
 
     message: Message | None
     problems: tuple[Problem, ...]
     written: Written
 
     def problems_of(self, faults: Iterable[Fault]) -> Iterator[Problem]:
-        """Yield problems of faults with the API's paths."""
+        """Yield faults with the API's paths."""
         return self.written.problems(one_of_each(self.written.authored(fault) for fault in faults))
 
 
@@ -322,7 +322,11 @@ def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, ru
             written = replace(written, value=_value_of(decoded.documents[0]))
             converted = Converter(catalogue).convert(written.value, BOOTSTRAP)
             message = None if written.value is None else converted.message
-            faults += (_empty(),) if written.value is None else converted.faults
+            faults += (
+                (Fault("empty-file", "the file is empty", "`fsxds bootstrap` prints a bootstrap"),)
+                if written.value is None
+                else converted.faults
+            )
     if message is not None:
         faults += (written.authored(fault) for fault in rules.check(message).faults)
     return BootstrapFile(message, tuple(written.problems(faults)), written)
@@ -339,7 +343,3 @@ def _unpack(content: bytes, catalogue: Catalogue) -> tuple[Message | None, list[
         return catalogue.message_class(BOOTSTRAP).FromString(content), []
     except DecodeError:
         return None, [Fault("broken-message", f"the bytes are no {BOOTSTRAP}", "write the file again")]
-
-
-def _empty() -> Fault:
-    return Fault("empty-file", "the file is empty", "`fsxds bootstrap` prints a bootstrap")

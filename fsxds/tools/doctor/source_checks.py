@@ -110,7 +110,15 @@ def check_config_source(source: DynamicMessage, field_path: FieldPath, envoy: En
 
 def _check_api(api: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
     if api.api_type == REST:
-        yield from _check_refresh_delay(api, (*field_path, "refresh_delay"))
+        delay_s = seconds_of(api.refresh_delay)
+        if delay_s > _LONGEST_DELAY_S:
+            yield Fault(
+                "slow-refresh",
+                f"a change takes up to {2 * delay_s:g} s to be seen: Envoy pauses {delay_s:g} to {2 * delay_s:g} s after each poll",
+                "write 0.05s: fsxds holds polls, so that short pauses make no more of them",
+                (*field_path, "refresh_delay"),
+                severity=Severity.WARNING,
+            )
         yield from _check_request_timeout(api, (*field_path, "request_timeout"))
         for index, name in enumerate(api.cluster_names):
             yield from _check_cluster(name, (*field_path, "cluster_names", index), envoy)
@@ -119,18 +127,6 @@ def _check_api(api: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) ->
         if service.HasField("envoy_grpc"):
             steps = ("grpc_services", index, "envoy_grpc", "cluster_name")
             yield from _check_cluster(service.envoy_grpc.cluster_name, (*field_path, *steps), envoy)
-
-
-def _check_refresh_delay(api: DynamicMessage, field_path: FieldPath) -> Iterator[Fault]:
-    delay_s = seconds_of(api.refresh_delay)
-    if delay_s > _LONGEST_DELAY_S:
-        yield Fault(
-            "slow-refresh",
-            f"a change takes up to {2 * delay_s:g} s to be seen: Envoy pauses {delay_s:g} to {2 * delay_s:g} s after each poll",
-            "write 0.05s: fsxds holds polls, so that short pauses make no more of them",
-            field_path,
-            severity=Severity.WARNING,
-        )
 
 
 def _check_request_timeout(api: DynamicMessage, field_path: FieldPath) -> Iterator[Fault]:

@@ -30,7 +30,7 @@ class Manifest:
 
     Attributes:
         exported_at_s: their newest modification time.
-        unused: objects that the last change left unused.
+        unused: objects left unused by the last change.
     """
 
     digests: Digests = field(default_factory=dict)
@@ -77,7 +77,7 @@ class FilesExported:
     Attributes:
         written: in order.
         blocked: foreign files in an exported one's place.
-        kept: gone from the export, but changed since, so that they stay.
+        kept: gone from the export, but changed since.
     """
 
     written: tuple[PurePosixPath, ...]
@@ -90,17 +90,15 @@ class FilesExported:
 def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExported:
     """Update a directory; files that fsxds did not export are not touched.
 
-    Files are replaced atomically, in the order of the mapping, so that a file comes before the index that names it.
-    Then files that are gone are removed; an object with the second change after its last use, for clients with the
-    previous index.
+    Files are replaced atomically, in the order of the mapping: a file before the index that names it. Then files that are
+    gone are removed; an object with the second change after its last use, for clients with the previous index.
 
-    Changed files get a modification time later, in whole seconds, than all before: web servers make ETags of it (nginx
-    of it and the size).
+    Changed files get a modification time later, in whole seconds, than all before: web servers make ETags of it.
 
     Raises:
         ValueError: a path leads out of the directory.
-        UsageError: another process exports into the directory, or the directory is a mirror.
-        OSError: some files were not written; the next call continues from there.
+        UsageError: another process exports there, or it is a mirror.
+        OSError: some files were not written; the next call continues.
     """
     for path in files:
         _inside(str(path))
@@ -135,13 +133,15 @@ class _Export:
         # A change has a new index. Without a change, clients may still use the last one.
         outlived = unused & self._before.unused if self._written else set()
         self._remove_each((gone & self._digests.keys()) - unused | outlived)
-        self._save(Manifest(self._digests, self._newest_s, frozenset(unused - outlived)))
+        self._save(
+            Manifest(
+                self._digests,
+                self._now_s if self._written else self._before.exported_at_s,
+                frozenset(unused - outlived),
+            )
+        )
         unchanged = len(self._files) - len(blocked) - len(self._written)
         return FilesExported(tuple(self._written), tuple(self._removed), unchanged, blocked, tuple(self._kept))
-
-    @property
-    def _newest_s(self) -> int:
-        return self._now_s if self._written else self._before.exported_at_s
 
     def _blocked(self) -> Iterator[Remark]:
         """A foreign file with equal content is adopted."""

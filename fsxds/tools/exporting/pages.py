@@ -3,10 +3,10 @@
 | rule | why |
 | --- | --- |
 | A file has the path of its URL, decoded: `<type>/<path>`, with `?<parameters>` if the name has some. | Any web server finds it there. |
-| If several names have one URL, the name that HTTP GET answers with takes it. | Both answer alike. |
+| If several names have one URL, the one that HTTP GET answers with takes it. | Both answer alike. |
 | A name that no file can have is in the index alone, with its object. | Nothing may lead out of the directory. |
-| `objects/<SHA-256>.json` has the same content, and never another. | It may be cached for ever, and an index and its objects are of one moment. |
-| Secrets are left out, and resources with credentials in them, unless each is allowed by name. | A file server does not check who reads. |
+| `objects/<SHA-256>.json` has the same content for ever. | It may be cached, and an index and its objects are of one moment. |
+| Secrets are left out, and resources with credentials unless allowed by name. | A file server does not check who reads. |
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ExportRules:
     """The rules of an export.
 
     Attributes:
-        host: the host of its URL; names with this authority are at its paths too.
+        host: of its URL; names with this authority are at its paths too.
         allowed: resources that may have credentials, such as `lds/edge`; `*` matches any text.
     """
 
@@ -157,7 +157,7 @@ def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unna
 
 
 def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple[str, str]:
-    """Return the URL path, and why HTTP GET does not find it there, if so."""
+    """Return the URL path, and why HTTP GET does not find it there."""
     structured, message_type = parse_or_none(resource.name), BY_TYPE_URL[resource.type_url].message_type
     own = rules.urls.authority
     fault = "HTTP GET does not find it"
@@ -198,7 +198,7 @@ def file_of(url: str) -> tuple[PurePosixPath | None, str]:
 
 
 def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """Yield objects, resources' own files, lists, then the index."""
+    """Yield objects, own files, lists, then the index."""
     yield from ((page.object_path, page.content) for page in pages)
     yield from ((page.path, page.content) for page in pages if page.path is not None)
     by_key = {key_of(page.resource): page for page in pages if page.path is not None}
@@ -208,7 +208,29 @@ def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> 
         found = find(read_target(url, rules.host, rules.urls.authority), snapshot)
         if isinstance(found, FoundList) and path not in taken:
             yield path, dump([_listed(by_key[key], rules) for key in map(key_of, found.resources) if key in by_key])
-    yield INDEX, dump(_index(pages, snapshot, rules))
+    by_type: dict[str, list[PlainValue]] = {}
+    for page in pages:
+        by_type.setdefault(page.resource.type_url, []).append(
+            {
+                "name": page.resource.name,
+                "version": page.resource.version,
+                **({} if page.path is None else {"url": rules.urls.own + page.url}),
+                "object": f"{rules.urls.own}/{page.object_path}",
+            }
+        )
+    types: list[PlainValue] = [
+        {
+            "type": row.message_type,
+            "short_name": row.short_name,
+            "version": snapshot.resources(row.type_url).version,
+            "count": len(by_type[row.type_url]),
+            "url": f"{rules.urls.own}/{row.message_type}/",
+            "resources": by_type[row.type_url],
+        }
+        for row in RESOURCE_TYPES
+        if row.type_url in by_type
+    ]
+    yield INDEX, dump({"authority": rules.urls.authority, "types": types})
 
 
 def _listed(page: _Page, rules: ExportRules) -> PlainValue:
@@ -224,31 +246,3 @@ def _lists(pages: Iterable[_Page]) -> dict[str, PurePosixPath]:
             lists[f"/{type_folder}/"] = type_folder / "index.json"
             lists[f"/{quote(str(folder))}/*"] = folder / "*"
     return lists
-
-
-def _index(pages: Iterable[_Page], snapshot: Snapshot, rules: ExportRules) -> PlainValue:
-    by_type: dict[str, list[PlainValue]] = {}
-    for page in pages:
-        by_type.setdefault(page.resource.type_url, []).append(_index_row(page, rules))
-    types: list[PlainValue] = [
-        {
-            "type": row.message_type,
-            "short_name": row.short_name,
-            "version": snapshot.resources(row.type_url).version,
-            "count": len(by_type[row.type_url]),
-            "url": f"{rules.urls.own}/{row.message_type}/",
-            "resources": by_type[row.type_url],
-        }
-        for row in RESOURCE_TYPES
-        if row.type_url in by_type
-    ]
-    return {"authority": rules.urls.authority, "types": types}
-
-
-def _index_row(page: _Page, rules: ExportRules) -> PlainValue:
-    return {
-        "name": page.resource.name,
-        "version": page.resource.version,
-        **({} if page.path is None else {"url": rules.urls.own + page.url}),
-        "object": f"{rules.urls.own}/{page.object_path}",
-    }

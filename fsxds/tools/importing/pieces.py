@@ -1,6 +1,6 @@
 """Resources as files, each proved to be read as in the bootstrap (pure).
 
-A file has its author's text if that can be proved, else it is written from values, without comments.
+A file has its author's text if that can be proved, else its values, without comments.
 
 The remaining bootstrap subscribes to its former resources.
 """
@@ -39,12 +39,12 @@ _NOT_KEPT = "comments are not kept"
 
 
 class ImportLossError(Exception):
-    """A part of a bootstrap would be lost; no file is to be written."""
+    """A part of a bootstrap would be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """An added field; `field_path` leads to its owner, in the author's spelling."""
+    """An added field; `field_path` leads to its owner, as authored."""
 
     field_path: FieldPath
     key: str
@@ -90,7 +90,7 @@ class WrittenText(Protocol):
     """The bootstrap's text."""
 
     def piece(self, resource: StaticResource) -> bytes | None:
-        """Return a resource's text, or None if it cannot be taken out."""
+        """Return a resource's text, or None."""
 
 
 class PieceWriter:
@@ -109,12 +109,14 @@ class PieceWriter:
         """Return a resource's file; `path` has no suffix.
 
         Raises:
-            ImportLossError: no form of it is read back the same.
+            ImportLossError: no form is read back the same.
         """
         expected = self.expected(resource)
         for suffix, content, note in self._candidates(resource, expected):
             file = SourceFile.of(path.with_name(path.name + suffix), content)
-            if self._is_read_as(file, resource, expected):
+            found = [one for document in self._parser.parse(file).documents for one in document.resources]
+            body = expected.SerializeToString(deterministic=True)
+            if [(resource.row.type_url, resource.name, body)] == [(one.type_url, one.name, one.body) for one in found]:
                 is_secret = resource.row.is_secret or self.has_secret(expected)
                 return ImportedFile(file.path, content, resource, is_secret, note)
         raise ImportLossError(f"the {resource.row.noun.removesuffix('s')} {resource.name} cannot be written as a file")
@@ -123,7 +125,7 @@ class PieceWriter:
         """Return a resource with its additions.
 
         Raises:
-            ImportLossError: its text alone means another message than in the bootstrap.
+            ImportLossError: its text alone has another meaning.
         """
         before = self._converter.convert(resource.value, resource.row.message_type).message
         after = self._converter.convert(with_additions(resource), resource.row.message_type).message
@@ -143,20 +145,15 @@ class PieceWriter:
             yield self._suffix, content, ""
         yield from printed(self._printer.to_plain(expected))
 
-    def _is_read_as(self, file: SourceFile, resource: StaticResource, expected: Message) -> bool:
-        found = [one for document in self._parser.parse(file).documents for one in document.resources]
-        body = expected.SerializeToString(deterministic=True)
-        return [(resource.row.type_url, resource.name, body)] == [(one.type_url, one.name, one.body) for one in found]
-
 
 def printed(plain: PlainValue) -> Iterator[tuple[str, bytes, str]]:
-    """Yield suffix, text and losses: YAML, then JSON for numbers that YAML cannot express."""
+    """Yield suffix, text and losses: YAML, then JSON for numbers beyond YAML."""
     yield ".yaml", encode_yaml([plain]), _NOT_KEPT
     yield ".json", encode_json(plain), _NOT_KEPT
 
 
 def with_additions(resource: StaticResource) -> PlainValue:
-    """Return a resource's value with its additions."""
+    """Return a resource's extended value."""
     value = resource.value
     for addition in resource.additions:
         value = _with_field(value, addition.field_path, addition)
@@ -175,12 +172,12 @@ def _with_field(value: PlainValue, field_path: Sequence[str | int], addition: Ad
 
 
 def are_equal(one: Message, other: Message) -> bool:
-    """Return whether two messages have the same bytes."""
+    """Compare the bytes of messages."""
     return bool(one.SerializeToString(deterministic=True) == other.SerializeToString(deterministic=True))
 
 
 def names_twice(resources: Iterable[StaticResource]) -> Iterator[StaticResource]:
-    """Yield resources with the name of an earlier one of their type."""
+    """Yield resources with an earlier one's type and name."""
     seen: set[tuple[str, str]] = set()
     for resource in resources:
         key = resource.field, resource.name
@@ -216,7 +213,7 @@ class XdsConnection:
 
     @classmethod
     def of(cls, transport: str, bootstrap: Section, names: Collection[str]) -> XdsConnection:
-        """Extract a bootstrap's connection; its cluster gets a name not in `names`."""
+        """Extract a bootstrap's connection; its cluster's name is not in `names`."""
         name = next(one for one in _cluster_names() if one not in names)
         static, dynamic, node = (bootstrap.get(key, {}) for key in ("static_resources", "dynamic_resources", "node"))
         clusters = static.get("clusters", []) if isinstance(static, dict) else []
@@ -273,7 +270,7 @@ class LeftOver:
     Attributes:
         kept: indexes by field of `static_resources`.
         replaced: sections that are written anew.
-        comments: reasons of new values, by the keys below them.
+        comments: reasons of new values, by the keys below.
     """
 
     value: dict[str, PlainValue]
@@ -294,7 +291,11 @@ def left_over(
     left["clusters"] = [*connection.clusters, *(own["clusters"][index] for index in kept["clusters"])]
     replaced: dict[str, PlainValue] = {"static_resources": {name: part for name, part in left.items() if part}}
     before = _section(value, "dynamic_resources")
-    gone = {key for key in before if _snake(key) in _REPLACED and (_snake(key) != "ads_config" or _has_ads(connection))}
+    gone = {
+        key
+        for key in before
+        if _snake(key) in _REPLACED and (_snake(key) != "ads_config" or "ads_config" in connection.dynamic)
+    }
     others = {key: part for key, part in before.items() if key not in gone}
     replaced["dynamic_resources"] = {**others, **connection.dynamic}
     node = _section(value, "node")
@@ -311,10 +312,6 @@ def left_over(
         comments_of(connection.transport),
         notes,
     )
-
-
-def _has_ads(connection: XdsConnection) -> bool:
-    return "ads_config" in connection.dynamic
 
 
 def _dynamic_notes(gone: Collection[str], others: Collection[str]) -> Iterator[str]:
@@ -342,7 +339,7 @@ def _section(value: Mapping[str, PlainValue], name: str) -> Mapping[str, PlainVa
 
 
 def members_of(value: Mapping[str, PlainValue], name: str) -> list[PlainValue]:
-    """Return a field of `static_resources`; Envoy takes one for a list of one."""
+    """Return a field of `static_resources`; one is a list of one."""
     return _members(_section(value, "static_resources"), name)
 
 

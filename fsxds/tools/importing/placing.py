@@ -28,7 +28,7 @@ class Destination:
     bootstrap: Path
 
     def require_free(self) -> None:
-        """Raise UsageError if files are there already."""
+        """Raise UsageError if files are there."""
         if self.directory.exists() and not self.directory.is_dir():
             raise UsageError(f"{escape(str(self.directory))}: is not a directory; give a new one")
         if self.directory.is_dir() and any(not path.name.startswith(".") for path in self.directory.iterdir()):
@@ -40,10 +40,10 @@ class Destination:
 
 
 def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
-    """Write all files of an import, and return replaced ones' new paths.
+    """Write an import, and return replaced files' new paths.
 
-    Files with secrets are readable by their owner only. Files are written beside their destination and moved there, the
-    bootstrap last; a failure undoes all moves.
+    Files with secrets are readable by their owner only. Files are moved to their destination, the bootstrap last; a
+    failure undoes all moves.
 
     Raises:
         UsageError: a file could not be written; the previous state is restored.
@@ -73,7 +73,7 @@ def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
 
 @contextmanager
 def _created(directory: Path) -> Iterator[None]:
-    """Remove the directory again if the block fails."""
+    """Remove the directory after a failure."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,6 +1,6 @@
 """The plan of an import, proved to lose nothing before it is written (pure).
 
-Resources that Envoy needs before it can reach a server, or never requests, cannot be served, and stay in the bootstrap:
+Resources that Envoy needs before it reaches a server, or never requests, stay in the bootstrap:
 
 * clusters that the bootstrap names outside of its static resources, such as for stats sinks;
 * clusters that configuration comes from (ENVOY.md E6), and others that only the bootstrap may define;
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import PurePosixPath
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
@@ -28,7 +28,6 @@ from fsxds.envoy.static_bootstrap import SECRET_CONFIG, may_name_cluster
 from fsxds.formats import FORMATS, format_of
 from fsxds.formats.json_format import encode_plain as encode_json
 from fsxds.model.resource_types import BY_SHORT_NAME, ResourceType, exact_type_from_path
-from fsxds.model.resources import Reference
 from fsxds.model.values import PlainValue
 from fsxds.settings.options import EXCLUDED
 from fsxds.snapshots.document import authored_path
@@ -225,7 +224,7 @@ def _empty_files(files: tuple[ImportedFile, ...]) -> Iterator[EmptyFile]:
 
 
 def _has_as_many(value: Mapping[str, PlainValue], message: DynamicMessage) -> bool:
-    """Lists within lists are read as one list."""
+    """Lists within lists are read as one."""
     return all(len(members_of(value, name)) == len(getattr(message.static_resources, name)) for name in FIELDS)
 
 
@@ -250,7 +249,7 @@ class _Text:
 
 
 def plain_text(content: bytes) -> str:
-    """Return a file's text without byte order mark, with line feeds alone."""
+    """Decode text without byte order mark, with line feeds alone."""
     return re.sub("\r\n?", "\n", content.decode("utf-8-sig"))
 
 
@@ -261,7 +260,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class TreePaths:
-    """Gives each resource a file, such as `clusters/backend.yaml`."""
+    """Names files, such as `clusters/backend.yaml`."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -271,8 +270,7 @@ class TreePaths:
     def path_of(self, row: ResourceType, name: str) -> PurePosixPath:
         """Return a path without suffix.
 
-        Characters other than letters, digits, `_`, `-` and dots become `_`. Names equal on a case-insensitive file
-        system get a number.
+        Characters other than letters, digits, `_`, `-` and dots become `_`. Names that differ in case get a number.
         """
         stem = _UNSAFE.sub("_", name)[:LONGEST_NAME].strip("-.") or "unnamed"
         if not self._is_ours(PurePosixPath(row.noun, f"{stem}.yaml"), row):
@@ -323,28 +321,22 @@ class _StaticSearch:
         self._by_name = {cluster.name: cluster for cluster in self._static.clusters}
 
     def run(self) -> StaticPart:
-        self._keep_what_the_rest_names()
-        for noun, resources in (("cluster", self._static.clusters), ("listener", self._static.listeners)):
-            for resource in resources:
-                self._keep_static_references(noun, resource)
-        for index, listener in enumerate(self._static.listeners):
-            if listener.HasField("api_listener"):
-                self._listeners[index] = "Envoy takes API listeners from no server"
-                self._keep_all_of(listener, f"the API listener {listener.name} uses it")
-        return StaticPart(self._clusters, self._secrets, self._listeners)
-
-    def _keep_what_the_rest_names(self) -> None:
         for field, value in self._bootstrap.ListFields():
             if field.name == "static_resources":
                 continue
             for part in _messages(value):
                 self._keep_all_of(part, f"{field.name} of the bootstrap uses it")
-
-    def _keep_static_references(self, noun: str, resource: DynamicMessage) -> None:
-        name = resource.name or "without a name"
-        for reference in self._rules.check(resource).references:
-            if _is_from_the_bootstrap(reference):
-                self._keep_cluster(reference.name, f"the {noun} {name} needs it in the bootstrap")
+        for noun, resources in (("cluster", self._static.clusters), ("listener", self._static.listeners)):
+            for resource in resources:
+                name = resource.name or "without a name"
+                for reference in self._rules.check(resource).references:
+                    if reference.is_static and reference.type_url == CLUSTER:
+                        self._keep_cluster(reference.name, f"the {noun} {name} needs it in the bootstrap")
+        for index, listener in enumerate(self._static.listeners):
+            if listener.HasField("api_listener"):
+                self._listeners[index] = "Envoy takes API listeners from no server"
+                self._keep_all_of(listener, f"the API listener {listener.name} uses it")
+        return StaticPart(self._clusters, self._secrets, self._listeners)
 
     def _keep_all_of(self, message: Message, reason: str) -> None:
         """A superfluous cluster or secret is harmless."""
@@ -352,7 +344,11 @@ class _StaticSearch:
             descriptor = part.DESCRIPTOR
             if descriptor.full_name == _NODE:
                 continue
-            for field in self._fields_of(descriptor):
+            fields = self._fields.get(descriptor.full_name)
+            if fields is None:
+                fields = tuple(field for field in descriptor.fields if may_name_cluster(field, descriptor))
+                self._fields[descriptor.full_name] = fields
+            for field in fields:
                 value = getattr(part, field.name)
                 for name in value if field.is_repeated else (value,):
                     self._keep_cluster(name, reason)
@@ -364,13 +360,6 @@ class _StaticSearch:
             self._clusters[name] = reason
             self._keep_all_of(self._by_name[name], f"the cluster {name}, which stays, uses it")
 
-    def _fields_of(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
-        fields = self._fields.get(descriptor.full_name)
-        if fields is None:
-            fields = tuple(field for field in descriptor.fields if may_name_cluster(field, descriptor))
-            self._fields[descriptor.full_name] = fields
-        return fields
-
 
 def _messages(value: object) -> Iterator[Message]:
     if isinstance(value, Message):
@@ -378,7 +367,3 @@ def _messages(value: object) -> Iterator[Message]:
     elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
         members = value.values() if isinstance(value, Mapping) else value
         yield from (member for member in members if isinstance(member, Message))
-
-
-def _is_from_the_bootstrap(reference: Reference) -> bool:
-    return reference.is_static and reference.type_url == CLUSTER

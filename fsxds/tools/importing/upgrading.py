@@ -1,7 +1,7 @@
 """Rewrites API v2 in a YAML bootstrap (pure).
 
-Each round rewrites the outermost v2 fields: the content of a `config` is accessible only as a `typed_config`. Changes
-that need a decision are left for the parser to report.
+Each round rewrites the outermost v2 fields: a `config` is readable only as a `typed_config`. Changes that need a
+decision are left for the parser to report.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _RENAMED: Mapping[str, str] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A rewritten spelling; `line` is the original one."""
+    """A rewritten spelling; `line` is the original."""
 
     line: int
     before: str
@@ -156,7 +156,9 @@ class _Round:
             return
         successor = successor_of(self._catalogue, message_type)
         if successor is not None and not self._catalogue.knows(message_type):
-            self._replace(url, f'"{PREFIX}{successor}"', message_type, successor)
+            self._edits.append(
+                _Edit(url.start, url.end, f'"{PREFIX}{successor}"', Change(self._line(url), message_type, successor))
+            )
         descriptor = self._catalogue.descriptor(successor or message_type)
         if descriptor is not None and descriptor.full_name not in SPECIAL_JSON:
             self._walk_fields(node, descriptor)
@@ -257,15 +259,12 @@ class _Round:
         candidates = [name, *(one for one in sorted(extensions) if one.rpartition(".")[2] == word)]
         return next((types[0] for one in candidates if (types := extensions.get(one))), None)
 
-    def _replace(self, node: YamlNode, text: str, before: str, after: str) -> None:
-        self._edits.append(_Edit(node.start, node.end, text, Change(self._line(node), before, after)))
-
     def _line(self, node: YamlNode) -> int:
         return self._text.count("\n", 0, node.start) + 1
 
 
 def _typed(text: str, value: YamlNode, message_type: str) -> str | None:
-    """Return None unless it is a flow mapping or empty."""
+    """None unless it is a flow mapping or empty."""
     type_field = f'"@type": {PREFIX}{message_type}'
     if isinstance(value, TextNode):
         return f"{{{type_field}}}" if value.is_plain and value.text in {"", "~", "null"} else None

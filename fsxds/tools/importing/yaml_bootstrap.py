@@ -53,7 +53,7 @@ class YamlBootstrap:
             self._lists = dict(self._find_lists(self._root))
 
     def piece(self, resource: StaticResource) -> bytes | None:
-        """Return a resource's text, or None if it cannot be taken out."""
+        """Return a resource's text, or None."""
         found = self._lists.get(resource.field)
         if found is None or resource.index >= len(found.parts):
             return None
@@ -120,7 +120,7 @@ class YamlBootstrap:
                 yield self._generated(name, section, left)
 
     def _extended(self, part: TextPart, section: PlainValue, known: Known) -> str | None:
-        """Append new keys; None if the section differs otherwise."""
+        """None if the section differs otherwise."""
         node = part.node
         if not isinstance(node, MappingNode) or not node.is_block or not node.pairs or not isinstance(section, dict):
             return None
@@ -165,7 +165,7 @@ class YamlBootstrap:
 
 
 class MergeKeyError(Exception):
-    """The remaining bootstrap has a merge key, which Envoy does not know."""
+    """The rest has a merge key, which Envoy does not know."""
 
 
 def _target_of(part: TextPart) -> TextPart:

@@ -1,7 +1,5 @@
 """The nodes of a YAML text with positions, to move parts verbatim (pure).
 
-An alias is a node with a target: a part moved away from an anchor needs the content.
-
 If the target of an alias stays behind, its content replaces the alias, with the anchor for later aliases. The caller
 proves that the meaning is unchanged.
 """
@@ -37,7 +35,6 @@ class YamlNode:
     """A value: `text[start:end]`, with anchor and tag, without the rest of its last line.
 
     `column` counts from 0. `is_block`: the end depends on indentation.
-
     """
 
     start: int
@@ -64,7 +61,7 @@ class MappingNode(YamlNode):
     pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
 
     def value_of(self, *spellings: str) -> YamlNode | None:
-        """Return the value of the first key with one of the spellings."""
+        """Return the first value with one of the spellings."""
         return next((value for key, value in self.pairs if key_text(key) in spellings), None)
 
 
@@ -87,7 +84,7 @@ Inner: TypeAlias = MappingNode | SequenceNode
 
 
 def key_text(key: YamlNode) -> str | None:
-    """Return a key's text, or None if Envoy ignores it or it is not text."""
+    """Return a key's text; None if Envoy ignores it or it is no text."""
     return key.text if isinstance(key, TextNode) and key.tag != "!ignore" else None
 
 
@@ -119,7 +116,7 @@ class DocumentNode:
 
 
 def read_nodes(text: str) -> DocumentNode | None:
-    """Return the first document; None if there is none, or no YAML."""
+    """Return the first document; None without one."""
     try:
         return _Reader(text).read()
     except (YAMLError, _TooDeepError, KeyError):
@@ -192,7 +189,7 @@ class WrittenNode:
 
 
 def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> Iterator[WrittenNode]:
-    """Yield a node and all nodes written within it, in order, without targets of aliases."""
+    """Yield a node and all nodes within it, in order, without targets of aliases."""
     yield WrittenNode(node, is_in_flow, indent)
     inside = is_in_flow or not node.is_block
     if isinstance(node, MappingNode):
@@ -242,7 +239,7 @@ _MOST_REPORTED = 20
 def placeholder_faults(text: str, file: str) -> list[Fault]:
     """Return the template placeholders; `file` is the text's name.
 
-    A value with words around a placeholder, such as a format string or code, may be intended and is not reported.
+    A value with words around a placeholder may be intended and is not reported.
     """
     document = read_nodes(text)
     places = _in_lines(text) if document is None else _in_values(text, document.root)
@@ -253,7 +250,7 @@ def placeholder_faults(text: str, file: str) -> list[Fault]:
 
 
 def _in_lines(text: str) -> Iterator[tuple[int, int]]:
-    """Yield one per line, for text that placeholders keep from being YAML."""
+    """For text that placeholders keep from being YAML."""
     for number, line in enumerate(text.split("\n"), 1):
         found = _PLACEHOLDER.search(_COMMENT.sub("", line))
         if found is not None:
@@ -333,7 +330,7 @@ class Cutter:
             dash = part.start - part.lead
             text = f"{text[:dash]} {text[dash + 1 :]}"
         # Text before the part on its first line counts for the indentation only.
-        text = " " * self._column(part.lead) + text
+        text = " " * (part.lead - self._line_of(part.lead)) + text
         leaf = last_leaf(part.node)
         ends_open = isinstance(leaf, TextNode) and leaf.keeps_breaks
         return reindented(text if ends_open else f"{text.rstrip()}\n", 0)
@@ -361,9 +358,6 @@ class Cutter:
 
     def _line_of(self, index: int) -> int:
         return self._text.rfind("\n", 0, index) + 1
-
-    def _column(self, index: int) -> int:
-        return index - self._line_of(index)
 
     def _text_between(self, start: int, stop: int, written: WrittenNode, known: Known) -> str:
         """Aliases that lose their target get its content."""
@@ -398,12 +392,12 @@ def _edited(text: str, start: int, stop: int, edits: Iterable[tuple[int, int, st
 
 
 def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Replace ranges of a text, which must not overlap."""
+    """Replace ranges, which must not overlap."""
     return _edited(text, 0, len(text), edits)
 
 
 def reindented(text: str, indent: int) -> str:
-    """Replace the least indentation of lines; comments further left move to it."""
+    """Replace the least indentation; comments further left move to it."""
     lines = text.split("\n")
     written = [line for line in lines if line.strip()]
     contents = [line for line in written if not line.lstrip().startswith("#")]
@@ -421,7 +415,7 @@ def _indentation(line: str) -> int:
 
 
 def in_flow(node: YamlNode) -> str:
-    """Write a node on one line, with the content of its aliases."""
+    """Write a node on one line, aliases resolved."""
     if isinstance(node, AliasNode):
         return in_flow(node.target)
     if isinstance(node, MappingNode):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.envoy.envoy_log import EnvoyLogLine
-from fsxds.envoy.process import LINES_KEPT, LONGEST_LINE_BYTES, EnvoyLog, LocalEnvoy, running_envoy
+from fsxds.envoy.follow import LINES_KEPT, LONGEST_LINE_BYTES, EnvoyLog, LocalEnvoy, running_envoy
 from tests.support.envoy import find_envoy
 from tests.support.patience import PATIENCE_S
 
@@ -24,7 +24,7 @@ from tests.support.patience import PATIENCE_S
 STARTER = f"""
 import asyncio
 from pathlib import Path
-from fsxds.envoy.process import running_envoy
+from fsxds.envoy.follow import running_envoy
 
 async def main():
     async with running_envoy(Path({find_envoy()!r}), {{}}) as envoy:

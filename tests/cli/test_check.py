@@ -269,7 +269,9 @@ def test_an_envoy_does_not_overrule_a_conflict_between_resources(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was asked about the second resource alone, which has no conflict."""
-    host = "- {name: routes/%s, domains: [example.org], routes: [{match: {prefix: /}, direct_response: {status: 200}}]}\n"
+    host = (
+        "- {name: routes/%s, domains: [example.org], routes: [{match: {prefix: /}, direct_response: {status: 200}}]}\n"
+    )
     monkeypatch.chdir(write_tree(tmp_path, vhds=host % "a", more_vhds=host % "b"))
 
     assert 1 == main(["check", ".", "--with-envoy"])

@@ -1,7 +1,7 @@
 """Serves a tree to a local Envoy, and reports its answers (`fsxds dev`).
 
-`--transport auto` is Delta ADS if the tree needs a stream, else REST. `doctor` examines each snapshot first, because
-some mistakes make an Envoy wait silently.
+`--transport auto` is Delta ADS if the tree needs a stream, else REST. `doctor` examines each snapshot, because some
+mistakes make an Envoy wait silently.
 """
 
 from __future__ import annotations

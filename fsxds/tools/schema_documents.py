@@ -1,6 +1,7 @@
 """JSON Schema of the files that fsxds reads.
 
-A schema is shortened without a change of meaning: a definition with one use is inlined, a repeated part becomes a definition, and equal definitions are merged.
+It is shortened: a definition with one use is inlined, a repeated part becomes a definition, and equal definitions are
+merged.
 """
 
 from __future__ import annotations
@@ -357,7 +358,7 @@ def _label(found: Counter[str]) -> str:
 
 
 def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:
-    """Return the shortest dot-separated suffixes that no more used definition has."""
+    """The shortest dot-separated suffixes that no more used definition has."""
     uses = Counter(name for schema in definitions.values() for name in _references(schema))
     names = {root: root}
     taken = {root}

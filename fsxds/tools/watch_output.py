@@ -92,7 +92,7 @@ _HERE = Side("", None)
 def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collection[str]) -> Iterator[Text]:
     """Yield a heading, then a first update's names, or changes.
 
-    `wanted` are the subscribed names, empty for a wildcard.
+    `wanted` names are empty for a wildcard.
     """
     yield Text.assemble(
         (escape(noun_of(step.update.type_url)), "bold"), f": {_headline(step, difference)}", (_version(step), "dim")
@@ -263,7 +263,7 @@ def by_content(step: HoldingsUpdate) -> Difference:
 
 
 class TroubleReporter:
-    """Reports once that the server is silent, lost, or back."""
+    """Reports silence, loss and return, once each."""
 
     def __init__(self) -> None:
         self._last = ""

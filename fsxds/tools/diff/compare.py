@@ -65,7 +65,7 @@ class ResourceChange:
 class TypeDifference:
     """The differences in one type, sorted by name.
 
-    `maybe_added` and `maybe_removed` may be in an unreadable part of the opposite side.
+    `maybe_added` and `maybe_removed` may be unreadable on the opposite side.
     """
 
     type_url: TypeUrl
@@ -95,7 +95,7 @@ class Gap:
     content: bytes | None = None
 
     def may_hold(self, resource: Resource) -> bool:
-        """Whether the opposite side's resource may be here."""
+        """Whether a resource may be here."""
         if self.path is not None and resource.origin.path == self.path:
             return True
         if resource.type_url not in self.type_urls:
@@ -118,7 +118,7 @@ _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """`message` is the type of the value, items or map values."""
+    """`message` is of the value, items or map values."""
 
     path: str = ""
     message: Descriptor | None = None
@@ -249,7 +249,7 @@ def _reordered(matching: Matching, site: _Site) -> FieldChange:
 
 
 def _default(field: FieldDescriptor | None) -> PlainValue:
-    """Return the written default; None with presence or if repeated."""
+    """None with presence or if repeated."""
     if field is None or field.has_presence or field.is_repeated:
         return None
     if field.enum_type is not None:
@@ -305,7 +305,7 @@ class Comparer:
         )
 
     def _may_differ(self, before: Rows, after: Rows) -> AbstractSet[str]:
-        """Return a superset of the differing names."""
+        """A superset."""
         if (first := self._first.get(before.type_url)) is not None:
             earlier, later, names = first
             return names | before.changes_since(earlier).names | after.changes_since(later).names
@@ -473,7 +473,6 @@ def _field(change: FieldChange) -> object:
 
 
 def _views_by_layer(views: Iterable[ComparedView]) -> Mapping[tuple[int, ...], str]:
-    """Return the last layer of exactly these views, by their numbers."""
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for number, view in enumerate(views):
         for layer in folders_of(view.layers):

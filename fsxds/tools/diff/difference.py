@@ -48,7 +48,7 @@ class Side:
     prefix: str | None = ""
 
     def place(self, resource: Resource) -> str:
-        """Return a resource's origin; empty without a file."""
+        """Return a resource's origin, or empty."""
         return "" if self.prefix is None else escape(f"{self.prefix}{resource.origin}")
 
 
@@ -65,7 +65,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class HeldInViews:
-    """A change that a server would hold; without `views`, in all."""
+    """A held change; without `views`, in all."""
 
     change: HeldChange
     place: str
@@ -82,7 +82,7 @@ class HeldInViews:
 class Compared:
     """Two compared sides; with views, `groups` has the difference by views.
 
-    `held` are the changes that a server of the earlier side would hold.
+    `held` would be held by the earlier side's server.
     """
 
     before: Side
@@ -103,7 +103,7 @@ class Compared:
 
     @property
     def parts(self) -> tuple[tuple[str, Difference], ...]:
-        """The parts with headings; a single view has no heading."""
+        """The parts with headings; a single view has none."""
         return tuple((group.heading, group.difference) for group in self.groups) or (("", self.difference),)
 
     @property
@@ -461,7 +461,7 @@ class _Section:
 
 
 def _shares(sizes: list[int], room: int) -> list[int]:
-    """Small sections get their size, large ones equal parts of the rest."""
+    """Small sections get their size, large ones equal parts."""
     shares = [0] * len(sizes)
     waiting = sorted(range(len(sizes)), key=sizes.__getitem__)
     while waiting:

@@ -134,7 +134,7 @@ class PieceWriter:
         return after
 
     def has_secret(self, message: Message) -> bool:
-        """Return whether a message has values that fsxds always hides, format commands aside."""
+        """Return whether a message has always hidden values, format commands aside."""
         plain = self._printer.to_plain(message)
         hidden = self._masker.secrets_in({"@type": f"{PREFIX}{message.DESCRIPTOR.full_name}", **plain})
         return any(_COMMANDS.sub("", text).strip() for text in hidden)
@@ -213,7 +213,7 @@ class XdsConnection:
 
     @classmethod
     def of(cls, transport: str, bootstrap: Section, names: Collection[str]) -> XdsConnection:
-        """Extract a bootstrap's connection; its cluster's name is not in `names`."""
+        """Extract a connection; its cluster's name is not in `names`."""
         name = next(one for one in _cluster_names() if one not in names)
         static, dynamic, node = (bootstrap.get(key, {}) for key in ("static_resources", "dynamic_resources", "node"))
         clusters = static.get("clusters", []) if isinstance(static, dict) else []

@@ -189,7 +189,7 @@ class WrittenNode:
 
 
 def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> Iterator[WrittenNode]:
-    """Yield a node and all nodes within it, in order, without targets of aliases."""
+    """Yield a node and all within it, in order, without targets of aliases."""
     yield WrittenNode(node, is_in_flow, indent)
     inside = is_in_flow or not node.is_block
     if isinstance(node, MappingNode):
@@ -202,7 +202,7 @@ def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> It
 
 
 def last_leaf(node: YamlNode) -> YamlNode:
-    """Return a node's last scalar, alias or empty collection."""
+    """Return the last scalar, alias or empty collection."""
     while isinstance(node, MappingNode | SequenceNode):
         if isinstance(node, MappingNode) and node.pairs:
             node = node.pairs[-1][1]
@@ -304,7 +304,7 @@ class Cutter:
         self._insertions = dict(insertions or {})
 
     def parts(self, node: Inner, begin: int, stop: int) -> Iterator[TextPart]:
-        """Yield the parts of a block, which together are all of its text.
+        """Yield the parts of a block, which are all of its text.
 
         From `begin` on, comments may belong to the first part; `stop` is the start of the following text.
         """

@@ -107,7 +107,11 @@ class EditedTree:
     def load(self, buffers: Buffers, *, is_disk_read: bool) -> TreeView:
         """Load the tree with open texts; `is_disk_read` scans files again."""
         if is_disk_read:
-            self._scanned = self._scan()
+            try:
+                self._scanned = self._scanner.scan()
+            except TreeLost:
+                # Open texts are still checked.
+                self._scanned = SourceTree(())
         tree = self._overlaid(self._scanned, buffers)
         problems, parsed = self._loaded(tree)
         readable = {path: one if one.documents else self._readable.get(path, one) for path, one in parsed.items()}
@@ -127,13 +131,6 @@ class EditedTree:
     def problems_with(self, buffers: Buffers) -> tuple[Problem, ...]:
         """Return problems with these open texts; no state changes."""
         return self._loaded(self._overlaid(self._scanned, buffers))[0]
-
-    def _scan(self) -> SourceTree:
-        try:
-            return self._scanner.scan()
-        except TreeLost:
-            # Open texts are still checked.
-            return SourceTree(())
 
     def _overlaid(self, tree: SourceTree, buffers: Buffers) -> SourceTree:
         files = {file.path: file for file in tree.files}

@@ -120,17 +120,13 @@ def settings_schema() -> Schema:
         "additionalProperties": False,
         "properties": {
             name: {
-                **_schema_of(row),
+                **({"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema),
                 "description": row.help,
                 "default": row.default in TRUE if row.form is SWITCH else row.default,
             }
             for name, row in BY_NAME.items()
         },
     }
-
-
-def _schema_of(row: Option) -> Schema:
-    return {"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema
 
 
 def _read_file(path: Path, demands: Demands) -> dict[str, object]:

@@ -278,12 +278,10 @@ class MessageSchemas:
         for name in types:
             if name not in self._packed_messages:
                 self._packed_messages[name] = {}
-                self._packed_messages[name] |= self._packed_message(name)
-
-    def _packed_message(self, name: str) -> Schema:
-        if name == ANY or is_special(name):
-            return {"properties": {"@type": {}, "value": self.message(name)}, "additionalProperties": False}
-        return self.message(name)
+                schema = self.message(name)
+                if name == ANY or is_special(name):
+                    schema = {"properties": {"@type": {}, "value": schema}, "additionalProperties": False}
+                self._packed_messages[name] |= schema
 
     def finish(self) -> dict[str, Schema]:
         """Return all definitions, with the choice by "@type"."""

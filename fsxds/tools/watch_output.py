@@ -221,17 +221,15 @@ class TextOutput:
 
     def step(self, step: HoldingsUpdate) -> None:
         """Print an update with its time."""
-        head, *lines = update_lines(step, self._difference(step), self._names)
+        try:
+            difference = self._comparer.compare(*step.snapshots)
+        except ApiError as error:
+            report(f"{error}; {HOW_TO_KNOW_THE_TYPES}")
+            difference = by_content(step)
+        head, *lines = update_lines(step, difference, self._names)
         self._console.print(Text.assemble((f"{_now()} ", "dim"), head), soft_wrap=True)
         for line in lines:
             self._console.print(line, soft_wrap=True)
-
-    def _difference(self, step: HoldingsUpdate) -> Difference:
-        try:
-            return self._comparer.compare(*step.snapshots)
-        except ApiError as error:
-            report(f"{error}; {HOW_TO_KNOW_THE_TYPES}")
-            return by_content(step)
 
 
 class JsonOutput:

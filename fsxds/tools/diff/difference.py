@@ -205,13 +205,10 @@ def _written(value: PlainValue) -> str:
     if len(text) <= _LONGEST_VALUE:
         return text
     if isinstance(value, dict):
-        return f"{{…}} with {_some(list(value))}"
+        shown = _cut(", ".join([*value][:_MOST_PARTS]))
+        more = f" and {len(value) - _MOST_PARTS} more" if len(value) > _MOST_PARTS else ""
+        return f"{{…}} with {shown}{more}"
     return f"[…] with {len(value)} items" if isinstance(value, list) else _cut(text)
-
-
-def _some(names: list[str]) -> str:
-    shown = _cut(", ".join(names[:_MOST_PARTS]))
-    return f"{shown} and {len(names) - _MOST_PARTS} more" if len(names) > _MOST_PARTS else shown
 
 
 def _cut(text: str) -> str:
@@ -421,18 +418,15 @@ def _table(differences: tuple[TypeDifference, ...]) -> Iterator[str]:
 
 class _Part:
     def __init__(self, heading: str, difference: Difference, compared: Compared) -> None:
-        above = [f"#### {_title(heading)}", ""] if heading else []
+        place, colon, views = heading.partition(": ")
+        title = f"{place}{colon}{code(views[:_LONGEST_NAME])}" if colon else place
+        above = [f"#### {title}", ""] if heading else []
         self.head = _text((*above, *_table(difference.types)))
         self.sections = tuple(_Section(row, compared) for row in difference.types)
 
     @property
     def least(self) -> int:
         return len(self.head) + len(self.sections) * _NOTE_LENGTH
-
-
-def _title(heading: str) -> str:
-    place, colon, views = heading.partition(": ")
-    return f"{place}{colon}{code(views[:_LONGEST_NAME])}" if colon else place
 
 
 class _Section:

@@ -312,12 +312,16 @@ def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, ru
     """Read a bootstrap as Envoy does; an unknown suffix means YAML."""
     file_format = format_of(path) or FORMATS[0]
     written = Written(catalogue, SourceFile.of(path, content), file_format.locate)
-    faults: list[Fault]
+    message: Message | None = None
+    faults: list[Fault] = []
     if file_format.name == "binary":
-        message, faults = _unpack(content, catalogue)
+        try:
+            message = catalogue.message_class(BOOTSTRAP).FromString(content)
+        except DecodeError:
+            faults.append(Fault("broken-message", f"the bytes are no {BOOTSTRAP}", "write the file again"))
     else:
         decoded = file_format.decode(content, catalogue, BOOTSTRAP)
-        message, faults = None, list(decoded.faults)
+        faults += decoded.faults
         if decoded.documents:
             written = replace(written, value=_value_of(decoded.documents[0]))
             converted = Converter(catalogue).convert(written.value, BOOTSTRAP)
@@ -336,10 +340,3 @@ def _value_of(document: PlainDocument | MessageDocument) -> PlainValue:
     value = document.value if isinstance(document, PlainDocument) else None
     # A document in text format has an `@type`, like a resource.
     return {key: element for key, element in value.items() if key != "@type"} if isinstance(value, dict) else value
-
-
-def _unpack(content: bytes, catalogue: Catalogue) -> tuple[Message | None, list[Fault]]:
-    try:
-        return catalogue.message_class(BOOTSTRAP).FromString(content), []
-    except DecodeError:
-        return None, [Fault("broken-message", f"the bytes are no {BOOTSTRAP}", "write the file again")]

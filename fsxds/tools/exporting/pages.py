@@ -207,7 +207,8 @@ def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> 
     for url, path in _lists(pages).items():
         found = find(read_target(url, rules.host, rules.urls.authority), snapshot)
         if isinstance(found, FoundList) and path not in taken:
-            yield path, dump([_listed(by_key[key], rules) for key in map(key_of, found.resources) if key in by_key])
+            listed = (by_key[key] for key in map(key_of, found.resources) if key in by_key)
+            yield path, dump([{"name": rules.urls.own + page.url, "version": page.resource.version} for page in listed])
     by_type: dict[str, list[PlainValue]] = {}
     for page in pages:
         by_type.setdefault(page.resource.type_url, []).append(
@@ -231,10 +232,6 @@ def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> 
         if row.type_url in by_type
     ]
     yield INDEX, dump({"authority": rules.urls.authority, "types": types})
-
-
-def _listed(page: _Page, rules: ExportRules) -> PlainValue:
-    return {"name": rules.urls.own + page.url, "version": page.resource.version}
 
 
 def _lists(pages: Iterable[_Page]) -> dict[str, PurePosixPath]:

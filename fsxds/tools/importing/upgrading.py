@@ -89,11 +89,9 @@ def upgraded(text: str, catalogue: Catalogue) -> UpgradedText:
     lines = list(range(1, text.count("\n") + 2))
     for _ in range(_MOST_ROUNDS):
         document = read_nodes(text)
-        edits = (
-            []
-            if document is None
-            else sorted(_Round(text, catalogue).edits(document.root), key=lambda edit: edit.start)
-        )
+        if document is None:
+            break
+        edits = sorted(_Round(text, catalogue).edits(document.root), key=lambda edit: edit.start)
         if not edits:
             break
         made = dict.fromkeys(edit.change for edit in edits)

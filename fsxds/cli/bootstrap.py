@@ -64,7 +64,7 @@ class BootstrapFlags(TypedDict):
 
 
 def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFlags) -> None:
-    """Print a bootstrap; raises UsageError without a way to reach fsxds."""
+    """Print a bootstrap; UsageError without a way to reach fsxds."""
     address = None if flags["address"] is None else read_address(flags["address"])
     request = ALL_TYPES if directory is None else _request_of(directory, settings, _choice(flags))
     section = bootstrap_section(request, flags, address, settings)
@@ -84,7 +84,7 @@ def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFl
 
 
 def read_address(written: str) -> str:
-    """Return an address to connect to. Raises UsageError."""
+    """Return an address to connect to, or raise UsageError."""
     address = parse_address(written)
     if isinstance(address, TcpAddress) and address.port == 0:
         raise UsageError(f"{escape(written)}: Envoy cannot connect to port 0; give the port that fsxds listens on")
@@ -116,7 +116,7 @@ def _request_of(directory: Path, settings: Settings, choice: Choice) -> Bootstra
 def bootstrap_section(
     request: BootstrapRequest, flags: BootstrapFlags, address: str | None, settings: Settings
 ) -> Section:
-    """Return a bootstrap; raises UsageError without a way to reach fsxds."""
+    """Return a bootstrap; UsageError without a way to reach fsxds."""
     metadata = metadata_of((f"metadata.{key}", value) for key, value in flags["node_metadata"].items())
     identity = Identity(flags["node"], flags["cluster"], flags["admin_port"], INITIAL_FETCH_TIMEOUT, metadata)
     if flags["transport"] == "files":

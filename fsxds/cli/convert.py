@@ -87,15 +87,13 @@ def _message_of(error: NotOneResponseError | ConversionLossError, target: Format
     name = next(name for name, row in BY_NAME.items() if row is target)
     where = f"{pointer_of(error.field_path)}: " if error.field_path else ""
     others = " or ".join(f"--to {other}" for other in BY_NAME if other != name)
-    return f"{where}{name} cannot hold this{_why(name)}; use {others}"
+    return f"{where}{name} cannot hold this{_REASONS.get(name, '')}; use {others}"
 
 
-def _why(name: str) -> str:
-    reasons = {
-        "yaml": " (in YAML a number within a Struct is one to Envoy only when it is whole and of 32 bits)",
-        "json": " (JSON has no NaN and no infinity within a Struct)",
-    }
-    return reasons.get(name, "")
+_REASONS = {
+    "yaml": " (in YAML a number within a Struct is one to Envoy only when it is whole and of 32 bits)",
+    "json": " (JSON has no NaN and no infinity within a Struct)",
+}
 
 
 def _print(content: bytes, output: Path | None, target: Format) -> None:

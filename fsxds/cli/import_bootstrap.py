@@ -142,7 +142,7 @@ def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFil
 
 
 def _text_of(path: PurePosixPath, content: bytes) -> str | None:
-    """Return None for other formats, and text that the reader will reject."""
+    """None for other formats, and text that the reader will reject."""
     if (format_of(path) or FORMATS[0]).name not in {"yaml", "json"}:
         return None
     try:
@@ -163,7 +163,7 @@ def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
 
 
 def _instead(read: BootstrapFile) -> str:
-    """Return the remedy if the directories of the bootstrap's files are trees already."""
+    """If the directories of the bootstrap's files are trees already."""
     bootstrap: Any = read.message
     dynamic = bootstrap.dynamic_resources
     paths = [one.path_config_source.path or one.path for one in (dynamic.lds_config, dynamic.cds_config)]

@@ -158,7 +158,7 @@ def _views(channel: ChannelReport) -> str:
 
 
 def channel_rows(channels: Sequence[ChannelReport]) -> Iterator[tuple[str, ...]]:
-    """Yield rows under `CHANNEL_HEADINGS`; one per state if there are many."""
+    """Yield rows under `CHANNEL_HEADINGS`, or one per state."""
     if len(channels) <= MOST_ROWS:
         yield from map(_channel_row, channels)
         return
@@ -201,7 +201,7 @@ def _state(channel: ChannelReport) -> str:
 
 
 def remarks_on(channels: Sequence[ChannelReport]) -> Iterator[str]:
-    """Yield lines that an operator may act on, each once for several views."""
+    """Yield lines to act on, each once for several views."""
     found: dict[str, list[str]] = {}
     for channel in channels:
         title = _views(channel) if channel.cohort == "main" else f"{_views(channel)}, {channel.cohort}"
@@ -275,7 +275,7 @@ COMMIT_DIGITS = 12
 
 
 def run_history(number: str | None, settings: Settings, flags: AdminFlags) -> None:
-    """Show the history or one snapshot; exit with 1 if it does not exist."""
+    """Show the history or one snapshot; exit with 1 without one."""
     if number is not None:
         content = asked(settings, "GET", f"/api/history/{number_of(number, flags)}", {})
         print_answer(content, flags, [*_lines_of(report_of(HistoryEntry, content))])

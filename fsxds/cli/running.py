@@ -91,7 +91,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def console_of_stdout() -> Console:
-    """Return a console; without a terminal, its width is not limited."""
+    """Return a console, of unlimited width without a terminal."""
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 

@@ -92,7 +92,7 @@ class Subject:
         return replace(settings, rules={**changed, **(settings.rules or {})})
 
     def refers_to_others(self, problems: Sequence[Problem]) -> bool:
-        """Whether the subject needs files that are not here."""
+        """Whether the subject needs files not here."""
         return self.is_partial and any(problem.rule in _ASKS_OTHERS for problem in problems)
 
 
@@ -203,7 +203,7 @@ def path_from(base: Path, path: Path) -> PurePosixPath:
 
 
 def warn_if_empty(directory: Path, loaded: Loaded) -> None:
-    """Print that a tree has no configuration: mostly, the directory is wrong."""
+    """Print that a tree has no configuration."""
     if not loaded.records:
         print(f"{escape(str(directory))}: no file in this directory is configuration", file=sys.stderr)
 

@@ -89,7 +89,7 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTl
 
 
 async def _until_interrupted(work: Coroutine[object, object, None]) -> None:
-    """Ctrl-C ends the work as if it were done; a second one and SIGHUP do nothing."""
+    """Ctrl-C ends the work as if done; a second one and SIGHUP do nothing."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def interrupt() -> None:

@@ -1,6 +1,6 @@
 """Determines what the API expects at a position.
 
-It uses the keys on the path and the `@type`s beside them, so a document may be incomplete or wrong.
+It uses the path's keys and the `@type`s beside them, so a document may be incomplete.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ApiPlaces:
         self._packed = catalogue.once(PackedTypes)
 
     def along(self, trail: Trail) -> tuple[Expectation, ...]:
-        """Return the expectations of the document, and after each step."""
+        """Return the document's and each step's expectations."""
         expected = self.settled(Expectation(Role.DOCUMENT, row=self._hint), trail.root)
         found = [expected]
         for step in trail.steps:
@@ -167,7 +167,7 @@ class ApiPlaces:
         return self._catalogue.descriptor(named.rpartition("/")[2]) if named else None
 
     def within(self, expected: Expectation, holder: OutlineNode, key: str | int) -> Expectation:
-        """Return the expectation of a member or element."""
+        """Return a member's or element's expectation."""
         if isinstance(key, int):
             return self.element_of(expected)
         if key == "@type" and expected.role in (Role.MESSAGE, Role.ANY, Role.ELEMENT, Role.DOCUMENT):
@@ -236,7 +236,7 @@ def named_type(expected: Expectation) -> TypeUrl | None:
 
 
 def own_name_type(holder: Expectation, key: str | int) -> TypeUrl | None:
-    """Return the type with its own name at this key, also in a wrapper, or None."""
+    """Return the type named at this key, also in a wrapper, or None."""
     message = holder.descriptor
     if message is None or not isinstance(key, str):
         return None

@@ -1,7 +1,7 @@
 """Describes the API in Markdown.
 
-Comments need descriptors made with `protoc --include_source_info`; Envoy's have none. Of a file, only names of
-resources and words of the API are repeated, so that no secret is shown.
+Comments need descriptors made with `protoc --include_source_info`; Envoy's have none. Only names of resources and words
+of the API are repeated, so that no secret is shown.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Diagnostic:
 
 
 def diagnostics_of(problems: Sequence[Problem], text: str, known: Mapping[PurePosixPath, object]) -> list[Diagnostic]:
-    """Return a file's problems; only the worst if there are too many.
+    """Return a file's problems, or the worst of too many.
 
     `known` are the tree's files.
     """
@@ -80,13 +80,13 @@ def diagnostics_of(problems: Sequence[Problem], text: str, known: Mapping[PurePo
 
 
 def problem_positions(path: PurePosixPath, text: str) -> ProblemPositions:
-    """Return a file's finder of problem positions."""
+    """Return a file's finder of positions."""
     file_format = format_of(path)
     return ProblemPositions(text, is_yaml=file_format is not None and file_format.name == "yaml")
 
 
 def span_of_problem(problem: Problem, positions: ProblemPositions) -> Span:
-    """Return the span of a problem's word; the first line for the whole file."""
+    """Return the span of a problem's word, or the first line."""
     text = positions.text
     if (problem.line, problem.column) == (1, 1) and not problem.pointer and problem.rule != "bad-syntax":
         first = _LINE.match(text)
@@ -150,7 +150,6 @@ def remedy_of(problem: Problem, text: str, outline: TextOutline) -> Remedy | Non
 
 
 def _words_at(trail: Trail, index: int) -> Iterator[tuple[Span, str]]:
-    """Yield the key, its value, or the type in its value."""
     last = trail.steps[-1] if trail.steps else None
     if last is not None and last.member is not None and last.member.span[0] <= index:
         yield last.member.span, last.member.key

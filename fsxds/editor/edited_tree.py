@@ -62,10 +62,8 @@ class TreeView:
 NOTHING_READ = TreeView({}, (), {}, {})
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    problems: tuple[Problem, ...]
-    parsed: Mapping[PurePosixPath, ParsedFile]
+_Problems = tuple[Problem, ...]
+_Parsed = Mapping[PurePosixPath, ParsedFile]
 
 
 def _is_clean(loaded: Loaded | LoadedViews) -> bool:
@@ -73,7 +71,7 @@ def _is_clean(loaded: Loaded | LoadedViews) -> bool:
 
 
 class EditedTree:
-    """Reads a tree repeatedly, and parses each content once. For one caller at a time; it may block."""
+    """Reads a tree repeatedly, and parses each content once. For one caller at a time; blocking."""
 
     def __init__(self, root: Path, settings: Settings, catalogue: Catalogue, linter: Linter) -> None:
         self.root = root.absolute()
@@ -109,15 +107,18 @@ class EditedTree:
     def load(self, buffers: Buffers, *, is_disk_read: bool) -> TreeView:
         """Load the tree with open texts; `is_disk_read` scans files again."""
         if is_disk_read:
-            self._scanned = self._scan()
+            try:
+                self._scanned = self._scanner.scan()
+            except TreeLost:
+                # Open texts are still checked.
+                self._scanned = SourceTree(())
         tree = self._overlaid(self._scanned, buffers)
-        loaded = self._loaded(tree)
-        parsed = loaded.parsed
+        problems, parsed = self._loaded(tree)
         readable = {path: one if one.documents else self._readable.get(path, one) for path, one in parsed.items()}
         self._readable = readable
         view = TreeView(
             {file.path: file for file in tree.files},
-            loaded.problems,
+            problems,
             MappingProxyType(parsed),
             MappingProxyType(readable),
             self._linter.static.clusters or frozenset(),
@@ -129,14 +130,7 @@ class EditedTree:
 
     def problems_with(self, buffers: Buffers) -> tuple[Problem, ...]:
         """Return problems with these open texts; no state changes."""
-        return self._loaded(self._overlaid(self._scanned, buffers)).problems
-
-    def _scan(self) -> SourceTree:
-        try:
-            return self._scanner.scan()
-        except TreeLost:
-            # Open texts are still checked.
-            return SourceTree(())
+        return self._loaded(self._overlaid(self._scanned, buffers))[0]
 
     def _overlaid(self, tree: SourceTree, buffers: Buffers) -> SourceTree:
         files = {file.path: file for file in tree.files}
@@ -148,10 +142,10 @@ class EditedTree:
         ordered = sorted(files.values(), key=lambda file: file.path.parts)
         return replace(tree, files=tuple(ordered), problems=problems)
 
-    def _loaded(self, tree: SourceTree) -> _Outcome:
-        """Load incrementally, unless the result would differ from a full load.
+    def _loaded(self, tree: SourceTree) -> tuple[_Problems, _Parsed]:
+        """Load incrementally if there are no problems.
 
-        With problems, it differs: a former good version stays, and the first owner of a name keeps it.
+        With problems, a former good version would stay, and the first owner of a name keep it.
         """
         if self._views.names:
             return self._loaded_views(tree)
@@ -162,9 +156,10 @@ class EditedTree:
             loaded = load(tree, None, self._parse, self._acceptance)
         parsed = {path: record.parsed for path, record in loaded.records.items() if record.parsed is not None}
         noted = with_ignored(loaded, tree.ignored, self._linter)
-        return self._outcome(with_served(whole_tree(noted), self._resolution, None).problems, parsed)
+        found = with_served(whole_tree(noted), self._resolution, None).problems
+        return with_undefined_names(found, self._settings), parsed
 
-    def _loaded_views(self, tree: SourceTree) -> _Outcome:
+    def _loaded_views(self, tree: SourceTree) -> tuple[_Problems, _Parsed]:
         loaded = self._load_views(tree, self._clean_views)
         if _is_clean(loaded):
             self._clean_views = loaded
@@ -174,10 +169,8 @@ class EditedTree:
         found = with_served(loaded, self._resolution, None).problems
         problems = found if note is None else tuple(sorted((*found, note)))
         # A file in no layer is edited too.
-        return self._outcome(problems, {file.path: self._parse_once(file) for file in tree.files})
-
-    def _outcome(self, problems: Iterable[Problem], parsed: Mapping[PurePosixPath, ParsedFile]) -> _Outcome:
-        return _Outcome(with_undefined_names(problems, self._settings), parsed)
+        parsed = {file.path: self._parse_once(file) for file in tree.files}
+        return with_undefined_names(problems, self._settings), parsed
 
     def _load_views(self, tree: SourceTree, before: LoadedViews | None) -> LoadedViews:
         folders = LayeredTree.of(

@@ -136,14 +136,14 @@ class Navigator:
         return sorted({*self.view.names.of_type(type_url), *static})
 
     def problems_between(self, path: PurePosixPath, start: int, end: int) -> list[Problem]:
-        """Return problems that overlap a part of a file."""
+        """Return problems that overlap a span."""
         positions = problem_positions(path, self.text(path))
         own = [problem for problem in self.view.problems if problem.path == path]
         spans = [(problem, span_of_problem(problem, positions)) for problem in own]
         return [problem for problem, span in spans if span[0] <= end and start <= span[1]]
 
     def definitions(self, key: Key) -> list[TextPlace]:
-        """Return a resource's definitions: its name, or else its start."""
+        """Return definitions: names, or else starts."""
         return [self._defined(key, place) for place in self.view.names.definitions.get(key, ())]
 
     def mentions(self, key: Key) -> list[TextPlace]:
@@ -172,7 +172,7 @@ class Navigator:
         return found
 
     def tree_symbols(self, query: str) -> list[TreeSymbol]:
-        """Find resources by a part of their names, in any case."""
+        """Find resources by a part of their names."""
         wanted = query.lower()
         order = {row.type_url: number for number, row in enumerate(RESOURCE_TYPES)}
         keys = [key for key in self.view.names.definitions if wanted in key[1].lower()]

@@ -1,7 +1,7 @@
 """The structure of a YAML or JSON text, also of an incomplete one.
 
-libyaml, which counts for serving, stops at the first mistake, and a text in an editor mostly has one. This reader
-treats missing ends as present, and never fails. It does not follow aliases and merge keys.
+libyaml, which counts for serving, stops at the first mistake. This reader treats missing ends as present, and never
+fails. It does not follow aliases and merge keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Form(Enum):
 class OutlineMember:
     """A key; `span` includes its quotes, `value` may be None.
 
-    `has_colon` is False for a word that may become a key.
+    Without `has_colon`, a word may become a key.
     """
 
     key: str
@@ -47,7 +47,7 @@ class OutlineNode:
     """A mapping, a sequence, or a scalar.
 
     `column` is that of a block's keys or dashes, from 0, and -1 in brackets. `is_open`: brackets are unclosed. `quote`
-    is a quote, `|` or `>` for a block of text, or empty.
+    may be `|` or `>`, or empty.
     """
 
     form: Form
@@ -111,14 +111,14 @@ class TextOutline:
     documents: tuple[OutlineNode | None, ...]
 
     def trail_to(self, index: int) -> Trail | None:
-        """Return the trail to an index, None outside of all documents."""
+        """Return an index's trail, None outside of all documents."""
         for number, root in enumerate(self.documents):
             if root is not None and root.start <= index <= root.end:
                 return _trail(number, root, index)
         return None
 
     def follow(self, document: int, path: FieldPath) -> Trail | None:
-        """Return the trail along a path, or None. A value may stand for a list of one."""
+        """Return a path's trail, or None. A value may be a list of one."""
         if document >= len(self.documents):
             return None
         root = node = self.documents[document]
@@ -319,7 +319,7 @@ class _OutlineReader:
             top.members[-1].value = value
 
     def _of_word(self, word: OutlineNode, value: OutlineNode) -> OutlineNode:
-        """A word after a dash may become a key, if deeper lines follow."""
+        """A word after a dash may become a key."""
         if word.form is not Form.SCALAR or word.text[:1] in ("&", "!", "*"):
             return value
         column = word.start - 1 - max(self._text.rfind(mark, 0, word.start) for mark in "\r\n")
@@ -400,7 +400,7 @@ class _OutlineReader:
         return any(len(line[1]) <= column for line in lines)
 
     def _flow(self, column: int, depth: int) -> OutlineNode:
-        """Brackets end without a closing one if the block at this column continues."""
+        """Brackets end without a closing one if this column's block continues."""
         opener = self._text[self._at]
         node = OutlineNode(Form.MAPPING if opener == "{" else Form.SEQUENCE, self._at, self._at, is_open=True)
         self._at += 1
@@ -435,7 +435,7 @@ class _OutlineReader:
             self._line_in_flow = space.start() + last + 1 if last >= 0 else -1
 
     def _is_block_again(self, column: int) -> bool:
-        """Whether a line cannot be in brackets of a block at this column."""
+        """Whether a line cannot be in this block's brackets."""
         is_first = self._line_in_flow >= 0 and self._at < len(self._text)
         return is_first and self._at - self._line_in_flow <= column and self._text[self._at] not in "}]"
 

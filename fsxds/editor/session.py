@@ -58,7 +58,7 @@ class Session:
     def __init__(
         self, tree: EditedTree, catalogue: Catalogue, show: Callable[[ShownFile], None], observer: Observer
     ) -> None:
-        """`show` is called with each file that has changed problems."""
+        """`show` gets each file with changed problems."""
         self.root = tree.root
         self._tree = tree
         self._catalogue = catalogue
@@ -95,7 +95,7 @@ class Session:
         self._wanted.replace(_Wanted(dict(self._documents), self._is_disk_read))
 
     async def keep_current(self) -> Never:
-        """Run scheduled loads forever; an error does not affect the next."""
+        """Run scheduled loads forever, even after errors."""
         done: _Wanted | None = None
         while True:
             await self._wanted.other_than(done)

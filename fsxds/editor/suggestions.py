@@ -86,8 +86,7 @@ Names: TypeAlias = Mapping[TypeUrl, list[str]]
 class _WordPlace:
     """The context of the mark.
 
-    `quote` is open before the word; `is_json`: all text must be quoted; `is_alone`: at most dashes precede it on its
-    line.
+    `quote` is open before the word; `is_json`: all text must be quoted; `is_alone`: at most dashes precede it.
     """
 
     span: Span
@@ -283,7 +282,6 @@ def _is_any(field: FieldDescriptor) -> bool:
 
 
 def _holds_more(field: FieldDescriptor) -> bool:
-    """Whether a value does not fit on its key's line."""
     message = field.message_type
     return field.is_repeated or (message is not None and message.full_name not in SPECIAL_JSON)
 

@@ -1,6 +1,6 @@
 """A running Envoy's admin page, and the expected versions.
 
-Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58).
+Statistics name subscriptions by prefixes (`cluster.web`, `http.x.rds.y`, ENVOY.md E58).
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Expected:
         bundles: of the types requested as a whole.
         named: of other types, by name as in statistics. A name once served stays, with the version of its absence if that
             can be reported, else with its last one.
-        unsure: types for which Envoy may rightly show another version, since their removals are not reported.
-        doubted: prefixes of the subscriptions that rejected their last update. A part may be in effect all the same
-            (ENVOY.md E59), so the right version counts only after one more update.
+        unsure: types that may rightly show another version, since their removals are not reported.
+        doubted: prefixes that rejected their last update. A part may be in effect all the same (ENVOY.md E59), so the
+            right version counts only after one more update.
     """
 
     bundles: Mapping[TypeUrl, Version]
@@ -88,7 +88,7 @@ class Expected:
 
     @classmethod
     def of(cls, snapshot: Snapshot, before: Expected | None = None, doubted: frozenset[str] = frozenset()) -> Expected:
-        """Compute versions; `before` are previous ones, for names that are gone."""
+        """Compute versions; `before` has names that are gone."""
         bundles: dict[TypeUrl, Version] = {}
         named: dict[TypeUrl, Mapping[str, Version]] = {}
         for type_url, row in BY_TYPE_URL.items():
@@ -112,8 +112,8 @@ class Expected:
     def is_settled(self, scope: Scope, version_text: str) -> bool:
         """Whether a subscription shows the expected version, as far as statistics tell.
 
-        Runtime layers share a scope, and an EDS cluster may request another name than its own. But a version covers its name,
-        so any present version of the type is right.
+        Runtime layers share a scope, and an EDS cluster may request another name. But a version covers its name, so any present
+        version of the type is right.
         """
         type_url = scope.resource_type.type_url
         if scope.resource_type.full_state_in_sotw:
@@ -167,7 +167,7 @@ class AdminPage:
         return (*parse_init_dump(targets or "{}"), *parse_warming_clusters(warming or "{}"))
 
     async def drain_time_s(self) -> float | None:
-        """Return `--drain-time-s`, for replaced listeners."""
+        """Return `--drain-time-s`."""
         text = await self._get("/server_info")
         return None if text is None else parse_drain_time(text)
 

@@ -1,9 +1,9 @@
 """Bootstraps for an Envoy that gets everything from fsxds (pure).
 
 A bootstrap (`Section`) has a node, the admin page, the static cluster `xds`, and the initial subscriptions
-(`BootstrapRequest`). Collections are locators in place of the request for all clusters or listeners.
+(`BootstrapRequest`). Collections are locators in place of requests for all clusters or listeners.
 
-| collection | where Envoy takes it from | source |
+| collection | from | source |
 | --- | --- | --- |
 | a list of listeners | a mirrored file alone | ENVOY.md E77, E79 |
 | a glob of clusters or listeners | an aggregated stream | ENVOY.md E77 |
@@ -46,8 +46,8 @@ _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "localhost": 
 def rest_cluster(xds: str) -> Section:
     """Return a polling Envoy's cluster.
 
-    `xds` is where fsxds listens: `127.0.0.1:18001`, `[::1]:18001`, `xds.example.com:18001` or `unix:/run/fsxds.sock`.
-    An address for all interfaces becomes the loopback address.
+    `xds` is where fsxds listens: `127.0.0.1:18001`, `xds.example.com:18001` or `unix:/run/fsxds.sock`. An address for all
+    interfaces becomes the loopback address.
     """
     limits: Section = {"max_connections": NO_LIMIT, "max_pending_requests": NO_LIMIT, "max_requests": NO_LIMIT}
     address = _address(xds)
@@ -157,8 +157,7 @@ class Identity:
 
     Attributes:
         admin_port: on 127.0.0.1; 0: the kernel chooses.
-        initial_fetch_timeout: how long its start waits for the first answer of each type (ENVOY.md E17). In `fsxds
-            dev`, a late answer should not keep a person waiting.
+        initial_fetch_timeout: of each type at the start (ENVOY.md E17).
     """
 
     node_id: str = "fsxds-dev"
@@ -169,7 +168,7 @@ class Identity:
 
 
 def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None = None) -> Section:
-    """Return a polling Envoy's bootstrap; `xds` is as in `rest_cluster`."""
+    """Return a polling Envoy's bootstrap; `xds` as in `rest_cluster`."""
     identity = identity or Identity()
     source: Section = {
         "resource_api_version": "V3",
@@ -189,7 +188,7 @@ def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None
 def ads_bootstrap(
     xds: str, wanted: BootstrapRequest, identity: Identity | None = None, *, delta: bool = False
 ) -> Section:
-    """Return the bootstrap for gRPC; `xds` is as in `rest_cluster`."""
+    """Return the bootstrap for gRPC; `xds` as in `rest_cluster`."""
     identity = identity or Identity()
     source: Section = {"resource_api_version": "V3", "initial_fetch_timeout": identity.initial_fetch_timeout, "ads": {}}
     dynamic, runtime = _subscriptions(wanted, lambda *_: source)
@@ -210,9 +209,9 @@ def mirror_bootstrap(
 ) -> Section:
     """Return the bootstrap for mirrored files, which must exist before Envoy starts (ENVOY.md E25).
 
-    No source has a `watched_directory`: each file is replaced by a move, which Envoy detects by itself. `path_of` returns
-    the file of a type (`cds`, `lds`: name None) or of one resource (`rtds` and its name); its suffix is the format. `xds`
-    is where fsxds listens, for resources that keep pointing there; None: nowhere.
+    No source has a `watched_directory`: each file is replaced by a move, which Envoy detects. `path_of` returns the file
+    of a type (`cds`, `lds`: name None) or of a resource (`rtds` and its name). `xds` is for resources that keep pointing
+    there; None: nowhere.
     """
 
     def file_source(short_name: str, name: str | None) -> Section:

@@ -94,7 +94,7 @@ def _same_groups(curves: Sequence[str], answers: Mapping[str, str]) -> dict[str,
 
 
 def _terminal(executable: Path, extensions: Extensions) -> dict[str, bool]:
-    """Find the filters that end a chain, if they need no settings."""
+    """Filters that end a chain without settings."""
     probes = {one: _http([_plain(one)]) for one in _types(extensions, "envoy.filters.http")}
     network = _types(extensions, "envoy.filters.network")
     # Envoy crashes of these without settings.
@@ -104,7 +104,6 @@ def _terminal(executable: Path, extensions: Extensions) -> dict[str, bool]:
 
 
 def _run_probes_in_parts(executable: Path, probes: Mapping[str, Probe]) -> dict[str, str]:
-    """Run all probes that do not crash Envoy."""
     try:
         return _run_probes(executable, probes)[2]
     except ApiError:
@@ -161,7 +160,7 @@ def _http(filters: list[Any]) -> Probe:
 
 
 def _run_probes(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Extensions, dict[str, str]]:
-    """Return the version, the extensions, and each probe's rejection, or ""."""
+    """Each probe's rejection may be ""."""
     with TemporaryDirectory(prefix="fsxds-ask-") as name:
         folder = Path(name)
         keys = list(probes)

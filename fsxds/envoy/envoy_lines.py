@@ -100,7 +100,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.ERROR, "envoy_nacked", text, details))
 
     def envoy_pending(self, waiting: InProgress, unready: Sequence[str], elapsed_s: float) -> None:
-        """Report parts not yet in effect, and awaited targets."""
+        """Report missing parts, and awaited targets."""
         names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in waiting.scopes]
         missing = f"; not there yet: {some_of(names)}" if names else ""
         warm = (
@@ -118,7 +118,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.WARNING, "envoy_pending", text, details))
 
     def envoy_logged(self, line: EnvoyLogLine) -> None:
-        """Pass on warnings and errors, unless `envoy_nacked` reports them."""
+        """Pass on warnings and errors that `envoy_nacked` does not report."""
         if line.message == _STOPPED or line.message.startswith(_STARTED):
             self._is_stopping = line.message == _STOPPED
         level = None if self._is_stopping else _LEVELS_OF_ENVOY.get(line.level)
@@ -132,7 +132,7 @@ class LocalEnvoyLog:
         self._write(LogLine(level, "envoy_logged", text, {"logger": line.logger}))
 
     def envoy_ended(self, ended: EndedEnvoy) -> None:
-        """Report the end, with the log's if no line was passed on."""
+        """Report the end, with the log's if not passed on."""
         self._has_reported = True
         how = f"was ended by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
         # A key may span several lines, so they are masked as one text.

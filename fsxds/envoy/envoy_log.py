@@ -45,7 +45,7 @@ class LoggedRejection:
 
     Attributes:
         reason: in Envoy's words, without the rejected message.
-        type_url: None if the log does not name it, as for files.
+        type_url: None if unknown, as for files.
         resource_name: None for a whole update.
         is_failure: the update was unreadable, which Envoy counts as `update_failure`.
     """
@@ -83,7 +83,7 @@ def read_rejection(message: str) -> LoggedRejection | None:
 
 
 def origin_of(reason: str, resources: Iterable[Resource]) -> Origin | None:
-    """Return the longest resource name's origin in a reason, or None."""
+    """Return the longest named resource's origin, or None."""
     named = [one for one in resources if one.name and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", reason)]
     return max(named, key=lambda one: len(one.name)).origin if named else None
 

@@ -1,7 +1,7 @@
 """A validating Envoy's rejections as problems: reason, field, and place (pure).
 
-A broken constraint names its field by a chain of messages; other reasons quote a value or name, found in the resource.
-A reason that depends on the machine (a file, a library) is undecided.
+A broken constraint names its field by a chain of messages; other reasons quote a value or name. A reason that depends
+on the machine (a file, a library) is undecided.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ _REPEATED = re.compile("[Dd]uplicate|[Oo]nly unique|already|[Mm]ore than one")
 
 
 def field_named(reason: str, plain: PlainValue, message_type: str) -> FieldPath:
-    """Return the field's path in a reason, as far as it leads.
+    """Return a reason's field path, as far as it leads.
 
     `plain` is the resource as snake_case JSON.
     """
@@ -211,7 +211,7 @@ def _steps(chain: tuple[tuple[str, str], ...], part: PlainValue, path: FieldPath
 
 
 def _of_hint(reason: str, parts: _Parts) -> FieldPath:
-    """Use the last value of an unquoted kind that a reason names."""
+    """The last value of an unquoted kind."""
     for pattern, value in _HINTS:
         if pattern.search(reason):
             return next((path for path, part in reversed(parts) if isinstance(part, str) and value.match(part)), ())
@@ -219,7 +219,7 @@ def _of_hint(reason: str, parts: _Parts) -> FieldPath:
 
 
 def _of_value(reason: str, parts: _Parts) -> FieldPath:
-    """Use a quoted value or key: the first, or the last if repeated."""
+    """The first quoted value or key, or the last if repeated."""
     places: dict[str, list[FieldPath]] = {}
     quoted = set(_quoted(reason))
     for path, part in parts:
@@ -238,7 +238,7 @@ def _of_value(reason: str, parts: _Parts) -> FieldPath:
 
 
 def _of_key(reason: str, parts: _Parts) -> FieldPath:
-    """Use a field named in the reason, or a text with a named command."""
+    """A field named in the reason, or a text with a named command."""
     words = " ".join(re.findall(r"\w+", reason)).lower()
     for path, _ in parts:
         if path and isinstance(path[-1], str) and "_" in path[-1]:

@@ -144,7 +144,7 @@ class Follower:
 class SnapshotProgress:
     """A snapshot's age and reports.
 
-    `since_s` is the publication by `clock`, None for now; `was_nacked` concerns the previous snapshot.
+    `since_s` is the publication by `clock`, None for now; `was_nacked` is the previous snapshot's.
     """
 
     def __init__(
@@ -219,8 +219,8 @@ class EnvoyPlan:
 async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:
     """Keep an Envoy running, and report its status on each snapshot.
 
-    It restarts with a snapshot that needs more subscriptions (the first listener of a tree, another runtime layer), and,
-    after it ended by itself, with a new one.
+    It restarts for more subscriptions (the first listener of a tree, another runtime layer), and, after it ended by
+    itself, with a new snapshot.
 
     Raises:
         UsageError: the executable cannot be started; in an ExceptionGroup.
@@ -366,7 +366,7 @@ async def running_envoy(
 ) -> AsyncIterator[LocalEnvoy]:
     """Run Envoy during the block. Unless the caller runs `read_log`, Envoy stops when the pipe is full.
 
-    `executable` is the binary itself, not a script: signals have to reach Envoy.
+    `executable` is no script: signals have to reach Envoy.
 
     Raises:
         UsageError: the executable cannot be started.

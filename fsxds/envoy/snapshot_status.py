@@ -1,8 +1,7 @@
 """A local Envoy's status on a snapshot: in effect, NACKed, or pending.
 
-By gRPC Envoy itself ACKs and NACKs (`StreamAcks`); rejected resources are taken back within milliseconds, and
-remembered with the votes. By REST and files, its admin page shows changed versions and counters of rejections
-(`StatisticsAcks`, ENVOY.md E57, E59).
+By gRPC Envoy itself ACKs and NACKs (`StreamAcks`). By REST and files, its admin page shows changed versions and
+counters of rejections (`StatisticsAcks`, ENVOY.md E57, E59).
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ def status_by_streams(
     accepted_before: Mapping[TypeUrl, Version | None],
     statistics: Statistics,
 ) -> InEffect | Nacked | InProgress:
-    """Derive the status from the ACKs and NACKs on Envoy's streams.
+    """Derive the status from the ACKs and NACKs on streams.
 
     `watches` are empty before Envoy opened a stream; `accepted_before` are the previous snapshot's versions.
     """
@@ -140,7 +139,7 @@ def _rose(name: str, before: Statistics, now: Statistics) -> bool:
 
 
 def nacks_of(nacked: Nacked, reasons: Sequence[LoggedRejection], snapshot: Snapshot) -> tuple[EnvoyNack, ...]:
-    """Return reasons and places, at least one NACK per type."""
+    """Return reasons and places, a NACK per type at least."""
     nacks: list[EnvoyNack] = []
     for resource_type in dict.fromkeys(scope.resource_type for scope in nacked.scopes):
         scopes = [scope for scope in nacked.scopes if scope.resource_type is resource_type]
@@ -152,7 +151,6 @@ def nacks_of(nacked: Nacked, reasons: Sequence[LoggedRejection], snapshot: Snaps
 def _nacks_of_type(
     resource_type: ResourceType, scopes: Sequence[Scope], reasons: Sequence[LoggedRejection], snapshot: Snapshot
 ) -> list[EnvoyNack]:
-    """Prefer reasons with a resource name, then those with a type."""
     of_type = [one for one in reasons if one.type_url == resource_type.type_url]
     chosen = [one for one in of_type if one.resource_name is not None] or of_type
     chosen = chosen or [one for one in reasons if one.type_url is None]
@@ -186,7 +184,7 @@ class AckSource(Protocol):
     """Follows one Envoy from snapshot to snapshot."""
 
     def begin(self, snapshot: Snapshot) -> bool:
-        """Start; return whether Envoy NACKed a part of the previous snapshot."""
+        """Start; return whether a part of the previous snapshot was NACKed."""
 
     def status(
         self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]

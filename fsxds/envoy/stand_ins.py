@@ -79,7 +79,7 @@ class StandIns:
         return None
 
     def of_route(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a listener with an RDS-like table: its clusters are checked only on demand."""
+        """Return a listener with an RDS-like table: clusters are checked on demand."""
         table: DynamicMessage = self._new("envoy.config.route.v3.RouteConfiguration")
         table.ParseFromString(body)
         table.ClearField("vhds")

@@ -107,7 +107,7 @@ class Preparer:
 
 
 def may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
-    """Whether a field may name a cluster; false positives do no harm."""
+    """Whether a field may name a cluster; false positives are harmless."""
     if one.type != FieldDescriptor.TYPE_STRING or owner.full_name.endswith(".ClusterLoadAssignment"):
         return False
     is_weighted = one.name == "name" and owner.name.endswith("ClusterWeight")
@@ -275,9 +275,8 @@ class Rendering:
 class Renderer:
     """Renders any of some resources.
 
-    Clusters and listeners are rendered as they are, with the chosen secrets and filters. Every other resource gets a
-    cluster or listener that uses it. A name mentioned but not chosen becomes a cluster without endpoints, or a dummy
-    secret: other checks report that it is missing.
+    Clusters and listeners are rendered with the chosen secrets and filters; every other resource is used by a made one. A
+    name mentioned but not chosen becomes a cluster without endpoints, or a dummy secret: other checks report it.
     """
 
     def __init__(self, catalogue: Catalogue, resources: Sequence[Resource], folder: str) -> None:

@@ -1,6 +1,6 @@
 """Stubs for files, folders, variables and scripts (pure).
 
-A validating Envoy opens files and runs Lua while it loads. Neither may depend on this machine, nor act on it.
+A validating Envoy opens files and runs Lua, which may neither depend on this machine, nor act on it.
 """
 
 from __future__ import annotations
@@ -232,8 +232,8 @@ def _writer(field: str, path: str) -> Change:
 def compiled_only(script: str) -> str:
     """Return a script, with equal line numbers, that is only compiled.
 
-    Envoy runs scripts when it loads them (ENVOY.md E62), with all of Lua's libraries: `os.execute` would run on this
-    machine, and `require` would not find the target machine's modules.
+    Envoy runs scripts when it loads them (ENVOY.md E62): `os.execute` would run on this machine, and `require` not find
+    modules.
     """
     functions = "".join(f"function {name}() end " for name in _LUA_FUNCTIONS if name in script)
     return f"{functions}do return end {script}"

@@ -55,8 +55,8 @@ class Conflict:
 def find_conflicts(members: Sequence[Member], ask: Validate) -> tuple[Conflict, ...]:
     """Return all conflicts.
 
-    For each suspect in Envoy's log, two questions are asked at the same time: about it alone, and about the rest.
-    Without a suspect, or with a wrong one, the set is cut into thirds.
+    For each suspect in Envoy's log, two questions are asked at once: about it alone, and about the rest. Without a right
+    suspect, the set is cut into thirds.
     """
     found = _Search(ask).run(tuple(members))
     return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
@@ -68,7 +68,6 @@ class _Search:
         self._found: list[Conflict] = []
 
     def run(self, members: Members) -> list[Conflict]:
-        """Search until the rest is accepted."""
         answer = self._ask_one(members)
         while answer is not None:
             part = members
@@ -89,7 +88,7 @@ class _Search:
         return tuple(member for member in members if member not in gone)
 
     def _advance(self, members: Members, answer: ValidationFailure) -> tuple[Members, ValidationFailure | None]:
-        """Find a culprit, and return the untested rest with its answer.
+        """Return the untested rest with its answer.
 
         Members accepted before the rejection are tested again only in the end.
         """
@@ -117,7 +116,7 @@ class _Search:
         return rest, self._ask_one(rest)
 
     def _narrow(self, members: Members, fixed: Members, answer: ValidationFailure) -> Conflict:
-        """Return a smallest set that is rejected together with `fixed`."""
+        """Return a smallest set rejected together with `fixed`."""
         reason = answer.reason
         while True:
             end = self._shortest_rejected(members, fixed)
@@ -132,7 +131,6 @@ class _Search:
                 return Conflict(tuple(sorted(fixed)), now.reason)
 
     def _shortest_rejected(self, members: Members, fixed: Members) -> int | None:
-        """Return the length of the shortest rejected prefix, or None."""
         low, high, is_sure = 0, len(members), False
         while high - low > 1 or not is_sure:
             third = max(1, (high - low) // 3)
@@ -185,7 +183,7 @@ class Validator:
     """Runs one Envoy on bootstraps in a private folder. Thread-safe."""
 
     def __init__(self, executable: Path, folder: Path, patience_s: float = PATIENCE_S) -> None:
-        """`patience_s` is the time limit besides that for the size of a bootstrap.
+        """`patience_s` comes on top of the time for a bootstrap's size.
 
         Raises:
             UsageError: there is no such executable.
@@ -218,7 +216,7 @@ class Validator:
             path.unlink()
 
     def _run_twice(self, path: Path, rendering: Rendering) -> ValidationFailure | None:
-        """Run again without a reason: under heavy load, that says nothing about the bootstrap."""
+        """A missing reason, under heavy load, says nothing about the bootstrap."""
         failure = self._run(path, rendering, "debug")
         is_explained = failure is None or failure.reason != UNEXPLAINED
         return failure if is_explained else self._run(path, rendering, "debug")

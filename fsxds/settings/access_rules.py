@@ -43,7 +43,7 @@ class AccessRule:
         dns: the same for DNS names.
         nodes: patterns for node ids; empty for any.
         clusters: patterns; empty for any.
-        views: names; empty for any.
+        views: empty for any.
     """
 
     token: str = ""
@@ -144,7 +144,7 @@ class Tokens:
     """The tokens of a file.
 
     Attributes:
-        digests: the name (may be empty or not unique) and the SHA-256 of each.
+        digests: each name (may be empty or repeated) and SHA-256.
         is_exposed: other users can read the file.
     """
 
@@ -182,7 +182,7 @@ def read_tokens(path: Path) -> Tokens:
 
 
 def read_token(path: Path) -> str:
-    """Return the first token. Raises UsageError as `read_tokens` does."""
+    """Return the first token, as `read_tokens` does."""
     for _, token in _named_tokens(path, _read(path)[0]):
         return token
     raise UsageError(f"{path}: has no token; write one in a line")

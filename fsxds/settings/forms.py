@@ -18,7 +18,7 @@ _TCP = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>[0-9]{1,5})", re.ASC
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """A host and a port; an empty host means all interfaces, port 0 any free one."""
+    """An empty host means all interfaces, port 0 any free one."""
 
     host: str
     port: int
@@ -43,11 +43,7 @@ Address = TcpAddress | UnixAddress
 
 
 def parse_address(text: str) -> Address:
-    """Read `127.0.0.1:18001`, `[::1]:18001`, `:18001` or `unix:/run/fsxds.sock`.
-
-    Raises:
-        UsageError: it is none of these.
-    """
+    """Read `127.0.0.1:18001`, `[::1]:18001`, `:18001` or `unix:/run/fsxds.sock`; UsageError for others."""
     if text.startswith("unix:") and len(text) > len("unix:"):
         return UnixAddress(Path(text.removeprefix("unix:")))
     match = _TCP.fullmatch(text)
@@ -77,12 +73,10 @@ class OptionForm(Generic[Value]):
         metavar: the placeholder in `--help`.
         demand: completes "... is not ...".
         read: converts, or raises ValueError.
-        choices: if they can be listed.
         bare: the value of a flag without one; None if it needs one.
         negation: another flag that means false, or empty.
         in_file_only: no flag and no variable; `read` raises `structured.MistakesFound`.
-        is_repeatable: the variable has spaces between values; in the file it is a list, and `read` raises
-            `structured.MistakesFound` as well.
+        is_repeatable: spaces separate a variable's values; in the file it is a list, and `read` raises as above.
     """
 
     metavar: str
@@ -261,7 +255,7 @@ LEVELS = (*(severity.value for severity in Severity), OFF)
 
 
 def _read_levels(written: object) -> Mapping[str, str]:
-    """The linter checks the rules' names."""
+    """The linter checks rules' names."""
     words = _pairs(written)
     for name, word in words.items():
         if word not in LEVELS:
@@ -341,8 +335,8 @@ class FleetRule:
     """The store of a fleet.
 
     Attributes:
-        targets: members of an etcd, as `HOST:PORT`; or `unix:/path` for one machine.
-        prefix: of all keys, without a slash at its ends.
+        targets: `HOST:PORT` of etcd members; or `unix:/path` for one machine.
+        prefix: of all keys, without outer slashes.
     """
 
     targets: tuple[str, ...]

@@ -19,10 +19,9 @@ _RESERVED = "constraint:"
 
 @dataclass(frozen=True, slots=True)
 class ContextRule:
-    """The context parameters of a folder.
+    """The context parameters of a folder and its subfolders.
 
     Attributes:
-        folder: in the tree, with subfolders.
         params: sorted. Those in a resource's own name take precedence.
     """
 
@@ -123,11 +122,10 @@ MESSAGE_TYPE = BY_SHORT_NAME["lcds"].message_type
 
 @dataclass(frozen=True, slots=True)
 class CollectionRule:
-    """A list collection of a folder's listeners.
+    """A list collection of the listeners in a folder and below.
 
     Attributes:
-        name: without an authority, that of the settings is added.
-        folder: in the tree, with subfolders.
+        name: the settings may add an authority.
         is_inline: entries contain listeners, not locators.
     """
 

@@ -102,7 +102,6 @@ class Option:
         default: as written, None for "not set".
         group: its heading in `--help`.
         commands: have it as a flag.
-        is_reloadable: it can change while fsxds runs.
     """
 
     field: str
@@ -131,7 +130,7 @@ class Option:
 
     @property
     def variable(self) -> str:
-        """The variable, such as `FSXDS_SETTLE`."""
+        """Such as `FSXDS_SETTLE`."""
         return f"FSXDS_{self.name.upper()}"
 
     def is_common(self, command: str) -> bool:
@@ -140,11 +139,11 @@ class Option:
 
     @property
     def has_flag(self) -> bool:
-        """Whether it has a flag and an environment variable; lists, mappings and `IN_FILE_ONLY` do not."""
+        """Whether it has a flag and a variable; lists, mappings and `IN_FILE_ONLY` do not."""
         return not self.form.in_file_only and self.name not in IN_FILE_ONLY
 
     def error_text(self, written: object, error: ValueError | None = None) -> str:
-        """Return why `written` is no value, with an example, or the text of `error`."""
+        """Return why `written` is no value, with an example, or `error`'s text."""
         if isinstance(error, MistakesFound):
             # The written value may contain a password.
             return str(error)

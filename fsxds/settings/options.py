@@ -80,7 +80,7 @@ EXCLUDED = (
 
 @dataclass(frozen=True, slots=True)
 class Settings(ListenerSettings):
-    """The values; fields carry their units, help texts explain them."""
+    """The values; fields carry their units."""
 
     rollout: bool = reloadable(
         option(

@@ -50,8 +50,8 @@ def read_settings(
 
     Args:
         flags: given ones.
-        environment: an empty variable counts as not set. Unknown variables are ignored, because Kubernetes sets
-            `FSXDS_PORT` and the like for a Service named fsxds; variables of `GONE` are not.
+        environment: an empty variable is not set. Unknown variables are ignored, because Kubernetes sets `FSXDS_PORT` and
+            the like for a Service named fsxds; variables of `GONE` are not.
         demands: checks beyond the form.
 
     Raises:
@@ -120,7 +120,7 @@ def settings_schema() -> Schema:
         "additionalProperties": False,
         "properties": {
             name: {
-                **_schema_of(row),
+                **({"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema),
                 "description": row.help,
                 "default": row.default in TRUE if row.form is SWITCH else row.default,
             }
@@ -129,12 +129,8 @@ def settings_schema() -> Schema:
     }
 
 
-def _schema_of(row: Option) -> Schema:
-    return {"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema
-
-
 def _read_file(path: Path, demands: Demands) -> dict[str, object]:
-    """Raise UsageError with all mistakes, including those of `demands`."""
+    """With all mistakes, including those of `demands`."""
     # Not needed by `--help`, and as slow to import as all other settings modules together.
     from jsonschema import Draft202012Validator
 
@@ -191,7 +187,7 @@ def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[
 
 
 def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:
-    """Paths are relative to the file; ValueError if the value is invalid."""
+    """Paths are relative to the file; ValueError for an invalid value."""
     if is_wrong:
         raise ValueError(written)
     value = row.form.read(written)
@@ -201,7 +197,7 @@ def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) 
 
 
 def service_environment() -> dict[str, str]:
-    """Remove and return the service manager's variables, to hide them from children."""
+    """Remove and return the service manager's variables, hidden from children."""
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
     return {name: os.environ.pop(name) for name in names if name in os.environ}
 
@@ -209,7 +205,7 @@ def service_environment() -> dict[str, str]:
 class SettingsReader:
     """Reads settings at the start and at each SIGHUP, which no longer ends the process.
 
-    `count` is the number of answered SIGHUPs.
+    `count` is of answered SIGHUPs.
     """
 
     def __init__(self, command: str, read: Callable[[], Settings]) -> None:
@@ -255,9 +251,8 @@ class SettingsChange:
     """The effect of new settings.
 
     Attributes:
-        settings: from now on.
         changed: applied options.
-        needs_restart: options not yet applied.
+        needs_restart: not yet applied.
     """
 
     settings: Settings
@@ -290,7 +285,7 @@ def _servers_of(settings: Settings) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PlacedMistake:
-    """A mistake in a settings file; sorts by place. Lines and columns count from 1."""
+    """A mistake; lines and columns count from 1."""
 
     line: int
     column: int
@@ -307,7 +302,7 @@ class SettingsFile:
 
     @classmethod
     def read(cls, path: Path) -> SettingsFile:
-        """Read a file; UsageError if it is unreadable, or no YAML mapping."""
+        """Read a file; UsageError if unreadable, or no YAML mapping."""
         # Most commands have no settings file.
         import yaml
 

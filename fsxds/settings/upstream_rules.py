@@ -27,7 +27,6 @@ class UpstreamRule:
         servers: in the order of attempts: `host:port`, `unix:/path`, or a URL, which means REST.
         authority: limits its names; empty for all names without an authority, or of authorities without another upstream.
         ca: None for plain text, or this machine's CAs with https.
-        cert: the client certificate, or None.
         token: the bearer token's file, or None.
     """
 
@@ -44,13 +43,13 @@ class UpstreamRule:
         return self.authority or self.servers[0]
 
     def seen_from(self, directory: Path) -> UpstreamRule:
-        """Return the rule relative to a directory."""
+        """Resolve paths from a directory."""
         ca, cert, key, token = (each and directory / each for each in (self.ca, self.cert, self.key, self.token))
         return replace(self, ca=ca, cert=cert, key=key, token=token)
 
 
 def fault_of_server(text: str) -> str | None:
-    """Return why a text is no server's address, without quoting passwords, or None."""
+    """Return why a text is no server's address, without passwords, or None."""
     if text.startswith(URLS):
         return _fault_of_url(text)
     try:
@@ -89,7 +88,7 @@ def read_server(part: SettingPart) -> str:
 
 
 def _read_upstreams(written: object) -> tuple[UpstreamRule, ...]:
-    """Read a list, or a text with commas between servers, spaces between upstreams."""
+    """In a text, commas separate servers, spaces upstreams."""
     part = SettingPart(written)
     if isinstance(written, str):
         rules = [_rule_of_text(SettingPart(text, (), part.mistakes)) for text in written.split()]
@@ -230,7 +229,7 @@ class Authority:
     """Another owner of resources.
 
     Attributes:
-        url: a resource is at `<url>/<type>/<path>`; empty if they have none.
+        url: a resource is at `<url>/<type>/<path>`; may be empty.
         upstream: in the order of attempts.
     """
 

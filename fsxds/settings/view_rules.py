@@ -38,7 +38,7 @@ class Variables:
 
     Attributes:
         texts: may be secrets, and are not shown.
-        unset: names in the environment, without a value there.
+        unset: names without a value in the environment.
     """
 
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
@@ -84,7 +84,7 @@ class ViewRule:
 
 
 def no_such_view(name: str, names: Collection[str]) -> str:
-    """Return the fact and remedy for an unknown view."""
+    """Return an unknown view's fact and remedy."""
     near = get_close_matches(name, names, 1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'none: give `views`'}"
     return f"there is no view {name}; {hint}"
@@ -108,7 +108,7 @@ def _read_views(part: SettingPart) -> tuple[ViewRule, ...]:
 
 
 def _reject_unreachable(part: SettingPart, rule: ViewRule, before: Iterable[ViewRule]) -> None:
-    """Reject a duplicate name, or an earlier rule's nodes: the first wins."""
+    """The first of several rules wins."""
     for other in before:
         if other.name == rule.name:
             part.reject(f"there are two views {rule.name}; give each a name of its own")
@@ -270,7 +270,7 @@ class MirrorRule:
     """One mirror directory; None means the setting `mirror_NAME`.
 
     Attributes:
-        node: attributes of its reader, or empty.
+        node: its reader's attributes, or empty.
         admin: of the Envoy that reads it.
     """
 
@@ -290,7 +290,7 @@ class MirrorRule:
         return self.node if self.view is None else (("view", self.view),)
 
     def seen_from(self, directory: Path) -> MirrorRule:
-        """Return the rule relative to a directory."""
+        """Resolve paths from a directory."""
         return replace(self, directory=directory / self.directory)
 
 
@@ -322,7 +322,7 @@ def _read_mirrors(part: SettingPart) -> tuple[MirrorRule, ...]:
 
 
 def unknown_views(mirrors: Iterable[MirrorRule], names: Collection[str]) -> Iterator[tuple[FieldPath, str]]:
-    """Yield mistakes: mirrors with an unknown view, or without one if there are views."""
+    """Yield mirrors' mistakes: an unknown view, or none if there are views."""
     for index, mirror in enumerate(mirrors):
         if mirror.view is not None and mirror.view not in names:
             yield (index, "view"), no_such_view(mirror.view, names)

@@ -59,11 +59,10 @@ class ServeOptions(TypedDict, total=False):
     Attributes:
         settings: as for `fsxds serve`; None for its defaults, with the `FSXDS_...` variables, and a shorter pause after
             a change.
-        http: the address of REST: any free port, or `unix:PATH`.
+        http: of REST: any free port, or `unix:PATH`.
         grpc: the same for gRPC, or `off`.
         rollout: serve changes in steps, which wait for clients.
-        upstream: xDS servers, as for `--upstream`, such as `other.grpc`, asked when the context begins; `wait_for` waits
-            for their resources.
+        upstream: xDS servers, such as `other.grpc`, asked when the context begins; `wait_for` waits for their resources.
     """
 
     settings: Settings | None
@@ -223,7 +222,7 @@ class Server:
         Only for a tree given as contents: change a given directory yourself, and call `settle`.
 
         Raises:
-            UsageError: the tree is a directory, or the path leads out of it.
+            UsageError: the tree is a directory, or the path outside.
             TimeoutError: the server did not load it.
         """
         self._put(path, content)
@@ -238,11 +237,7 @@ class Server:
         self.settle()
 
     def settle(self, patience_s: float = PATIENCE_S) -> None:
-        """Wait until all files are loaded.
-
-        Raises:
-            TimeoutError: not within `patience_s` seconds.
-        """
+        """Wait until all files are loaded. Raises as `wait_for` does."""
         deadline_s = time.monotonic() + patience_s
         while time.monotonic() < deadline_s:
             tree = scan_once(self.directory, self._settings)
@@ -272,11 +267,7 @@ class Server:
                     raise RuntimeError("the server ended") from background.error
 
     def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
-        """Wait for a log line with `words`, such as `NACK`; return the first.
-
-        Raises:
-            TimeoutError: not within `patience_s` seconds.
-        """
+        """Wait for a log line with `words`, such as `NACK`; return the first. Raises as `wait_for` does."""
         if not self._wait(lambda: any(words in line for line in self.log), patience_s):
             raise TimeoutError(f"the log had no line with {words!r} within {patience_s:g} s")
         return next(line for line in self.log if words in line)
@@ -340,7 +331,6 @@ class Background:
     Attributes:
         views: the last loaded tree; None before.
         is_lost: the directory or all its files were removed.
-        held: as problems.
         read_served: None if no node sees the whole tree.
         error: ended the server before `stop`.
     """

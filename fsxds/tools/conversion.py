@@ -116,7 +116,9 @@ class _Reading:
         return self._convert(typed, None, path)
 
     def _envelope(self, value: dict[str, PlainValue], path: FieldPath) -> Message | None:
-        claim = _text_of(value, "type_url", "typeUrl")
+        claim = next(
+            (text for key in ("type_url", "typeUrl") if isinstance(text := value.get(key), str) and text), None
+        )
         resources = value.get("resources")
         if resources is None:
             fact = "`resources` has no value, and Envoy would delete every resource"
@@ -159,10 +161,6 @@ class _Reading:
 
 def _bare(value: dict[str, PlainValue]) -> dict[str, PlainValue]:
     return {key: part for key, part in value.items() if key != "@type"}
-
-
-def _text_of(value: dict[str, PlainValue], *spellings: str) -> str | None:
-    return next((text for key in spellings if isinstance(text := value.get(key), str) and text), None)
 
 
 class NotOneResponseError(Exception):

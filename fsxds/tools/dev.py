@@ -1,7 +1,7 @@
 """Serves a tree to a local Envoy, and reports its answers (`fsxds dev`).
 
-`--transport auto` is Delta ADS if the tree needs a stream, else REST. `doctor` examines each snapshot first, because
-some mistakes make an Envoy wait silently.
+`--transport auto` is Delta ADS if the tree needs a stream, else REST. `doctor` examines each snapshot, because some
+mistakes make an Envoy wait silently.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -39,7 +39,7 @@ from fsxds.model.resources import Key, Origin, Resource, Snapshot
 from fsxds.model.values import Fault, Problem
 from fsxds.observe.log import Log
 from fsxds.observe.problem_reports import ProblemReports
-from fsxds.protocol.messages import ENVOY, WatchStatus
+from fsxds.protocol.messages import ENVOY
 from fsxds.protocol.node_attributes import attributes_of_json
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.runtime.supervisor import until_stopped
@@ -134,12 +134,6 @@ async def _with_free_ports(settings: Settings) -> Settings:
     taken = {option: addresses[option] for option, error in reasons.items() if error.errno == errno.EADDRINUSE}
     free = {option: str(TcpAddress(each.host, 0)) for option, each in taken.items() if isinstance(each, TcpAddress)}
     return replace(settings, **free)  # type: ignore[arg-type]  # all of them are texts
-
-
-def _watches_of_envoy(application: Application, node_id: str) -> Iterator[WatchStatus]:
-    for client in application.clients.statuses():
-        if client.node.id == node_id:
-            yield from client.watches
 
 
 def _rejected_by(application: Application, identity: Identity) -> Mapping[ResourceVersion, RejectedResource]:
@@ -239,7 +233,12 @@ class _EnvoySetup:
             return StatisticsAcks()
         return StreamAcks(
             self.channel.streams,
-            lambda: _watches_of_envoy(self._application, self.identity.node_id),
+            lambda: (
+                watch
+                for client in self._application.clients.statuses()
+                if client.node.id == self.identity.node_id
+                for watch in client.watches
+            ),
             lambda: _rejected_by(self._application, self.identity),
         )
 

@@ -139,7 +139,7 @@ class MessageSchemas:
         return required_demand(field, rules) is not None or default_demand(field, checks) is not None
 
     def _choice_of(self, oneof: OneofDescriptor) -> Schema:
-        """Demand one member, or at most one if none is required."""
+        """At most one if none is required."""
         names = [name for field in oneof.fields for name in self.spellings(field)]
         holder = oneof.containing_type
         given: list[Schema] = [{"required": [name]} for name in names]
@@ -206,7 +206,7 @@ class MessageSchemas:
         return schema
 
     def _enum(self, enum: EnumDescriptor, rules: Rules) -> Schema:
-        """Accept declared names, in lower or any case, and numbers."""
+        """Accept names, in lower or any case, and numbers."""
         if enum.full_name == NULL_VALUE:
             return {"type": "null"}
         if {"in", "not_in", "const"} & rules.keys():
@@ -252,7 +252,7 @@ class MessageSchemas:
         return {"description": "\n".join(said)}
 
     def _any(self, place: Place) -> Schema:
-        """The "@type" selects one of the place's types; their schemas do not depend on the place."""
+        """The types' schemas do not depend on the place."""
         if _PACKED not in self.definitions:
             self._define_packed()
         lists = [shared(name) for word in place if (name := self._urls_of(_short((word,)), self._packed.types(word)))]
@@ -278,12 +278,10 @@ class MessageSchemas:
         for name in types:
             if name not in self._packed_messages:
                 self._packed_messages[name] = {}
-                self._packed_messages[name] |= self._packed_message(name)
-
-    def _packed_message(self, name: str) -> Schema:
-        if name == ANY or is_special(name):
-            return {"properties": {"@type": {}, "value": self.message(name)}, "additionalProperties": False}
-        return self.message(name)
+                schema = self.message(name)
+                if name == ANY or is_special(name):
+                    schema = {"properties": {"@type": {}, "value": schema}, "additionalProperties": False}
+                self._packed_messages[name] |= schema
 
     def finish(self) -> dict[str, Schema]:
         """Return all definitions, with the choice by "@type"."""

@@ -166,7 +166,7 @@ class PackedTypes:
         return self._places.get(field.full_name, holder)
 
     def end_of(self, message_type: str) -> str:
-        """Return the shortest dot-separated suffix that no other packable type has."""
+        """Return the shortest dot-separated suffix of this packable type alone."""
         return next((end for end in ends_of(message_type) if self._ends[end] == 1), message_type)
 
     def is_typed(self, message_type: str) -> bool:
@@ -174,7 +174,7 @@ class PackedTypes:
         return message_type in self._typed
 
     def is_holder(self, descriptor: Descriptor) -> bool:
-        """Return whether the allowed types depend on the message's holder."""
+        """Return whether allowed types depend on the holder."""
         return any(is_packed(field) and field.full_name not in self._places for field in descriptor.fields)
 
     def place_of_discovered(self) -> Place:

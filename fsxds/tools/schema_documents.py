@@ -1,6 +1,7 @@
 """JSON Schema of the files that fsxds reads.
 
-A schema is shortened without a change of meaning: a definition with one use is inlined, a repeated part becomes a definition, and equal definitions are merged.
+It is shortened: a definition with one use is inlined, a repeated part becomes a definition, and equal definitions are
+merged.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _documents_schema(
     catalogue: Catalogue, rows: Collection[ResourceType], types: PackedTypes, schemas: MessageSchemas
 ) -> Schema:
     known = [row for row in rows or RESOURCE_TYPES if catalogue.knows(row.message_type)]
-    own = [_own(schemas, row, types) for row in known]
+    own = [schemas.message(row.message_type, types.place_of_discovered()) for row in known]
     definitions = {
         "document": {
             "if": {"type": "array"},
@@ -77,11 +78,6 @@ def _documents_schema(
         **shared("document"),
         "$defs": compact(definitions | schemas.finish(), "document"),
     }
-
-
-def _own(schemas: MessageSchemas, row: ResourceType, types: PackedTypes) -> Schema:
-    """A served extension may only be a filter."""
-    return schemas.message(row.message_type, types.place_of_discovered())
 
 
 def schema_text(schema: Schema) -> str:
@@ -260,7 +256,7 @@ def _without_equal(definitions: _Definitions) -> dict[str, Schema]:
     while True:
         first: dict[str, str] = {}
         same = {}
-        for name in sorted(found, key=_length):
+        for name in sorted(found, key=lambda name: (len(name.rpartition(".")[2]), name)):
             known = first.setdefault(_text(found[name]), name)
             if known != name:
                 same[name] = known
@@ -357,24 +353,16 @@ def _label(found: Counter[str]) -> str:
 
 
 def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:
-    """Return the shortest dot-separated suffixes that no more used definition has."""
+    """The shortest dot-separated suffixes that no more used definition has."""
     uses = Counter(name for schema in definitions.values() for name in _references(schema))
     names = {root: root}
     taken = {root}
     for name in sorted(definitions.keys() - {root}, key=lambda name: (-uses[name], name)):
-        names[name] = next(end for end in _ends(name) if end not in taken)
+        full, colon, rest = name.partition(":")
+        ends = (end + colon + rest for end in ends_of(full))
+        names[name] = next(end for end in ends if end not in taken)
         taken.add(names[name])
     return names
-
-
-def _ends(name: str) -> Iterator[str]:
-    """The part from the colon on stays."""
-    full, colon, rest = name.partition(":")
-    return (end + colon + rest for end in ends_of(full))
-
-
-def _length(name: str) -> tuple[int, str]:
-    return len(name.rpartition(".")[2]), name
 
 
 def _text(schema: Schema) -> str:

@@ -116,7 +116,7 @@ def reference_of(schema: Schema) -> str | None:
 
 
 def scalar_schema(field: FieldDescriptor, rules: RuleGroups, suffix: str = "") -> Schema:
-    """Return the schema of a field other than an enum or message.
+    """Return a scalar field's schema, enums excepted.
 
     `suffix` is `-value` if the value may be wrapped.
     """
@@ -206,7 +206,7 @@ def _patterns(rules: Rules) -> Schema:
 
 
 def _bounds(rules: Rules) -> Schema:
-    """There are none if zero means "not set", or if the rule excludes a range."""
+    """None if zero means "not set", or if the rule excludes a range."""
     low, high = rules.get("gt", rules.get("gte")), rules.get("lt", rules.get("lte"))
     if rules.get("ignore_empty") or (low is not None and high is not None and high < low):
         return {}

@@ -92,7 +92,7 @@ _HERE = Side("", None)
 def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collection[str]) -> Iterator[Text]:
     """Yield a heading, then a first update's names, or changes.
 
-    `wanted` are the subscribed names, empty for a wildcard.
+    `wanted` names are empty for a wildcard.
     """
     yield Text.assemble(
         (escape(noun_of(step.update.type_url)), "bold"), f": {_headline(step, difference)}", (_version(step), "dim")
@@ -221,17 +221,15 @@ class TextOutput:
 
     def step(self, step: HoldingsUpdate) -> None:
         """Print an update with its time."""
-        head, *lines = update_lines(step, self._difference(step), self._names)
+        try:
+            difference = self._comparer.compare(*step.snapshots)
+        except ApiError as error:
+            report(f"{error}; {HOW_TO_KNOW_THE_TYPES}")
+            difference = by_content(step)
+        head, *lines = update_lines(step, difference, self._names)
         self._console.print(Text.assemble((f"{_now()} ", "dim"), head), soft_wrap=True)
         for line in lines:
             self._console.print(line, soft_wrap=True)
-
-    def _difference(self, step: HoldingsUpdate) -> Difference:
-        try:
-            return self._comparer.compare(*step.snapshots)
-        except ApiError as error:
-            report(f"{error}; {HOW_TO_KNOW_THE_TYPES}")
-            return by_content(step)
 
 
 class JsonOutput:
@@ -263,7 +261,7 @@ def by_content(step: HoldingsUpdate) -> Difference:
 
 
 class TroubleReporter:
-    """Reports once that the server is silent, lost, or back."""
+    """Reports silence, loss and return, once each."""
 
     def __init__(self) -> None:
         self._last = ""

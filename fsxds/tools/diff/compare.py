@@ -65,7 +65,7 @@ class ResourceChange:
 class TypeDifference:
     """The differences in one type, sorted by name.
 
-    `maybe_added` and `maybe_removed` may be in an unreadable part of the opposite side.
+    `maybe_added` and `maybe_removed` may be unreadable on the opposite side.
     """
 
     type_url: TypeUrl
@@ -95,7 +95,7 @@ class Gap:
     content: bytes | None = None
 
     def may_hold(self, resource: Resource) -> bool:
-        """Whether the opposite side's resource may be here."""
+        """Whether a resource may be here."""
         if self.path is not None and resource.origin.path == self.path:
             return True
         if resource.type_url not in self.type_urls:
@@ -118,7 +118,7 @@ _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """`message` is the type of the value, items or map values."""
+    """`message` is of the value, items or map values."""
 
     path: str = ""
     message: Descriptor | None = None
@@ -249,7 +249,7 @@ def _reordered(matching: Matching, site: _Site) -> FieldChange:
 
 
 def _default(field: FieldDescriptor | None) -> PlainValue:
-    """Return the written default; None with presence or if repeated."""
+    """None with presence or if repeated."""
     if field is None or field.has_presence or field.is_repeated:
         return None
     if field.enum_type is not None:
@@ -291,21 +291,21 @@ class Comparer:
 
     def compare(self, before: Snapshot, after: Snapshot, gaps: tuple[Gaps, Gaps] = ((), ())) -> Difference:
         """Compare two snapshots; `gaps` are the unreadable parts of each side."""
-        found = (_without_gaps(self._compare_type(row.type_url, before, after), gaps) for row in self._rows)
+        found = (self._compare_type(row.type_url, before, after, gaps) for row in self._rows)
         return Difference(tuple(row for row in found if row.added or row.removed or row.changed or row.unknown))
 
-    def _compare_type(self, type_url: TypeUrl, earlier: Snapshot, later: Snapshot) -> TypeDifference:
+    def _compare_type(
+        self, type_url: TypeUrl, earlier: Snapshot, later: Snapshot, gaps: tuple[Gaps, Gaps]
+    ) -> TypeDifference:
         before, after = earlier.resources(type_url), later.resources(type_url)
         pairs = [(before.get(name), after.get(name)) for name in sorted(self._may_differ(before, after))]
-        return TypeDifference(
-            type_url,
-            tuple(now for was, now in pairs if was is None and now is not None),
-            tuple(was for was, now in pairs if was is not None and now is None),
-            tuple(self._change(was, now) for was, now in pairs if was and now and not self._are_equal(was, now)),
-        )
+        added, maybe_added = _parted([now for was, now in pairs if was is None and now is not None], gaps[0])
+        removed, maybe_removed = _parted([was for was, now in pairs if was is not None and now is None], gaps[1])
+        changed = tuple(self._change(was, now) for was, now in pairs if was and now and not self._are_equal(was, now))
+        return TypeDifference(type_url, added, removed, changed, maybe_added, maybe_removed)
 
     def _may_differ(self, before: Rows, after: Rows) -> AbstractSet[str]:
-        """Return a superset of the differing names."""
+        """A superset."""
         if (first := self._first.get(before.type_url)) is not None:
             earlier, later, names = first
             return names | before.changes_since(earlier).names | after.changes_since(later).names
@@ -329,14 +329,12 @@ class Comparer:
 
     def _changed_fields(self, before: Resource, after: Resource) -> tuple[FieldChange, ...]:
         fields = self._fields.compare(self._plain(before), self._plain(after)) if before.body != after.body else ()
-        around = () if self._over_rest else self._around(before, after)
-        return (*around, *fields)
-
-    def _around(self, before: Resource, after: Resource) -> tuple[FieldChange, ...]:
+        if self._over_rest:
+            return fields
         ttl = _around_field("ttl", _ttl(before), _ttl(after))
         if before.aliases == after.aliases:
-            return tuple(ttl)
-        return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
+            return (*ttl, *fields)
+        return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)), *fields)
 
     def _aliases(self, resource: Resource) -> PlainValue:
         """Without aliases for domains: the domains are compared."""
@@ -354,13 +352,7 @@ class Comparer:
         return plain
 
 
-def _without_gaps(found: TypeDifference, gaps: tuple[Gaps, Gaps]) -> TypeDifference:
-    added, maybe_added = _parted(found.added, gaps[0])
-    removed, maybe_removed = _parted(found.removed, gaps[1])
-    return replace(found, added=added, removed=removed, maybe_added=maybe_added, maybe_removed=maybe_removed)
-
-
-def _parted(resources: tuple[Resource, ...], gaps: Gaps) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
+def _parted(resources: Sequence[Resource], gaps: Gaps) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
     unknown = [any(gap.may_hold(resource) for gap in gaps) for resource in resources]
     return (
         tuple(resource for resource, is_unknown in zip(resources, unknown, strict=True) if not is_unknown),
@@ -473,7 +465,6 @@ def _field(change: FieldChange) -> object:
 
 
 def _views_by_layer(views: Iterable[ComparedView]) -> Mapping[tuple[int, ...], str]:
-    """Return the last layer of exactly these views, by their numbers."""
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for number, view in enumerate(views):
         for layer in folders_of(view.layers):

@@ -48,7 +48,7 @@ class Side:
     prefix: str | None = ""
 
     def place(self, resource: Resource) -> str:
-        """Return a resource's origin; empty without a file."""
+        """Return a resource's origin, or empty."""
         return "" if self.prefix is None else escape(f"{self.prefix}{resource.origin}")
 
 
@@ -65,7 +65,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class HeldInViews:
-    """A change that a server would hold; without `views`, in all."""
+    """A held change; without `views`, in all."""
 
     change: HeldChange
     place: str
@@ -82,7 +82,7 @@ class HeldInViews:
 class Compared:
     """Two compared sides; with views, `groups` has the difference by views.
 
-    `held` are the changes that a server of the earlier side would hold.
+    `held` would be held by the earlier side's server.
     """
 
     before: Side
@@ -103,7 +103,7 @@ class Compared:
 
     @property
     def parts(self) -> tuple[tuple[str, Difference], ...]:
-        """The parts with headings; a single view has no heading."""
+        """The parts with headings; a single view has none."""
         return tuple((group.heading, group.difference) for group in self.groups) or (("", self.difference),)
 
     @property
@@ -205,13 +205,10 @@ def _written(value: PlainValue) -> str:
     if len(text) <= _LONGEST_VALUE:
         return text
     if isinstance(value, dict):
-        return f"{{…}} with {_some(list(value))}"
+        shown = _cut(", ".join([*value][:_MOST_PARTS]))
+        more = f" and {len(value) - _MOST_PARTS} more" if len(value) > _MOST_PARTS else ""
+        return f"{{…}} with {shown}{more}"
     return f"[…] with {len(value)} items" if isinstance(value, list) else _cut(text)
-
-
-def _some(names: list[str]) -> str:
-    shown = _cut(", ".join(names[:_MOST_PARTS]))
-    return f"{shown} and {len(names) - _MOST_PARTS} more" if len(names) > _MOST_PARTS else shown
 
 
 def _cut(text: str) -> str:
@@ -421,18 +418,15 @@ def _table(differences: tuple[TypeDifference, ...]) -> Iterator[str]:
 
 class _Part:
     def __init__(self, heading: str, difference: Difference, compared: Compared) -> None:
-        above = [f"#### {_title(heading)}", ""] if heading else []
+        place, colon, views = heading.partition(": ")
+        title = f"{place}{colon}{code(views[:_LONGEST_NAME])}" if colon else place
+        above = [f"#### {title}", ""] if heading else []
         self.head = _text((*above, *_table(difference.types)))
         self.sections = tuple(_Section(row, compared) for row in difference.types)
 
     @property
     def least(self) -> int:
         return len(self.head) + len(self.sections) * _NOTE_LENGTH
-
-
-def _title(heading: str) -> str:
-    place, colon, views = heading.partition(": ")
-    return f"{place}{colon}{code(views[:_LONGEST_NAME])}" if colon else place
 
 
 class _Section:
@@ -461,7 +455,7 @@ class _Section:
 
 
 def _shares(sizes: list[int], room: int) -> list[int]:
-    """Small sections get their size, large ones equal parts of the rest."""
+    """Small sections get their size, large ones equal parts."""
     shares = [0] * len(sizes)
     waiting = sorted(range(len(sizes)), key=sizes.__getitem__)
     while waiting:

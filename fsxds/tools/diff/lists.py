@@ -154,10 +154,7 @@ def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
 
 
 def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the most pairs in one order in both lists, given pairs by their second index.
-
-    difflib finds long runs, not the most pairs, in quadratic time.
-    """
+    """Pairs are given by their second index. difflib finds long runs, not the most pairs, in quadratic time."""
     ends: list[int] = []
     chain: list[tuple[Pair, int]] = []  # each pair, and the index in `chain` of its predecessor
     last: list[int] = []
@@ -175,7 +172,7 @@ def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _gaps(places: Iterable[int], fixed: list[int]) -> defaultdict[int, list[int]]:
-    """Group by the number of fixed indexes before."""
+    """By the number of fixed indexes before."""
     gaps: defaultdict[int, list[int]] = defaultdict(list)
     for place in places:
         gaps[bisect_left(fixed, place)].append(place)
@@ -204,7 +201,7 @@ def _alike(
 def are_alike(before: PlainValue, after: PlainValue) -> bool:
     """Return whether a value may be a change of the other.
 
-    So may scalars of one type, and objects with an equal field, or with one field of the same name.
+    So may scalars of one type, and objects with an equal field, or only one, of the same name.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         shared = before.keys() & after.keys()

@@ -33,7 +33,7 @@ _OK, _NOTHING_NEW, _NO_VIEW, _UNAVAILABLE = 200, 304, 404, 503
 
 
 def is_running_address(text: str) -> bool:
-    """Return whether a text names a running fsxds, not a directory."""
+    """Return whether a text is an address, not a directory."""
     return text.startswith(("unix:", "http://", "https://"))
 
 
@@ -93,7 +93,7 @@ async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, Pl
 
 
 def _message_of(body: bytes) -> str:
-    """Return why fsxds has nothing for a node; empty from other servers."""
+    """Empty from other servers."""
     try:
         error = json.loads(body)
     except ValueError:
@@ -140,10 +140,9 @@ class Repository:
         return Range(first or "HEAD", second)
 
     def tree_at(self, revision: str, scan: Callable[[Path], SourceTree]) -> SourceTree:
-        """Return the files below the directory at a revision; `scan` reads a directory, following links.
+        """Return the directory's files at a revision; `scan` reads a directory, following links.
 
-        They are checked out into a temporary directory, so that names, links, line endings and filters are those of the work
-        tree.
+        They are checked out into a temporary directory, with the work tree's line endings and filters.
         """
         commit = self._commit(revision)
         with TemporaryDirectory(prefix="fsxds-diff-") as temporary:

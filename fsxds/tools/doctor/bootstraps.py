@@ -303,7 +303,7 @@ class ScopedRoutes:
 
 
 def check_route_table(table: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
-    """Find a route table rejected while one of its clusters is missing (ENVOY.md E55)."""
+    """Find tables rejected while a cluster is missing (ENVOY.md E55)."""
     is_inline = field_path[-1:] == ("route_config",)
     is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
     if is_eager and _names_clusters(table):

@@ -185,7 +185,7 @@ class AskedCollection:
         )
 
     def is_beside(self, member: ResourceName) -> bool:
-        """Whether it is in the directory, with any parameters."""
+        """Whether it is in the directory."""
         return replace(member.glob, context=()) == self.glob
 
 
@@ -243,7 +243,7 @@ def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str |
 
 
 def _value_of(node: DynamicMessage, field: str) -> str | None:
-    """Return None for a field that a flag of Envoy may set."""
+    """None if a flag of Envoy may set it."""
     owner, _, part = field.rpartition(".")
     found = getattr(node.locality, part, "") if owner == "locality" else getattr(node, field, "")
     return found if isinstance(found, str) and found else None

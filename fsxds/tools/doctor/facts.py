@@ -59,7 +59,7 @@ class StaticCluster:
 
     @property
     def is_eds(self) -> bool:
-        """Whether endpoints are discovered; Envoy gets no configuration from it."""
+        """Envoy gets no configuration from an EDS cluster."""
         return bool(self.message.WhichOneof("cluster_discovery_type") == "type" and self.message.type == EDS)
 
 
@@ -186,7 +186,7 @@ def look_at(path: str) -> FileFacts:
 
 
 def _swapping(path: str) -> tuple[str | None, bool]:
-    """Return the ancestor with a swapped link, and whether it is a ConfigMap."""
+    """The ancestor with a swapped link, and whether it is a ConfigMap."""
     folder = os.path.dirname(path)
     while True:
         if os.path.islink(os.path.join(folder, _CONFIG_MAP_LINK)):
@@ -243,7 +243,7 @@ class Written:
 def resource_problems(
     findings: Iterable[tuple[Resource, Fault]], catalogue: Catalogue, sources: Mapping[PurePosixPath, bytes]
 ) -> Iterator[Problem]:
-    """Yield the faults of resources; paths have the API's names, from the resource on."""
+    """Yield faults of resources; paths have the API's names, from the resource on."""
     by_file: defaultdict[PurePosixPath, defaultdict[int, list[tuple[Resource, Fault]]]]
     by_file = defaultdict(lambda: defaultdict(list))
     for resource, fault in findings:
@@ -309,15 +309,19 @@ class BootstrapFile:
 
 
 def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, rules: FieldRules) -> BootstrapFile:
-    """Read a bootstrap as Envoy does, rejecting unknown fields; an unknown suffix means YAML."""
+    """Read a bootstrap as Envoy does; an unknown suffix means YAML."""
     file_format = format_of(path) or FORMATS[0]
     written = Written(catalogue, SourceFile.of(path, content), file_format.locate)
-    faults: list[Fault]
+    message: Message | None = None
+    faults: list[Fault] = []
     if file_format.name == "binary":
-        message, faults = _unpack(content, catalogue)
+        try:
+            message = catalogue.message_class(BOOTSTRAP).FromString(content)
+        except DecodeError:
+            faults.append(Fault("broken-message", f"the bytes are no {BOOTSTRAP}", "write the file again"))
     else:
         decoded = file_format.decode(content, catalogue, BOOTSTRAP)
-        message, faults = None, list(decoded.faults)
+        faults += decoded.faults
         if decoded.documents:
             written = replace(written, value=_value_of(decoded.documents[0]))
             converted = Converter(catalogue).convert(written.value, BOOTSTRAP)
@@ -336,10 +340,3 @@ def _value_of(document: PlainDocument | MessageDocument) -> PlainValue:
     value = document.value if isinstance(document, PlainDocument) else None
     # A document in text format has an `@type`, like a resource.
     return {key: element for key, element in value.items() if key != "@type"} if isinstance(value, dict) else value
-
-
-def _unpack(content: bytes, catalogue: Catalogue) -> tuple[Message | None, list[Fault]]:
-    try:
-        return catalogue.message_class(BOOTSTRAP).FromString(content), []
-    except DecodeError:
-        return None, [Fault("broken-message", f"the bytes are no {BOOTSTRAP}", "write the file again")]

@@ -96,7 +96,8 @@ def check_config_source(source: DynamicMessage, field_path: FieldPath, envoy: En
             "add dynamic_resources.ads_config to the bootstrap, or mirror files with --mirror-config-sources",
             (*field_path, "ads"),
         )
-    if chosen in {"ads", "api_config_source"} and _is_zero(source, "initial_fetch_timeout"):
+    is_waiting = source.HasField("initial_fetch_timeout") and seconds_of(source.initial_fetch_timeout) == 0
+    if chosen in {"ads", "api_config_source"} and is_waiting:
         yield Fault(
             "endless-start",
             "0 makes the start wait for the first answer for ever",
@@ -168,7 +169,3 @@ def _check_cluster(name: str, field_path: FieldPath, envoy: EnvoyFacts) -> Itera
 def seconds_of(duration: DynamicMessage) -> float:
     """Return a Duration in seconds."""
     return float(duration.seconds + duration.nanos / 1e9)
-
-
-def _is_zero(message: DynamicMessage, name: str) -> bool:
-    return bool(message.HasField(name) and seconds_of(getattr(message, name)) == 0)

@@ -59,8 +59,8 @@ class Pages:
     Attributes:
         files: in the order of writing.
         secret_count: of secrets left out.
-        withheld: resources with possible credentials.
-        unnamed: resources without a file of their name.
+        withheld: with possible credentials.
+        unnamed: without a file of their name.
     """
 
     files: Mapping[PurePosixPath, bytes]
@@ -157,7 +157,7 @@ def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unna
 
 
 def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple[str, str]:
-    """Return the URL path, and why HTTP GET does not find it there."""
+    """The URL path, and why HTTP GET does not find it there."""
     structured, message_type = parse_or_none(resource.name), BY_TYPE_URL[resource.type_url].message_type
     own = rules.urls.authority
     fault = "HTTP GET does not find it"
@@ -207,7 +207,8 @@ def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> 
     for url, path in _lists(pages).items():
         found = find(read_target(url, rules.host, rules.urls.authority), snapshot)
         if isinstance(found, FoundList) and path not in taken:
-            yield path, dump([_listed(by_key[key], rules) for key in map(key_of, found.resources) if key in by_key])
+            listed = (by_key[key] for key in map(key_of, found.resources) if key in by_key)
+            yield path, dump([{"name": rules.urls.own + page.url, "version": page.resource.version} for page in listed])
     by_type: dict[str, list[PlainValue]] = {}
     for page in pages:
         by_type.setdefault(page.resource.type_url, []).append(
@@ -233,12 +234,8 @@ def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> 
     yield INDEX, dump({"authority": rules.urls.authority, "types": types})
 
 
-def _listed(page: _Page, rules: ExportRules) -> PlainValue:
-    return {"name": rules.urls.own + page.url, "version": page.resource.version}
-
-
 def _lists(pages: Iterable[_Page]) -> dict[str, PurePosixPath]:
-    """Return files by URL: `<type>/index.json`, and `<folder>/*` for resources directly in a folder."""
+    """By URL: `<type>/index.json`, and `<folder>/*` for resources directly in a folder."""
     lists: dict[str, PurePosixPath] = {}
     for page in pages:
         if page.path is not None:

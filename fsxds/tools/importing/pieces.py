@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import PurePosixPath
 from typing import Protocol
 
@@ -134,7 +135,7 @@ class PieceWriter:
         return after
 
     def has_secret(self, message: Message) -> bool:
-        """Return whether a message has values that fsxds always hides, format commands aside."""
+        """Return whether a message has always hidden values, format commands aside."""
         plain = self._printer.to_plain(message)
         hidden = self._masker.secrets_in({"@type": f"{PREFIX}{message.DESCRIPTOR.full_name}", **plain})
         return any(_COMMANDS.sub("", text).strip() for text in hidden)
@@ -213,8 +214,9 @@ class XdsConnection:
 
     @classmethod
     def of(cls, transport: str, bootstrap: Section, names: Collection[str]) -> XdsConnection:
-        """Extract a bootstrap's connection; its cluster's name is not in `names`."""
-        name = next(one for one in _cluster_names() if one not in names)
+        """Extract a connection; its cluster's name is not in `names`."""
+        candidates = chain((XDS_CLUSTER,), (f"fsxds-{number}" for number in count(1)))
+        name = next(one for one in candidates if one not in names)
         static, dynamic, node = (bootstrap.get(key, {}) for key in ("static_resources", "dynamic_resources", "node"))
         clusters = static.get("clusters", []) if isinstance(static, dict) else []
         clusters, dynamic = _renamed(clusters, name), _renamed(dynamic, name)
@@ -231,14 +233,6 @@ class XdsConnection:
         if self.transport == "files":
             return {"resource_api_version": "V3", "ads": {}}
         return self.dynamic["cds_config"]
-
-
-def _cluster_names() -> Iterator[str]:
-    yield XDS_CLUSTER
-    number = 1
-    while True:
-        yield f"fsxds-{number}"
-        number += 1
 
 
 def _renamed(value: PlainValue, name: str) -> PlainValue:
@@ -303,7 +297,7 @@ def left_over(
     if missing:
         replaced["node"] = {**node, **missing}
     kept_names = {key: part for key, part in value.items() if _snake(key) not in replaced}
-    notes = (*_dynamic_notes(gone, others), *_node_notes(missing))
+    notes = tuple(_notes(gone, others, missing))
     return LeftOver(
         {**kept_names, **{key: part for key, part in replaced.items() if part}},
         kept,
@@ -314,15 +308,12 @@ def left_over(
     )
 
 
-def _dynamic_notes(gone: Collection[str], others: Collection[str]) -> Iterator[str]:
+def _notes(gone: Collection[str], others: Collection[str], missing: Mapping[str, PlainValue]) -> Iterator[str]:
     for key in gone:
         came = _REPLACED[_snake(key)]
         yield f"dynamic_resources.{key} is replaced: {came} came from elsewhere so far, and come from fsxds alone now"
     for key in others:
         yield f"dynamic_resources.{key} stays as it was"
-
-
-def _node_notes(missing: Mapping[str, PlainValue]) -> Iterator[str]:
     for key, part in missing.items():
         remedy = ": give each Envoy its own" if key == "id" else ""
         yield f"node.{key} was missing, and is {json.dumps(part)} now{remedy}"

@@ -43,10 +43,7 @@ def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
     """Write an import, and return replaced files' new paths.
 
     Files with secrets are readable by their owner only. Files are moved to their destination, the bootstrap last; a
-    failure undoes all moves.
-
-    Raises:
-        UsageError: a file could not be written; the previous state is restored.
+    failure undoes all moves, and is a UsageError.
     """
     moves: list[tuple[Path, Path]] = []
     try:
@@ -73,7 +70,6 @@ def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
 
 @contextmanager
 def _created(directory: Path) -> Iterator[None]:
-    """Remove the directory after a failure."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     try:

@@ -186,7 +186,7 @@ class Planner:
         yield from printed(Printer(self._catalogue).to_plain(expected))
 
     def _prove(self, files: tuple[ImportedFile, ...], kept: tuple[Kept, ...], left: Message) -> None:
-        """Each static resource must be in a file, proved already, or in the bootstrap."""
+        """Each static resource must be in a proved file, or in the bootstrap."""
         left_message: DynamicMessage = left
         for name in FIELDS:
             before = list(getattr(self._message.static_resources, name))

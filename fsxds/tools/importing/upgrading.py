@@ -89,7 +89,9 @@ def upgraded(text: str, catalogue: Catalogue) -> UpgradedText:
     lines = list(range(1, text.count("\n") + 2))
     for _ in range(_MOST_ROUNDS):
         document = read_nodes(text)
-        edits = [] if document is None else sorted(_Round(text, catalogue).edits(document.root), key=_start)
+        if document is None:
+            break
+        edits = sorted(_Round(text, catalogue).edits(document.root), key=lambda edit: edit.start)
         if not edits:
             break
         made = dict.fromkeys(edit.change for edit in edits)
@@ -97,10 +99,6 @@ def upgraded(text: str, catalogue: Catalogue) -> UpgradedText:
         lines = _lines_after(text, edits, lines)
         text = edited(text, ((edit.start, edit.end, edit.text) for edit in edits))
     return UpgradedText(text, tuple(sorted(changes, key=lambda change: change.line)), tuple(lines))
-
-
-def _start(edit: _Edit) -> int:
-    return edit.start
 
 
 def _lines_after(text: str, edits: list[_Edit], lines: list[int]) -> list[int]:

@@ -189,7 +189,7 @@ class WrittenNode:
 
 
 def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> Iterator[WrittenNode]:
-    """Yield a node and all nodes within it, in order, without targets of aliases."""
+    """Yield a node and all within it, in order, without targets of aliases."""
     yield WrittenNode(node, is_in_flow, indent)
     inside = is_in_flow or not node.is_block
     if isinstance(node, MappingNode):
@@ -202,7 +202,7 @@ def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> It
 
 
 def last_leaf(node: YamlNode) -> YamlNode:
-    """Return a node's last scalar, alias or empty collection."""
+    """Return the last scalar, alias or empty collection."""
     while isinstance(node, MappingNode | SequenceNode):
         if isinstance(node, MappingNode) and node.pairs:
             node = node.pairs[-1][1]
@@ -242,7 +242,11 @@ def placeholder_faults(text: str, file: str) -> list[Fault]:
     A value with words around a placeholder may be intended and is not reported.
     """
     document = read_nodes(text)
-    places = _in_lines(text) if document is None else _in_values(text, document.root)
+    if document is None:
+        places = _in_lines(text)
+    else:
+        found = (written.node for written in nodes_in(document.root) if _is_placeholder(written.node))
+        places = (place_after(text[: node.start]) for node in found)
     remedy = f"render the template first: envsubst < {file} | fsxds import - DIR"
     fact = "this is a placeholder of a template, which Envoy takes as it is written"
     faults = [Fault("bad-syntax", fact, remedy, (), line, column) for line, column in places]
@@ -255,13 +259,6 @@ def _in_lines(text: str) -> Iterator[tuple[int, int]]:
         found = _PLACEHOLDER.search(_COMMENT.sub("", line))
         if found is not None:
             yield number, found.start() + 1
-
-
-def _in_values(text: str, root: YamlNode) -> Iterator[tuple[int, int]]:
-    for written in nodes_in(root):
-        node = written.node
-        if _is_placeholder(node):
-            yield place_after(text[: node.start])
 
 
 def _is_placeholder(node: YamlNode) -> bool:
@@ -304,7 +301,7 @@ class Cutter:
         self._insertions = dict(insertions or {})
 
     def parts(self, node: Inner, begin: int, stop: int) -> Iterator[TextPart]:
-        """Yield the parts of a block, which together are all of its text.
+        """Yield the parts of a block, which are all of its text.
 
         From `begin` on, comments may belong to the first part; `stop` is the start of the following text.
         """

@@ -17,7 +17,7 @@ from fsxds.envoy.process import EndedEnvoy, EnvoyLog, LocalEnvoy, running_envoy
 from fsxds.envoy.snapshot_status import AckSource, EnvoyNack, InEffect, InProgress, Nacked, StatisticsAcks, nacks_of
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.resources import Snapshot
-from fsxds.runtime.store import SnapshotStore
+from fsxds.runtime.channels import SnapshotStore
 
 # More frequent requests slow Envoy down; an Envoy with many statistics takes long to answer.
 POLL_S = 0.05

@@ -1,5 +1,5 @@
 """Clients of an xDS server, one per wire.
 
-`connection.streaming` and `polls.PollingClient` create them. `next()` waits for an update, and ACKs the previous one;
+`connection.streaming` and `polls.PollingClient` create them. `next()` awaits an update, and ACKs the previous one;
 `nack()` rejects it.
 """

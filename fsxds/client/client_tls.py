@@ -10,7 +10,7 @@ import aiohttp
 import grpc
 
 from fsxds.model.errors import UsageError
-from fsxds.transports.server_tls import CERTIFICATE, PRIVATE_KEY, explained_tls, read_pem
+from fsxds.transports.credentials import CERTIFICATE, PRIVATE_KEY, explained_tls, read_pem
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ClientTls:
         return None if ca is None and cert is None else cls(ca, cert, key)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return HTTP's context. Raises UsageError if a file cannot be used."""
+        """Return HTTP's context. Raises UsageError for unusable files."""
         ca = None if self.ca is None else read_pem(self.ca, CERTIFICATE)
         with explained_tls(str(self.ca)):
             context = ssl.create_default_context(cadata=ca and ca.decode("ascii", "ignore"))
@@ -46,7 +46,7 @@ class ClientTls:
         return context
 
     def grpc_credentials(self) -> grpc.ChannelCredentials:
-        """Return gRPC's credentials. Raises UsageError if a file cannot be used."""
+        """Return gRPC's credentials. Raises UsageError for unusable files."""
         # gRPC does not explain errors in files.
         self.ssl_context()
         ca, key, cert = (None if path is None else path.read_bytes() for path in (self.ca, self.key, self.cert))
@@ -54,7 +54,7 @@ class ClientTls:
 
 
 def tls_error_message(error: BaseException) -> str:
-    """Return why TLS failed, or "" for another cause."""
+    """Return why TLS failed, or ""."""
     reason: BaseException | None = error
     # Some of aiohttp's errors are SSLErrors by name, without the attributes of one.
     while reason is not None and (isinstance(reason, aiohttp.ClientError) or not isinstance(reason, ssl.SSLError)):

@@ -40,7 +40,7 @@ class ChannelLimits:
     """A channel's limits.
 
     Attributes:
-        response_bytes: None for any size: a response may have ten thousand clusters.
+        response_bytes: None for any size: ten thousand clusters, perhaps.
         keepalive_s: the silence before a ping, or None.
     """
 
@@ -71,7 +71,7 @@ UNLIMITED = ChannelLimits()
 def open_channel(target: str, tls: ClientTls | None = None, limits: ChannelLimits = UNLIMITED) -> grpc.aio.Channel:
     """Return a channel to `host:port` or `unix:/path`, which connects at the first call.
 
-    Without `tls` it is plain text. Raises UsageError if a TLS file cannot be used.
+    Without `tls` it is plain text. Raises UsageError for unusable TLS files.
     """
     options = (*_OPTIONS, *limits.options)
     if tls is not None:
@@ -97,7 +97,7 @@ class XdsClient(Protocol):
         """NACK the last update."""
 
     async def finish(self) -> None:
-        """ACK the last update if the server is not read by GET, and send nothing more."""
+        """ACK the last update unless read by GET; send nothing more."""
 
 
 class Wire(Enum):
@@ -117,7 +117,7 @@ class Streaming:
 
     @property
     def method(self) -> str:
-        """The gRPC method's path; KeyError for a type of ADS alone."""
+        """The gRPC path; KeyError for a type of ADS alone."""
         if self.row is None:
             service, noun = "discovery.v3.AggregatedDiscoveryService", "AggregatedResources"
         elif self.row.grpc:
@@ -131,10 +131,7 @@ class Streaming:
 async def streaming(
     target: str, wanted: Streaming, node: Node, tls: ClientTls | None = None
 ) -> AsyncIterator[StreamClient]:
-    """Yield a separately connected client, without a subscription.
-
-    `target` is `host:port`, or `unix:/path`; without `tls` it is plain text.
-    """
+    """Yield a separately connected client without subscription; `target` and `tls` as in `open_channel`."""
     dialogue = DeltaDialogue(node) if wanted.wire is Wire.DELTA else SotwDialogue(node)
     async with open_channel(target, tls) as channel, StreamClient(channel, wanted.method, dialogue) as client:
         yield client
@@ -242,7 +239,7 @@ LONGEST_PAUSE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An interruption; `code` is ConnectionLostError's or `NACK`; a final one is the last item."""
+    """An interruption; `code` is ConnectionLostError's or `NACK`; final ones are last."""
 
     text: str
     code: str
@@ -254,7 +251,7 @@ async def follow(
 ) -> AsyncGenerator[Update | Trouble, None]:
     """Yield ACKed updates and interruptions; reconnect after a loss.
 
-    A client that subscribed to `names` also subscribes to the targets of redirects; any other receives all resources.
+    A client with `names` also subscribes to redirects' targets; any other receives all resources.
     """
     pause_s, asked = first_pause_s, set(names)
     while True:

@@ -1,6 +1,6 @@
 """A client's requests and responses on a stream: SotW and Delta. Pure.
 
-A dialogue outlives its streams: `first_requests` renews the subscriptions.
+A dialogue outlives its streams: `first_requests` renews subscriptions.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _RequestWriter:
 class _SotwSubscription:
     """The names, the last ACKed version, the last nonce.
 
-    `never_named`: no request had a name, which means a wildcard.
+    `never_named`: no request had a name: a wildcard.
     """
 
     names: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class _SotwSubscription:
 class SotwDialogue:
     """One client's state, over successive streams.
 
-    With `accepts_parts`, faults are in the update, beside the good resources, and not raised.
+    With `accepts_parts`, faults are in the update, beside good resources, and not raised.
     """
 
     def __init__(self, node: Node, *, accepts_parts: bool = False) -> None:
@@ -101,14 +101,14 @@ class SotwDialogue:
         return self._request(type_url, subscription)
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request to unsubscribe."""
+        """Return the request."""
         subscription = self._subscriptions[type_url]
         gone = frozenset(names)
         subscription.names = tuple(name for name in subscription.names if name not in gone)
         return self._request(type_url, subscription)
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK, or with a reason the NACK; None without a subscription."""
+        """Return the ACK, or with a reason the NACK, if subscribed."""
         subscription = self._subscriptions.get(update.type_url)
         if subscription is None:
             return None
@@ -117,12 +117,7 @@ class SotwDialogue:
         return self._request(update.type_url, subscription, nonce=update.nonce, reason=reason)
 
     def read(self, data: bytes) -> Update:
-        """Read a response.
-
-        Raises:
-            WrongResponseError: a client cannot accept it.
-            ConnectionLostError: it is no response.
-        """
+        """Read a response. Raises WrongResponseError for an unacceptable one, ConnectionLostError for none."""
         response, contents = _parsed(DiscoveryResponse, data)
         read_anys(response.resources, contents)
         row = BY_TYPE_URL.get(contents.type_url)
@@ -156,7 +151,7 @@ class SotwDialogue:
 class _DeltaSubscription:
     """The names, and ACKed versions.
 
-    `never_named`: no request had a name, which means a wildcard.
+    `never_named`: no request had a name: a wildcard.
     """
 
     names: dict[str, None] = field(default_factory=dict)
@@ -164,7 +159,7 @@ class _DeltaSubscription:
     never_named: bool = True
 
     def subscribe(self, names: tuple[str, ...]) -> None:
-        """The specification demands that the first names end an implicit wildcard."""
+        """By the specification, the first names end an implicit wildcard."""
         self.never_named = self.never_named and not names
         self.names |= dict.fromkeys(names)
 
@@ -182,11 +177,7 @@ class _DeltaSubscription:
 
 
 class DeltaDialogue:
-    """One client's state, over successive streams.
-
-    With `accepts_parts`, faults are in the update, and not raised. Without `held`, a stream starts with the ACKed
-    versions.
-    """
+    """See `SotwDialogue`. Without `held`, a stream starts with ACKed versions."""
 
     def __init__(self, node: Node, held: HeldVersions | None = None, *, accepts_parts: bool = False) -> None:
         self._writer = _RequestWriter(node)
@@ -208,7 +199,7 @@ class DeltaDialogue:
                     yield self._subscribing(type_url, more)
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request for more names, or everything."""
+        """See `SotwDialogue`."""
         named = tuple(names)
         self._subscriptions.setdefault(type_url, _DeltaSubscription()).subscribe(named)
         return self._subscribing(type_url, named)
@@ -224,13 +215,13 @@ class DeltaDialogue:
         return self._writer.written(request)
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request to unsubscribe."""
+        """See `SotwDialogue`."""
         named = tuple(names)
         self._subscriptions[type_url].unsubscribe(named)
         return self._writer.written(DeltaDiscoveryRequest(type_url=type_url, resource_names_unsubscribe=named))
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK, or with a reason the NACK; None without a subscription."""
+        """See `SotwDialogue`."""
         subscription = self._subscriptions.get(update.type_url)
         if subscription is None:
             return None
@@ -240,19 +231,13 @@ class DeltaDialogue:
         return self._writer.written(request, reason)
 
     def read(self, data: bytes) -> Update:
-        """Read a response.
-
-        Raises:
-            WrongResponseError: a client cannot accept it.
-            ConnectionLostError: it is no response.
-        """
+        """See `Dialogue`. Raises WrongResponseError for an unacceptable one, ConnectionLostError for none."""
         response, contents = _parsed(DeltaDiscoveryResponse, data)
         update = _update_of(response, contents)
         return _checked(update, contents, self._subscriptions, accepts_parts=self._accepts_parts)
 
 
 def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMessage, UpdateContents]:
-    """Raise ConnectionLostError for a malformed response."""
     try:
         response = message_class.FromString(data)
     except DecodeError as error:
@@ -264,7 +249,7 @@ def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMe
 def _checked(
     update: Update, contents: UpdateContents, subscribed: Container[TypeUrl], *, accepts_parts: bool
 ) -> Update:
-    """Return the acceptable part; WrongResponseError for a fault that is not tolerated."""
+    """WrongResponseError for a fault that is not tolerated."""
     if update.type_url not in subscribed:
         fault = f"{update.type_url} was not asked for"
         if not accepts_parts:

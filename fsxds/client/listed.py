@@ -1,13 +1,16 @@
-"""Reads one type by HTTP GET: its list, and changed members.
+"""Reads one type by HTTP GET: its list and changed members, or, without polls, single names.
 
 | rule | source |
 | --- | --- |
 | A list is requested with its last tag, and not before its `max-age` is over. | RFC 9110, 13.1.2; RFC 9111, 4.2 |
 | A server that can wait holds the response: `Prefer: wait`. | RFC 7240, 4.3 |
-| Members are read at this server alone, whatever host their URLs have: the token is for it, and no list leads elsewhere. | |
+| Members are read at this server alone, whatever host their URLs have: the token is for it. | |
 | A member whose version changed is read until its content has that version: a cache may have the old one. | RFC 9111, 4.2.4 |
 | A member that cannot be read is a fault, and no sign of its removal. | |
-| A list that is missing is an empty one if the index of the server names other types. | `fsxds export` writes the index last |
+| A missing list is an empty one if the server's index names other types. | `fsxds export` writes the index last |
+| A single name stands in the path as it is written: any server of fsxds finds it there, whatever its own authority. | `protocol/get.py` |
+| Of a single name the serialized message is asked for: JSON has URLs in place of locators. | xRFC TP1, "HTTP transport" |
+| It is asked for with its last tag; the server may hold the answer to a client with one name. | RFC 9110, 13.1.2; RFC 7240, 4.3 |
 """
 
 from __future__ import annotations
@@ -19,14 +22,16 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
+from urllib.parse import quote
 
 from fsxds.api.converter import Converter
-from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError, Update, UpdateContents, read_plain
+from fsxds.client.updates import ELSEWHERE, TOO_LARGE_RESPONSE, ConnectionLostError, Update, UpdateContents, read_plain
 from fsxds.model.resource_names import glob_of, is_glob, parse_or_none
 from fsxds.model.resource_types import ResourceType
-from fsxds.model.resources import Resource
+from fsxds.model.resources import Resource, version_of_body
 from fsxds.model.values import Nonce, PlainValue, Version
 from fsxds.protocol.get import url_of
+from fsxds.protocol.subscription import WILDCARD
 
 # In a bucket, the list and the index are files; a server with an index file serves them as folders.
 FILES = ("index.json", "")
@@ -60,7 +65,7 @@ Fetch = Callable[[str, Mapping[str, str]], Awaitable[Fetched]]
 
 @dataclass(slots=True)
 class _Member:
-    """A member of the list.
+    """A list's member.
 
     Attributes:
         listed: its listed version, or empty.
@@ -78,7 +83,7 @@ class _Member:
     rounds: int = 0
 
     def is_settled(self, listed: str) -> bool:
-        """Whether it has the listed version; never without one."""
+        """Whether it has its listed version."""
         return not self.fault and self.resource is not None and self.resource.version == listed
 
     def begin_round(self, listed: str) -> bool:
@@ -118,13 +123,12 @@ class ListReader:
     async def read(self, hold_s: float) -> tuple[Update, UpdateContents] | None:
         """Return all resources, or None if nothing changed.
 
-        A fault counts at its second occurrence: the list may be replaced meanwhile. The server may hold the response
-        for `hold_s`.
-
-        Raises:
-            ConnectionLostError: the server does not respond, or has neither a list nor an index.
+        A fault counts at its second occurrence: the list may be replaced meanwhile. The server may hold the response for
+        `hold_s`. Raises ConnectionLostError without a response, or without list and index.
         """
-        is_settled = all(self._is_settled(url) for url in self._wanted())
+        is_settled = all(
+            url in self._members and self._members[url].is_settled(self._listed[url]) for url in self._wanted()
+        )
         await self._read_list(hold_s if is_settled and len(self._files) == 1 else 0.0)
         self._members = {url: self._members.get(url) or _Member() for url in self._wanted()}
         await self._read_members([url for url, each in self._members.items() if each.begin_round(self._listed[url])])
@@ -147,9 +151,6 @@ class ListReader:
             unpopulated=() if contents.faults else tuple(sorted(absent)),
         )
         return update, contents
-
-    def _is_settled(self, url: str) -> bool:
-        return url in self._members and self._members[url].is_settled(self._listed[url])
 
     def _wanted(self) -> Collection[str]:
         """Only the content has a name's authority."""
@@ -193,7 +194,7 @@ class ListReader:
         raise ConnectionLostError(fact, "404")
 
     async def _page(self, path: str, read: Callable[[PlainValue], Read | None], hold_s: float) -> Read | None:
-        """Return None for a missing page, or one of another kind."""
+        """None: missing, or of another kind."""
         tag, before = self._pages.get(path, ("", None))
         headers = {"If-None-Match": tag} if tag else {}
         if hold_s:
@@ -220,7 +221,7 @@ class ListReader:
         self._fresh_until_s = asyncio.get_running_loop().time() + min(max(fresh_s, 0), LONGEST_FRESH_S)
 
     def _versions_in(self, plain: PlainValue) -> Mapping[str, str] | None:
-        """Return versions by path; None for no list."""
+        """By path; None for no list."""
         if not isinstance(plain, list):
             return None
         versions = {}
@@ -274,7 +275,7 @@ class ListReader:
 
 
 def _plain_of(body: bytes) -> PlainValue:
-    """Return None if it is no JSON."""
+    """None: no JSON."""
     try:
         plain: PlainValue = json.loads(body)
     except (ValueError, RecursionError):
@@ -283,8 +284,89 @@ def _plain_of(body: bytes) -> PlainValue:
 
 
 def _types_in(plain: PlainValue) -> frozenset[str] | None:
-    """Return an index's types; None for no index."""
+    """None for no index."""
     types = plain.get("types") if isinstance(plain, dict) else None
     if not isinstance(types, list):
         return None
     return frozenset(str(each.get("type")) for each in types if isinstance(each, dict))
+
+
+PROTOBUF = "application/x-protobuf"
+
+
+@dataclass(frozen=True, slots=True)
+class _LastRead:
+    """A name's last resource, or why it is none; empty if absent."""
+
+    tag: str = ""
+    resource: Resource | None = None
+    fault: str = ""
+
+
+class NamedReader:
+    """Reads one type at one server, repeatedly. `read` may be cancelled.
+
+    Attributes:
+        names: `*` among them is not answered: no list has these.
+    """
+
+    def __init__(self, row: ResourceType, fetch: Fetch) -> None:
+        """Read nothing yet."""
+        self.names: frozenset[str] = frozenset()
+        self._row = row
+        self._fetch = fetch
+        self._read: dict[str, _LastRead] = {}
+        # The digest of what was returned last.
+        self._returned = ""
+
+    async def read(self, hold_s: float) -> tuple[Update, UpdateContents] | None:
+        """Return all resources of the names; None if nothing changed, and without names.
+
+        The server may hold the response for `hold_s`. Raises ConnectionLostError without resources or a response.
+        """
+        self._read = {name: self._read.get(name, _LastRead()) for name in sorted(self.names - {WILDCARD})}
+        if not self._read:
+            return None
+        may_wait = bool(self._returned) and len(self._read) == 1
+        for name in self._read:
+            self._read[name] = await self._fetched(name, hold_s if may_wait else 0.0)
+        contents = UpdateContents(self._row.type_url)
+        for name, found in self._read.items():
+            if found.fault:
+                contents.reject(name, f"{name}: {found.fault}")
+            elif found.resource is not None:
+                contents.add(found.resource)
+        texts = (
+            f"{name}\0{each.tag}\0{each.resource and each.resource.version}\0{each.fault}"
+            for name, each in self._read.items()
+        )
+        version = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
+        if version == self._returned:
+            return None
+        self._returned = version
+        update = Update(
+            self._row.type_url,
+            Version(version),
+            Nonce(version),
+            contents.frozen(),
+            is_full=WILDCARD not in self.names,
+            unpopulated=tuple(name for name, each in self._read.items() if not each.fault and each.resource is None),
+        )
+        return update, contents
+
+    async def _fetched(self, name: str, hold_s: float) -> _LastRead:
+        before, path = self._read[name], f"/{self._row.message_type}/{quote(name, '')}"
+        headers = {"Accept": PROTOBUF} | ({"If-None-Match": before.tag} if before.tag else {})
+        fetched = await self._fetch(path, headers | ({"Prefer": f"wait={hold_s:g}"} if hold_s else {}))
+        if fetched.status == NOT_MODIFIED and before.tag:
+            return before
+        if fetched.status in MISSING:
+            return _LastRead()
+        if fetched.status != OK:
+            raise ConnectionLostError(f"{path}: the server responds with status {fetched.status}", str(fetched.status))
+        if fetched.headers.get("content-type", "").partition(";")[0] != PROTOBUF:
+            return _LastRead(fault="the server has it in another form than protobuf")
+        version = version_of_body(self._row.type_url, fetched.body)
+        return _LastRead(
+            fetched.headers.get("etag", ""), Resource(self._row.type_url, name, fetched.body, version, ELSEWHERE)
+        )

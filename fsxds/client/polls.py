@@ -20,8 +20,7 @@ from yarl import URL
 
 from fsxds.api.converter import Converter
 from fsxds.client.client_tls import ClientTls, tls_error_message
-from fsxds.client.listed import Fetched, ListReader
-from fsxds.client.named import NamedReader
+from fsxds.client.listed import Fetched, ListReader, NamedReader
 from fsxds.client.streams import credentials_of
 from fsxds.client.updates import (
     AGENT,
@@ -74,7 +73,7 @@ def plain_node(node: Node) -> PlainValue:
 class PollingClient:
     """Polls for one type. Use as an async context manager, like `StreamClient`.
 
-    `next()` may be cancelled. A server that is read by GET gets neither ACK nor NACK. `on_connected` is called with each
+    `next()` may be cancelled. A server read by GET gets neither ACK nor NACK. `on_connected` is called with each
     response that is not an error. Set the other attributes before use.
 
     Attributes:
@@ -82,7 +81,7 @@ class PollingClient:
         tls: None for plain text, or with https this machine's CAs.
         token: a bearer token, or empty.
         most_bytes: of a decompressed response, or None.
-        accepts_parts: faults are in the update, beside the good resources, and not raised.
+        accepts_parts: faults are in the update, beside good resources, and not raised.
     """
 
     def __init__(self, address: str, row: ResourceType, node: Node, converter: Converter) -> None:
@@ -131,33 +130,33 @@ class PollingClient:
         self._version = ""
 
     def unsubscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Unsubscribe from names; without names left, everything would be requested."""
+        """Unsubscribe from names; without any left, everything is requested."""
         self._check_type(type_url)
         gone = frozenset(names)
         self._names = [name for name in self._names if name not in gone]
         self._version = ""
 
     def ack(self) -> None:
-        """ACK the last update, with the next poll."""
+        """ACK with the next poll."""
         if self._unanswered is not None:
             self._version, self._unanswered, self._rejected = self._unanswered.version, None, None
 
     def nack(self, reason: str) -> None:
-        """NACK the last update, with the next poll."""
+        """NACK with the next poll."""
         if self._unanswered is None:
             raise ValueError("there is no unanswered update")
         self._rejected, self._unanswered = (self._unanswered.nonce, reason), None
 
     def nack_late(self, reason: str) -> None:
-        """NACK the held version, with the next poll."""
+        """NACK the held version later."""
         if self._version:
             self._rejected = Nonce(self._version), reason
 
     async def next(self) -> Update:
-        """Wait for the next update; ACK the previous one unless answered.
+        """Await the next update; ACK the previous one unless answered.
 
         Raises:
-            ConnectionLostError: there is no connection, or an error response; the next call polls again.
+            ConnectionLostError: no connection, or an error response; the next call polls again.
             WrongResponseError: the update cannot be accepted; the next poll is a NACK.
         """
         held = self._version
@@ -173,7 +172,7 @@ class PollingClient:
                 return update
 
     async def finish(self) -> None:
-        """ACK the last update, by a poll without hold; send nothing to a server that is read by GET."""
+        """ACK the last update, by a poll without hold, unless read by GET."""
         self.ack()
         with contextlib.suppress(ConnectionLostError):
             if self._reader is None:
@@ -184,7 +183,7 @@ class PollingClient:
             raise ValueError(f"this client polls for {self._row.short_name}")
 
     async def _poll(self, hold_s: float) -> Update | None:
-        """Return None if nothing changed.
+        """None: nothing changed.
 
         After an outage the poll is not held, to detect the server's return.
         """
@@ -200,7 +199,7 @@ class PollingClient:
         )
 
     async def _ask(self, hold_s: float) -> _Answer:
-        """POST, or read the list if the server takes no POST."""
+        """Reads the list if the server takes no POST."""
         url = f"{url_of(self._address, self._row)}?timeout={hold_s:g}"
         fetched = await self._send("POST", url, {}, self._request())
         if fetched.status in (_OK, _NOTHING_NEW):
@@ -225,7 +224,6 @@ class PollingClient:
         return await self._send("GET", URL(base_of(self._address) + path, encoded=True), headers)
 
     async def _send(self, method: str, url: str | URL, headers: Mapping[str, str], plain: PlainValue = None) -> Fetched:
-        """Raise ConnectionLostError without a response."""
         if self._session is None:
             raise RuntimeError("a client is used as an async context manager")
         try:
@@ -283,7 +281,7 @@ class PollingClient:
 def open_session(address: str, read_patience_s: float, tls: ClientTls | None = None) -> aiohttp.ClientSession:
     """Return a session for a URL, or for `unix:PATH`.
 
-    Without `tls`, https means that this machine trusts the CA. Raises UsageError if a TLS file cannot be used.
+    Without `tls`, https means this machine's CAs. Raises UsageError for unusable TLS files.
     """
     connector: aiohttp.BaseConnector
     if address.startswith(_UNIX):

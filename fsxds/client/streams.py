@@ -40,7 +40,7 @@ class Dialogue(Protocol):
         """Return the request to unsubscribe."""
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK or NACK; None without a subscription."""
+        """Return the ACK or NACK, if subscribed."""
 
     def read(self, data: bytes) -> Update:
         """Read a response."""
@@ -49,13 +49,13 @@ class Dialogue(Protocol):
 class StreamClient:
     """A client over one stream. Use as an async context manager.
 
-    `next()` may be cancelled without losing anything. When the stream ends, it raises ConnectionLostError; the
-    following call opens a new stream with the same subscriptions. `on_connected` is called after each connect. Set
-    `token`, a bearer token, and `headers` before use.
+    `next()` may be cancelled. When the stream ends, it raises ConnectionLostError; the following call opens a new stream
+    with the same subscriptions. `on_connected` is called after each connect. Set `token`, a bearer token, and `headers`
+    before use.
     """
 
     def __init__(self, channel: grpc.aio.Channel, method: str, dialogue: Dialogue) -> None:
-        """Use a channel, which is not closed; `method` is the path of the streaming method."""
+        """Use a channel, which stays open; `method` is the streaming method's path."""
         self._method = channel.stream_stream(method)
         self._path = method
         self._dialogue = dialogue
@@ -90,7 +90,7 @@ class StreamClient:
         self._send(self._dialogue.unsubscribe(type_url, names))
 
     async def next(self) -> Update:
-        """Wait for the next update; ACK the previous one unless answered.
+        """Await the next update; ACK the previous one unless answered.
 
         Raises:
             ConnectionLostError: the stream ended, or there is none.
@@ -150,7 +150,7 @@ class StreamClient:
         self._answer(update, None)
 
     async def finish(self, patience_s: float = 1.0) -> None:
-        """ACK the last update; end the stream once all requests are sent, dropping responses."""
+        """ACK the last update; end the stream once requests are sent, dropping responses."""
         self.ack()
         if self._call is not None:
             self._outbox.put_nowait(None)
@@ -175,7 +175,7 @@ class StreamClient:
         self._send(self._dialogue.answer(update, reason))
 
     def _send(self, request: bytes | None) -> None:
-        """Requests without a stream are dropped: the next stream starts with every subscription."""
+        """Dropped without a stream: the next one starts with every subscription."""
         if request is not None and self._call is not None:
             self._outbox.put_nowait(request)
 

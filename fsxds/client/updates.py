@@ -81,7 +81,7 @@ class UpdateContents:
     has_unnamed: bool = False
 
     def add(self, resource: Resource) -> None:
-        """Add a resource; a second one of a name is a fault."""
+        """Add a resource; a name's second one is a fault."""
         if resource.name in self.resources:
             self.reject(resource.name, f'"{resource.name}" is in it twice')
         self.resources[resource.name] = resource
@@ -119,7 +119,7 @@ class UpdateContents:
 
 
 class ConnectionLostError(FsxdsError):
-    """There is no connection now; the next attempt connects again.
+    """There is no connection now; the next attempt connects.
 
     Attributes:
         code: a gRPC status code, an HTTP status, or WRONG_PROTOCOL.
@@ -156,7 +156,7 @@ NACK_CODE = 13
 
 
 def node_message(node: Node) -> DynamicMessage:
-    """Return a node, preferably its serialized form, which is more complete."""
+    """Return a node, preferably its more complete serialized form."""
     if node.serialized:
         return base_pb2.Node.FromString(node.serialized)
     return base_pb2.Node(
@@ -169,9 +169,9 @@ def node_message(node: Node) -> DynamicMessage:
 
 
 def name_within(body: bytes) -> str:
-    """Return the name in a serialized resource; DecodeError if the bytes are no message.
+    """Return a serialized resource's name; DecodeError if the bytes are no message.
 
-    Every named type has it in its first field, so a message with one text there reads it from all of them.
+    Every named type has it in its first field, so a message with one text there reads them all.
     """
     name: str = StringValue.FromString(body).value
     return name
@@ -209,7 +209,7 @@ def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
     """Add a `Resource`: content, a heartbeat, or a name that does not exist.
 
     Raises:
-        DecodeError: a resource without a name in its wrapper is no message.
+        DecodeError: an unnamed resource is no message.
     """
     if not wrapper.HasField("resource"):
         # A heartbeat has a time to live, and the version that the client holds already.
@@ -285,7 +285,7 @@ _OTHER_PROTOCOL = "Failed parsing HTTP/2"
 
 
 def lost_by(code: grpc.StatusCode, details: str, method: str) -> ConnectionLostError:
-    """Return the cause of a call's end, with the server's message."""
+    """Return a call's end's cause, with the server's message."""
     quoted = f', "{_cut(details)}"' if details else ""
     if code is _NO_SUCH_METHOD:
         return ConnectionLostError(f"the server has no {method.rpartition('/')[2]}{quoted}", code.name, is_final=True)

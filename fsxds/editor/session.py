@@ -19,7 +19,7 @@ from fsxds.events.event import Observer
 from fsxds.events.process_events import InternalError
 from fsxds.model.memo import Lru
 from fsxds.model.values import Problem
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 
 Value = TypeVar("Value")
 

@@ -24,7 +24,7 @@ from fsxds.envoy.snapshot_status import AckSource, EnvoyNack, InEffect, InProgre
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.resources import Snapshot
-from fsxds.runtime.store import SnapshotStore
+from fsxds.runtime.channels import SnapshotStore
 
 # More frequent requests slow Envoy down; an Envoy with many statistics takes long to answer.
 POLL_S = 0.05

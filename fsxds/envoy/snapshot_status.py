@@ -17,7 +17,7 @@ from fsxds.model.resources import Key, Origin, Snapshot
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import WatchStatus
 from fsxds.rollout.pending import ResourceVersion
-from fsxds.runtime.store import SnapshotStore
+from fsxds.runtime.channels import SnapshotStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from fsxds.fleet.key_values import (
     RejectedRequestError,
     UnreachableError,
 )
-from fsxds.runtime.store import end_wait
+from fsxds.runtime.channels import end_wait
 
 # After a call without an answer for this time, calls go to the next member.
 CALL_WITHIN_S = 1.5

@@ -25,7 +25,7 @@ from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.transports.admin.admin_api import report_of
-from fsxds.transports.admin.operator_control import AdminControl, OperatorControl
+from fsxds.transports.admin.page_paths import AdminControl, OperatorControl
 from fsxds.transports.admin.rollout_control import (
     Action,
     ChannelReport,

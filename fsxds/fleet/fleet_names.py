@@ -38,7 +38,7 @@ from fsxds.fleet.publication import Publication
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import OnDemand
 from fsxds.runtime.asked_names import AskedNames, can_exist
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.snapshots.encoding import DamagedBytesError, decoding
 
 DIVISIONS = 64

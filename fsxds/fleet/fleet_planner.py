@@ -40,8 +40,7 @@ from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import Nack
 from fsxds.rollout.step import Standing
 from fsxds.runtime.access import SECRET
-from fsxds.runtime.channels import Channel, ChannelKey, node_key
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Channel, ChannelKey, Latest, node_key
 
 # A server waits for its own clients, so the publisher waits longer for the server.
 PATIENCE_SHARE = 3.0

@@ -37,8 +37,7 @@ from fsxds.protocol.subscription import OnDemand
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.rollout.machine import RolloutOptions
 from fsxds.rollout.planning import steps_between
-from fsxds.runtime.channels import Channel, HoldsOf, holds_nothing
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Channel, HoldsOf, Latest, holds_nothing
 from fsxds.runtime.views import Views
 from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.snapshots.load import type_change

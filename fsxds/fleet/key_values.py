@@ -15,7 +15,7 @@ from contextlib import aclosing, suppress
 from typing import NamedTuple, Never, Protocol
 
 from fsxds.model.errors import FsxdsError
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 
 # Within etcd's default limit for one write: 1.5 MiB, including the request itself.
 MOST_CHANGES = 120

@@ -50,8 +50,7 @@ from fsxds.publishing.membership import SingleServer, Targets
 from fsxds.publishing.node_channels import NodeChannels, ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout.holding import HoldingRules
-from fsxds.runtime.channels import ChannelKey, Channels
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import ChannelKey, Channels, Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.options import Settings
 from fsxds.snapshots.encoding import DamagedBytesError
@@ -59,7 +58,7 @@ from fsxds.snapshots.load import same_content
 
 if TYPE_CHECKING:
     from fsxds.fleet.fleet_control import FleetControl
-    from fsxds.transports.admin.operator_control import AdminControl, OperatorControl
+    from fsxds.transports.admin.page_paths import AdminControl, OperatorControl
 
 # Between two attempts to be elected.
 PAUSE_S = 0.3

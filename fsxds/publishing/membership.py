@@ -13,7 +13,7 @@ from fsxds.runtime.channels import Channels
 from fsxds.runtime.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from fsxds.transports.admin.operator_control import AdminControl, OperatorControl
+    from fsxds.transports.admin.page_paths import AdminControl, OperatorControl
 
 
 class Targets(Protocol):

@@ -36,8 +36,7 @@ from fsxds.rollout.machine import Rollout, RolloutOptions, RolloutState
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import Nack, NodeKey
 from fsxds.rollout.step import PinsChanged, RolloutEvent, StepStarted
-from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
-from fsxds.runtime.store import Latest, SnapshotStore
+from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey, Latest, SnapshotStore
 from fsxds.runtime.supervisor import Attempts
 from fsxds.settings.options import Settings
 from fsxds.settings.rollout_forms import Canary, NackLimit

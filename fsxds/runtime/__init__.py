@@ -1,1 +1,1 @@
-"""Run-time parts that the server, transports and upstreams share."""
+"""Parts that server, transports and upstreams share."""

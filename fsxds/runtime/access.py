@@ -1,4 +1,4 @@
-"""Checks the credentials and connections of requests. Pure.
+"""Checks requests' credentials and connections. Pure.
 
 A denied request changes nothing for its client: Envoy keeps its configuration, and asks again after its back-off
 (ENVOY.md E71).
@@ -28,7 +28,7 @@ _CLEARTEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The sender of a request, by its connection and credentials.
+    """A request's sender, by its connection and credentials.
 
     Attributes:
         address: empty for a Unix socket.
@@ -47,12 +47,12 @@ class Peer:
 class Access:
     """The access settings. The `check_...` methods raise ProtocolError if a request is denied.
 
-    Its code is `UNAUTHENTICATED` if the request had no known credentials, else `PERMISSION_DENIED`.
+    Its code is `UNAUTHENTICATED` without known credentials, else `PERMISSION_DENIED`.
 
     Attributes:
         rules: None for all clients with a valid token, or all if there are no tokens.
-        tokens: of clients.
-        admin_tokens: of operators.
+        tokens: clients'.
+        admin_tokens: operators'.
         has_insecure_secrets: secrets are also sent in clear over the network.
     """
 
@@ -74,17 +74,17 @@ class Access:
 
     @property
     def unknown_tokens(self) -> tuple[str, ...]:
-        """The token names in rules that no token has."""
+        """Rules' token names that no token has."""
         names = self.tokens.names if self.tokens else frozenset[str]()
         return tuple(sorted({rule.token for rule in self.rules or () if rule.token} - names))
 
     def check_peer(self, peer: Peer) -> None:
-        """Check that a client may request anything."""
+        """Check access to anything."""
         if not self.is_for_everybody and not any(self._rules_of(peer)):
             raise self._unknown(peer)
 
     def check_node(self, peer: Peer, node: Node) -> None:
-        """Check a client's access to a node's resources."""
+        """Check access to a node's resources."""
         if self.is_for_everybody:
             return
         is_known = False
@@ -108,7 +108,7 @@ class Access:
         self.check_node(peer, node)
 
     def check_all_nodes(self, peer: Peer) -> None:
-        """Check access to all nodes: by a rule for any node, or for the admin address."""
+        """Check access to all nodes: by a rule for any node, or the admin address."""
         if self.is_for_everybody:
             return
         rules = tuple(self._rules_of(peer))
@@ -121,7 +121,7 @@ class Access:
 
     def check_admin(self, peer: Peer) -> None:
         """Check an operator's access."""
-        if not self.guards_admin or any(rule.admin for rule in self._admin_rules_of(peer)):
+        if not self.guards_admin or (self.rules and any(rule.admin for rule in self._rules_of(peer))):
             return
         if self.admin_tokens and peer.token and self.admin_tokens.name_of(peer.token) is not None:
             return
@@ -136,16 +136,13 @@ class Access:
     def identity_of(self, peer: Peer, node: Node) -> str:
         """Return a client's vote: its certificate's or token's name, else its node id.
 
-        Names in certificates count without rules, too: fsxds asks for certificates only to verify them.
+        Certificates count without rules, too: fsxds asks for them only to verify them.
         """
         token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
         return next(iter(peer.names), "") or token_name or node.id
 
-    def _admin_rules_of(self, peer: Peer) -> Iterator[AccessRule]:
-        return (rule for rule in self._rules_of(peer) if rule.admin) if self.rules else iter(())
-
     def _rules_of(self, peer: Peer) -> Iterator[AccessRule]:
-        """Yield the matching rules; every rule has a condition."""
+        """Every rule has a condition."""
         token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
         if self.rules is None:
             if token_name is not None:
@@ -192,7 +189,7 @@ class Access:
 
 
 def is_uri(name: str) -> bool:
-    """Whether a certificate's name is a URI, not a DNS name."""
+    """Whether a certificate's name is a URI, no DNS name."""
     return "://" in name
 
 
@@ -202,15 +199,15 @@ def _lower(pattern: str) -> str:
 
 
 def _is_any_matched(patterns: Iterable[str], values: Iterable[str]) -> bool:
-    """Empty and very long values match no pattern."""
+    """Empty and very long values match none."""
     test: Callable[[str], bool] = any_of(tuple(patterns))
     return any(test(value) for value in values if 0 < len(value) <= LONGEST_VALUE)
 
 
 class AccessInUse:
-    """The current access settings. Touched from the event loop only.
+    """The current access settings, on the event loop only.
 
-    `listeners`, by owner, are called after each replacement.
+    `listeners`, by owner, are called after replacements.
     """
 
     def __init__(self, access: Access | None = None) -> None:

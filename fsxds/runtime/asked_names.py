@@ -2,9 +2,9 @@
 
 | rule | source |
 | --- | --- |
-| A name is asked for while a client asks for it, and for `GRACE_PERIOD_S` if its client left before upstreams saw the name. | xRFC TP1, "xDS relay proxy" |
+| A name is asked for while a client asks for it, and for `GRACE_PERIOD_S` if its client left before upstreams saw it. | xRFC TP1, "xDS relay proxy" |
 | A name is known not to exist when each upstream says so, or if it is malformed. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
-| Hosts of virtual hosts do not wait for an upstream that is away: a request of an Envoy would hang for good. | ENVOY.md E47 |
+| Virtual hosts do not wait for an upstream that is away: an Envoy's request would hang for good. | ENVOY.md E47 |
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Protocol
 from fsxds.model.resource_names import MalformedName, canonical_of_type, is_as_written, is_structured
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.requested_names import VIRTUAL_HOSTS
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 
 # Names are published together: at most once per period, and so that making the sets takes at most a tenth of the time.
 PUBLISH_EVERY_S = 0.02
@@ -32,7 +32,7 @@ NO_NAMES: frozenset[str] = frozenset()
 
 
 class KnownAbsence(Protocol):
-    """Answers which names an upstream is known not to have."""
+    """Knows which names an upstream does not have."""
 
     @property
     def is_away(self) -> bool:
@@ -41,7 +41,7 @@ class KnownAbsence(Protocol):
     def absent_names(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """Return the names that this upstream is known not to have.
 
-        Globs, and `*`, are included if all of their resources are known.
+        Globs, and `*`, are included if all their resources are known.
         """
 
 
@@ -71,7 +71,7 @@ class AskedNames:
         self._are_answers_due = False
 
     def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
-        """Replace a client's names of a type; `*` means everything."""
+        """Replace a client's names; `*` means everything."""
         asked = self._by_client.get(client, {})
         before, after = asked.get(type_url, NO_NAMES), frozenset(names)
         if after == before:
@@ -86,7 +86,7 @@ class AskedNames:
             self._exchange(type_url, names, NO_NAMES)
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the unserved names that some upstream does not deny."""
+        """Return unserved names that some upstream does not deny."""
         left, found = frozenset(names), NO_NAMES
         for upstream in self.upstreams:
             if type_url == VIRTUAL_HOSTS and upstream.is_away:
@@ -131,15 +131,12 @@ class AskedNames:
             if not counts[name]:
                 del counts[name]
                 is_changed = True
-                self._release(type_url, name)
+                if type_url in self._unpublished and name not in self.changed.current.get(type_url, ()):
+                    if not self._in_grace_period:
+                        asyncio.get_running_loop().call_later(GRACE_PERIOD_S, self._end_grace_period)
+                    self._in_grace_period.setdefault(type_url, set()).add(name)
         if is_changed:
             self._publish_soon(type_url)
-
-    def _release(self, type_url: TypeUrl, name: str) -> None:
-        if type_url in self._unpublished and name not in self.changed.current.get(type_url, ()):
-            if not self._in_grace_period:
-                asyncio.get_running_loop().call_later(GRACE_PERIOD_S, self._end_grace_period)
-            self._in_grace_period.setdefault(type_url, set()).add(name)
 
     def _end_grace_period(self) -> None:
         passing, self._in_grace_period = self._in_grace_period, {}
@@ -165,7 +162,7 @@ class AskedNames:
 
 
 def can_exist(type_url: TypeUrl, name: str) -> bool:
-    """Whether a name is neither malformed nor of another type."""
+    """Whether a name is neither malformed nor another type's."""
     if not is_structured(name) or type_url == VIRTUAL_HOSTS or is_as_written(name, type_url):
         return True
     try:

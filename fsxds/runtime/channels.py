@@ -1,13 +1,14 @@
-"""Channels: lineages of snapshots that clients of one view with equal rejections share.
+"""Channels: lineages of snapshots that clients of one view with equal rejections share; and waiting for newer values.
 
 Touched from the event loop only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Generic, Never, Protocol, TypeAlias, TypeVar
 
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers, TypeUrl
@@ -17,20 +18,93 @@ from fsxds.rollout import Client, Step
 from fsxds.rollout.machine import RolloutOptions
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import Nack, NodeKey
-from fsxds.runtime.store import SnapshotStore
+
+Value = TypeVar("Value")
+
+
+class Latest(Generic[Value]):
+    """A replaceable value. Slow readers skip values."""
+
+    def __init__(self, value: Value) -> None:
+        self.current = value
+        # One event for all waiters; replaced, never cleared, so that no waiter can miss it.
+        self._replaced = asyncio.Event()
+
+    def replace(self, value: Value) -> None:
+        """Set the value; wake all waiters."""
+        self.current = value
+        replaced, self._replaced = self._replaced, asyncio.Event()
+        replaced.set()
+
+    async def replaced(self) -> None:
+        """Wait until `replace` is called. Safe to cancel, like all methods here."""
+        await self._replaced.wait()
+
+    async def other_than(self, value: Value) -> Value:
+        """Wait for another object."""
+        while self.current is value:
+            await self._replaced.wait()
+        return self.current
+
+    async def run_with(self, work: Callable[[Value], Awaitable[object]]) -> Never:
+        """Run `work` with the current value; restart it at each replacement."""
+        while True:
+            value = self.current
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(_run(work, value))
+                await self.other_than(value)
+                running.cancel()
+
+
+async def _run(work: Callable[[Value], Awaitable[object]], value: Value) -> None:
+    await work(value)
+
+
+def end_wait(limit: asyncio.Timeout | None, at_s: float | None) -> None:
+    """Set the end in event loop time, or None; not for expired waits."""
+    if limit is not None and not limit.expired():
+        limit.reschedule(at_s)
+
+
+class SnapshotStore:
+    """Holds the current snapshot, None before the first.
+
+    `listeners`, by owner, are called after publications.
+    """
+
+    def __init__(self) -> None:
+        self.listeners: dict[object, Callable[[], object]] = {}
+        self._latest: Latest[Snapshot | None] = Latest(None)
+
+    @property
+    def current(self) -> Snapshot | None:
+        """The served snapshot."""
+        return self._latest.current
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Wake all waiters. Generations must increase."""
+        self._latest.replace(snapshot)
+        for listener in self.listeners.values():
+            listener()
+
+    async def newer_than(self, generation: int) -> Snapshot:
+        """Wait for a generation above this (0: the first); return the newest. Safe to cancel."""
+        while (snapshot := self._latest.current) is None or snapshot.generation <= generation:
+            await self._latest.replaced()
+        return snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelKey:
-    """The nodes that a channel is for.
+    """A channel's nodes.
 
     Attributes:
         is_canary: they get a change first.
-        held: the versions not served to them, because they rejected some, or are offered a version again; None if as
-            for all nodes.
+        held: versions not served to them, because they rejected some, or are offered a version again; None if as for all
+            nodes.
         lane: above 0 while they catch up with another channel.
-        is_shared: versions that other nodes of the channel reject are not served to them either, because each set of
-            rejections would need another channel.
+        is_shared: versions that others of the channel reject are not served to them either: each set of rejections would
+            need another channel.
     """
 
     layers: Layers = ()
@@ -41,12 +115,12 @@ class ChannelKey:
 
     @property
     def is_main(self) -> bool:
-        """Whether nodes are no canaries, reject nothing, and do not catch up."""
+        """Whether nodes are no canaries, reject nothing, and have caught up."""
         return self.held is None and not self.lane
 
     @property
     def cohort(self) -> str:
-        """The users' name for these nodes."""
+        """These nodes' name for users."""
         if self.lane:
             return "catching up"
         return "rejecting" if self.held is not None else "canary" if self.is_canary else "main"
@@ -61,7 +135,7 @@ class ChannelClient(Client, Protocol):
 
     @property
     def name(self) -> str:
-        """In the log: node id, address, or a mirror's directory."""
+        """In logs: node id, address, or a mirror's directory."""
 
     @property
     def transport(self) -> str:
@@ -69,25 +143,25 @@ class ChannelClient(Client, Protocol):
 
     @property
     def identity(self) -> str:
-        """For votes: its credentials' name, else its node id or name."""
+        """For votes: its credentials' name, else node id or name."""
 
     @property
     def has_returned(self) -> bool:
-        """Whether it stays: an open stream, or a node that polled again after an answer."""
+        """Whether it stays: an open stream, or a poll after an answer."""
 
     @property
     def node_count(self) -> int:
-        """The number of nodes that it represents, each with a vote."""
+        """How many nodes it represents, each with a vote."""
 
     @property
     def is_away(self) -> bool:
-        """Whether it cannot receive a response now: between two polls, or after its last."""
+        """Whether it is unreachable: between two polls, or after its last."""
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
         """Return the subscribed subset of `names`."""
 
     def sync_state(self) -> SyncState:
-        """Return the state; quick, because it is called for all clients."""
+        """Return the state; quick: called for all clients."""
 
     def status(self) -> ClientStatus:
         """Return the versions sent, ACKed and NACKed."""
@@ -96,11 +170,11 @@ class ChannelClient(Client, Protocol):
         """Process its channel's current snapshot."""
 
     def follow(self, channel: Channel) -> None:
-        """Switch to a channel that it has joined."""
+        """Switch to a channel already joined."""
 
 
 def node_key(client: ChannelClient) -> NodeKey:
-    """Without a node id, each client is a separate node."""
+    """Without node id, each client is a node."""
     return (client.node.id, client.node.cluster) if client.node.id else client
 
 
@@ -109,11 +183,11 @@ class Channel:
 
     Attributes:
         streams: the same store, or one with config sources rewritten to ADS.
-        clients: in the order of their arrival.
+        clients: in order of arrival.
         absent: clients that were away when the rollout stopped awaiting them; their nodes have not left.
         step: to be taken by clients, or None.
-        detected_s: `time.monotonic()` at the first sign of the file change that the last step serves; for latency
-            metrics. None if that step has another cause, such as a rollback, or a removal after draining.
+        detected_s: `time.monotonic()` at the first sign of the file change that the last step serves, for latency metrics;
+            None after another cause, such as a rollback, or a removal after draining.
         readers: the number of waiting requests that are no clients.
         on_progress: called with each client that may have taken the step, or left.
         on_nack: called with each rejecting client and its NACK.
@@ -124,7 +198,7 @@ class Channel:
     )
 
     def __init__(self, key: ChannelKey, streams: SnapshotStore | None = None) -> None:
-        """`streams` is given if they are served another snapshot."""
+        """`streams`: given if they get another snapshot."""
         self.key = key
         self.store = SnapshotStore()
         self.streams = streams or self.store
@@ -141,7 +215,7 @@ class Channel:
         self.clients[client] = None
 
     def leave(self, client: ChannelClient) -> None:
-        """Remove a client, which may be unknown."""
+        """Remove a client, if known."""
         if client in self.clients or client in self.absent:
             self.clients.pop(client, None)
             self.on_progress(client)
@@ -176,8 +250,7 @@ def holds_nothing(_: Snapshot) -> bool:
 class Channels(Protocol):
     """Assigns nodes to channels.
 
-    `on_moved` callbacks, by owner, are called when nodes may have moved to other channels; for waiting requests that
-    are not clients.
+    `on_moved` callbacks, by owner, are called when nodes may have moved; for waiting requests that are not clients.
     """
 
     on_demand: OnDemand
@@ -199,5 +272,5 @@ class Channels(Protocol):
             is_here: no other server sent it content since this one.
 
         Raises:
-            ProtocolError: no view is for this node; with the code `NOT_FOUND`.
+            ProtocolError: no view is for this node (`NOT_FOUND`).
         """

@@ -1,4 +1,4 @@
-"""The interface to resources that do not come from files."""
+"""The interface to resources from elsewhere than files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fsxds.protocol.messages import OwnStatus
 from fsxds.protocol.subscription import NoUpstreams, OnDemand
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import RejectingNode
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
@@ -31,18 +31,18 @@ UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class UpstreamStatus:
-    """The status of an upstream. Times are seconds since 1970.
+    """An upstream's status. Times are seconds since 1970.
 
     Attributes:
         servers: in order.
         server: the connected one, or empty.
         wire: `Delta ADS`, `SotW ADS`, `REST`; empty without a connection.
-        since_s: the time of the last change of `state`; 0 if no server was asked yet.
-        trouble: why it is not connected, or the fault in its responses, or empty.
+        since_s: when `state` changed; 0 if no server was asked yet.
+        trouble: why it is not connected, or its responses' fault, or empty.
         resources: the number by type, without zeros.
-        pending: the types with an awaited answer.
-        last_update_s: the last response, and so the age of held resources, or None.
-        rejected: in its last response, a text for each, bounded.
+        pending: types with an awaited answer.
+        last_update_s: the last response's, and so held resources' age, or None.
+        rejected: in its last response, a text each, bounded.
     """
 
     name: str
@@ -67,10 +67,9 @@ class KeptUpstream(NamedTuple):
 
 
 class RestoredUpstreams(NamedTuple):
-    """The upstream resources that the database had.
+    """The database's upstream resources.
 
-    Resources of `dropped` upstreams, which are not configured any more, and `damaged` ones, counted by upstream, are
-    removed.
+    Resources of `dropped` upstreams, no longer configured, and `damaged` ones, counted by upstream, are removed.
     """
 
     held: Mapping[str, Held]
@@ -81,7 +80,7 @@ class RestoredUpstreams(NamedTuple):
 class UpstreamKeeper(Protocol):
     """Keeps upstream resources across restarts.
 
-    `read_upstreams` returns the current resources of all upstreams.
+    `read_upstreams` returns all current ones.
     """
 
     read_upstreams: Callable[[], Collection[KeptUpstream]]
@@ -95,7 +94,7 @@ class UpstreamKeeper(Protocol):
     ) -> RestoredUpstreams:
         """Return the last written upstream resources; blocking, for the start.
 
-        Others than these configured `upstreams` are dropped. `near` shares its equal bodies.
+        Upstreams not configured in `upstreams` are dropped. `near` shares its equal bodies.
         """
 
     def note_upstreams(self) -> None:
@@ -103,7 +102,7 @@ class UpstreamKeeper(Protocol):
 
 
 class RowSource:
-    """A source of resources beside the files; this base class has none."""
+    """Resources beside the files; this base class has none."""
 
     def __init__(self) -> None:
         self.asked: OnDemand = NoUpstreams()
@@ -112,7 +111,7 @@ class RowSource:
 
     @property
     def answered_within_s(self) -> float:
-        """How long a start waits for first answers."""
+        """How long a start awaits first answers."""
         return 0.0
 
     @property
@@ -129,7 +128,7 @@ class RowSource:
         return False
 
     def own_statuses(self) -> Iterable[OwnStatus]:
-        """Return the status of this process as a client."""
+        """Return this process's status as a client."""
         return ()
 
     def elsewhere(self) -> Elsewhere:
@@ -137,24 +136,24 @@ class RowSource:
         return NOWHERE
 
     def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:
-        """Load an earlier process's resources, and keep the current ones; blocking, for the start."""
+        """Load an earlier process's resources, and keep current ones; blocking, for the start."""
         # Drops the resources of upstreams that are not configured any more.
         keeper.restored_upstreams(())
 
     def receive_loaded(self, views: LoadedViews) -> None:
-        """Request the resources that loaded files reference."""
+        """Request resources that loaded files reference."""
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
         """Process versions held back from all nodes, with their rejecters."""
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
-        """Process versions that are not held back any more."""
+        """Process versions no longer held back."""
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
-        """Keep its resources current, until cancelled."""
+        """Keep its resources current."""
 
     def trust(self, anchors: TrustedSigners | None) -> None:
-        """Accept only resources of a trusted signer; all if `anchors` is None."""
+        """Accept only trusted signers' resources; all if `anchors` is None."""
 
 
 def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:

@@ -1,4 +1,4 @@
-"""Keeps components running: a failed one is restarted without affecting any other."""
+"""Keeps components running: a failed one is restarted, without affecting others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fsxds.events.process_events import (
 )
 from fsxds.model.errors import FsxdsError
 from fsxds.model.values import BackOff, Problem
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 
 # Where containers run, SIGTERM is followed by SIGKILL after ten seconds.
 STOP_WITHIN_S = 8.0
@@ -39,10 +39,9 @@ class Supervisor:
 
     Attributes:
         failures: the number by component.
-        degraded: failed and not recovered, in the order of failures; then the idle ones.
-        components: all that were started.
-        is_starting: while true, an error for users (`FsxdsError`) ends the process; afterwards only one of a vital
-            component.
+        degraded: failed and not recovered, in the order of failures; then idle ones.
+        components: all started ones.
+        is_starting: while true, an error for users (`FsxdsError`) ends the process; afterwards only a vital component's.
     """
 
     def __init__(self, observer: Observer, back_off: BackOff | None = None) -> None:
@@ -56,10 +55,9 @@ class Supervisor:
         self._back_off = back_off or BackOff()
 
     async def run(self, component: str, work: Callable[[], Awaitable[object]], *, is_vital: bool = False) -> None:
-        """Run a component until it returns or is cancelled, and restart it after each failure.
+        """Run a component until it returns or is cancelled, restarting it after each failure.
 
-        `work` runs from whatever state it left behind. Errors for users of a component that `is_vital` end the process
-        at any time: it is useless without.
+        `work` runs from whatever state it left behind. `is_vital`: its errors for users end the process at any time.
 
         Raises:
             FsxdsError: while the process is starting, or of a vital component; alone or in an exception group.
@@ -122,7 +120,7 @@ class Supervisor:
             self._update()
 
     def note(self, component: str, *, is_idle: bool) -> None:
-        """Record whether a component lacks its purpose; the caller reports why."""
+        """Record whether a component lacks its purpose."""
         if is_idle != (component in self._idle):
             self._idle = (*self._idle, component) if is_idle else _without(self._idle, component)
             self._update()
@@ -142,8 +140,7 @@ async def until_stopped(
 ) -> None:
     """Run `work` until it ends, or until SIGTERM or Ctrl-C, which cancel it.
 
-    A second signal ends the process at once, and so does an end that takes too long. `at_stop` is called at the first
-    signal, and before the process ends at once.
+    A second signal, or too long an end, ends the process at once. `at_stop` is called at the first signal, and before that.
 
     Raises:
         KeyboardInterrupt: it was Ctrl-C; SIGTERM is no error.
@@ -176,15 +173,15 @@ async def until_stopped(
 
 
 class AbandonedThreads(ThreadPoolExecutor):
-    """Does not delay the end of the process: results of running work are discarded."""
+    """Does not delay the process's end: running work's results are discarded."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, the signature
-        """Cancel queued work; do not wait for running work."""
+        """Cancel queued work; leave running work."""
         super().shutdown(wait=False, cancel_futures=True)
 
 
 def leave_at_once(status: int) -> NoReturn:
-    """Do not wait for threads, as Python itself would."""
+    """End without waiting for threads, as Python would."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -192,7 +189,7 @@ def leave_at_once(status: int) -> NoReturn:
 
 
 def error_message(error: BaseException) -> str:
-    """Return an FsxdsError's text, or that of a group; empty for other errors."""
+    """Return the text of an FsxdsError or a group; else ""."""
     if isinstance(error, BaseExceptionGroup):
         words = [error_message(each) for each in error.exceptions]
         return "; ".join(words) if all(words) else ""
@@ -210,14 +207,14 @@ class Attempts:
     """
 
     def __init__(self, set_aside: Callable[[BaseException], object] | None = None, most: int = MOST_ATTEMPTS) -> None:
-        """`set_aside` receives the last error of `most` failed attempts on an input."""
+        """`set_aside` gets the last error of `most` failures on an input."""
         self._set_aside = set_aside
         self._most = most
         self._input: object = None
         self._failures = 0
 
     def on(self, subject: object) -> Self:
-        """Set the next input; inputs are compared by `==`."""
+        """Set the next input, compared by `==`."""
         if subject != self._input:
             self._input, self._failures = subject, 0
         return self

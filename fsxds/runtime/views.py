@@ -1,7 +1,7 @@
 """Views: the layers of the tree that a node sees. Pure.
 
-The first rule that matches a node names its layers. No value from a client becomes a path: the expansion of a template
-such as `nodes/{node.id}` is looked up among the existing layers.
+The first rule that matches a node names its layers. No client's value becomes a path: a template's expansion, as of
+`nodes/{node.id}`, is looked up among existing layers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ VIEW = "view"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A rule's name, and the layers of some of its nodes."""
+    """A rule's name, and layers of its nodes."""
 
     name: str
     layers: Layers
@@ -78,10 +78,10 @@ def node_of(attributes: Iterable[tuple[str, str]]) -> Node:
 
 
 class Views:
-    """The views of the settings.
+    """The settings' views.
 
-    `rules` are in the order of the settings, None if all nodes see the whole tree. `adjusted` sets the severity of
-    problems of lost layers; None if off.
+    `rules` are in their order, None if all nodes see the whole tree. `adjusted` sets the severity of problems of lost
+    layers; None if off.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class Views:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all views, in order."""
+        """All views' names, in order."""
         return tuple(rule.name for rule in self._rules or ())
 
     def layers_of(self, node: Node, existing: Collection[str]) -> View | None:
-        """Return the view of a node, or None if no rule matches it.
+        """Return a node's view; None if no rule matches.
 
         `existing` should be a set: each layer is looked up in it.
         """
@@ -139,7 +139,7 @@ class Views:
         return tuple(View(names[0], layers) for layers, names in self.names_by_layers(existing).items())
 
     def names_by_layers(self, existing: Collection[str]) -> Mapping[Layers, tuple[str, ...]]:
-        """Return possible layers with their views' names, in the order of rules."""
+        """Return possible layers with views' names, in the order of rules."""
         if self._rules is None:
             return {EVERYTHING.layers: (EVERYTHING.name,)}
         found: dict[Layers, dict[str, None]] = {}
@@ -160,15 +160,17 @@ class Views:
     def lost_layers(self, folders: Collection[str], known: Collection[str]) -> tuple[LostLayer, ...]:
         """Return required or former layers without a folder.
 
-        A folder that a rule names is required. A single folder of a template may be removed: its nodes no longer see
-        the layer. If all are removed at once, that is a loss. `known` layers had files before.
+        A folder that a rule names is required. A template's single folder may be removed: its nodes no longer see the layer.
+        If all go at once, that is a loss. `known` layers had files before.
         """
         lost: list[LostLayer] = []
         for layer, views in self._layers.items():
             stood = frozenset(layer.folders_in(known))
             wanted = stood if layer.attributes else frozenset((layer.text,))
             if wanted and not any(layer.folders_in(folders)):
-                problem = self._adjusted(_lost(layer, _views_text(views), sorted(stood), folders))
+                more = f" and {len(views) - MOST_NAMED} more" if len(views) > MOST_NAMED else ""
+                shown = f"the view{'s' if len(views) > 1 else ''} {', '.join(views[:MOST_NAMED])}{more}"
+                problem = self._adjusted(_lost(layer, shown, sorted(stood), folders))
                 lost += [] if problem is None else [LostLayer(problem, wanted, bool(stood))]
         return tuple(lost)
 
@@ -182,7 +184,7 @@ class Views:
 
 
 class _Rule:
-    """A rule with compiled patterns and templates.
+    """With compiled patterns and templates.
 
     `tested` attributes have patterns; `known` ones have values that follow from patterns, or from folders of templates.
     """
@@ -193,7 +195,11 @@ class _Rule:
         self._last: Layers = (f"/{rule.name}",) if has_variables else ()
         self.layers = tuple(map(_template, rule.layers))
         self._named = frozenset(layer.text for layer in self.layers if not layer.attributes)
-        self._exact = {name: patterns[0] for name, patterns in rule.match if _is_exact(patterns)}
+        self._exact = {
+            name: patterns[0]
+            for name, patterns in rule.match
+            if len(patterns) == 1 and not patterns[0].startswith(REGEX) and not _WILDCARDS & set(patterns[0])
+        }
         # Comparisons before regular expressions.
         tests = sorted(rule.match, key=lambda test: test[0] not in self._exact)
         self._tests = tuple((name, any_of(patterns)) for name, patterns in tests)
@@ -209,7 +215,7 @@ class _Rule:
         return True
 
     def filled(self, values: Values) -> Iterator[str]:
-        """Omit layers that need a missing value."""
+        """Without layers that need a missing value."""
         for layer in self.layers:
             name = layer.filled(values)
             if name is not None:
@@ -224,12 +230,13 @@ class _Rule:
         """Without a value, a layer has no folder."""
         found: list[Values] = [self._exact]
         for layer in self.layers:
-            named = [values for values in folders(layer) if self._may_match(values)]
+            named = [
+                values
+                for values in folders(layer)
+                if all(test(values[attribute]) for attribute, test in self._tests if attribute in values)
+            ]
             found = _combined(found, named)
         return found
-
-    def _may_match(self, values: Values) -> bool:
-        return all(test(values[attribute]) for attribute, test in self._tests if attribute in values)
 
 
 def _combined(found: list[Values], named: list[Values]) -> list[Values]:
@@ -252,9 +259,9 @@ def _combined(found: list[Values], named: list[Values]) -> list[Values]:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A layer of a rule.
+    """A rule's layer.
 
-    `attributes` are those in it, in order, empty for the name of a folder; `texts` are before, between and after them.
+    `attributes` are those in it, in order, empty for a folder's name; `texts` are before, between and after them.
     """
 
     text: str
@@ -263,7 +270,7 @@ class _Template:
     folders: re.Pattern[str]
 
     def filled(self, values: Values) -> str | None:
-        """Return None if a value is missing, or could name another folder."""
+        """None: a value is missing, or could name another folder."""
         parts = [self.texts[0]]
         for attribute, text in zip(self.attributes, self.texts[1:], strict=True):
             value = values.get(attribute)
@@ -315,20 +322,11 @@ def _lost(layer: _Template, views: str, stood: list[str], folders: Collection[st
     return Problem.of_file(PurePosixPath(min(stood, default=layer.text)), MISSING_LAYER, fact + kept, remedy)
 
 
-def _views_text(names: list[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
-    return f"the view{'s' if len(names) > 1 else ''} {shown}"
-
-
-def _is_exact(patterns: tuple[str, ...]) -> bool:
-    return len(patterns) == 1 and not patterns[0].startswith(REGEX) and not _WILDCARDS & set(patterns[0])
-
-
 _WILDCARDS = frozenset("*?")
 
 
 def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return a test whether any pattern matches."""
+    """Return whether any pattern matches, as a test."""
     if len(patterns) == 1:
         return _test(patterns[0])
     tests = tuple(map(_test, patterns))
@@ -337,7 +335,7 @@ def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=1024)
 def _test(pattern: str) -> Callable[[str], bool]:
-    """Return a test in time linear in the text."""
+    """In time linear in the text."""
     if pattern.startswith(REGEX):
         return _regex(pattern.removeprefix(REGEX))
     stem = pattern.strip("*")
@@ -359,7 +357,7 @@ def _regex(regex: str) -> Callable[[str], bool]:
 
 
 class NodeRules(NamedTuple):
-    """The rules that decide the channels of nodes.
+    """The rules that decide nodes' channels.
 
     `canary` nodes get a change first. `admit` is called with the number of channels before another is created;
     LimitError rejects the node.

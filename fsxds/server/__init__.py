@@ -1,1 +1,1 @@
-"""The server: the pipeline from file changes to clients, and the wiring of all components."""
+"""The server: from file changes to clients, and all components' wiring."""

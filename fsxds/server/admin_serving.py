@@ -1,4 +1,4 @@
-"""The admin address of a server: the operators' API, the status page, health checks and metrics."""
+"""A server's admin address: operators' API, status page, health checks and metrics."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class AdminAddress:
         }
 
     def check(self, access: Access) -> None:
-        """Raise UsageError if anyone elsewhere could make decisions."""
+        """Raise UsageError if others could make decisions."""
         if self._is_exposed and not access.guards_admin:
             fact = "admin: other machines can reach it, and all who do may decide; give --admin-token FILE, a rule of `access`"
             raise UsageError(f"{fact} with `admin: true`, a loopback address or unix:PATH")
@@ -125,7 +125,7 @@ part = AdminAddress
 
 
 def readings_of(application: Application) -> Readings:
-    """Yield the gauges: names, labels and values."""
+    """Yield gauges: names, labels and values."""
     yield "fsxds_ready", (), float(not application.unready())
     yield "fsxds_polls_held", (), float(application.limiter.held)
     held = () if application.reload.views is None else application.reload.views.held
@@ -162,7 +162,7 @@ def _channels(publisher: Publisher, channels: NodeChannels) -> Readings:
 
 
 def view_labels(views: tuple[tuple[str, Layers], ...]) -> Mapping[Layers, str]:
-    """Return the views' labels: names, with layers if ambiguous."""
+    """Return views' labels: names, with layers if ambiguous."""
     counts = Counter(name for name, _ in views)
     labels = {layers: name if counts[name] == 1 else f"{name} ({'+'.join(layers)})" for name, layers in views}
     return {

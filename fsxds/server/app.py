@@ -1,6 +1,6 @@
 """Wires the components together, and runs them in one task group.
 
-A transport is a line in `TRANSPORTS`; a source is a line in `Application.run`.
+A transport is a line in `TRANSPORTS`, a source in `Application.run`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from fsxds.publishing.membership import SingleServer
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.runtime.access import Access
+from fsxds.runtime.channels import Latest, SnapshotStore
 from fsxds.runtime.row_source import RowSource, rules_of
-from fsxds.runtime.store import Latest, SnapshotStore
 from fsxds.runtime.supervisor import Supervisor, error_message
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.server.loading_rules import LoadingRules, WatchRules, cache_of, find_catalogue, scanner_of, verifier_of
@@ -62,7 +62,7 @@ from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.proposals import Check
 from fsxds.source.watcher import Settled, watch
 from fsxds.transports.config_sources import rewriting_of
-from fsxds.transports.credentials import Credentials, read_access
+from fsxds.transports.credentials import Credentials, ListenerSecurity, read_access
 from fsxds.transports.exchange import Clients, Exchange, ExtraServices, ServiceContext
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
@@ -70,7 +70,6 @@ from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.limits import Limiter
 from fsxds.transports.rest.application import RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
-from fsxds.transports.server_tls import ListenerSecurity
 from fsxds.transports.sockets import Listener, reject_unbindable
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ CheckOf = Callable[[Settings], Check]
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that listens.
+    """A listening server.
 
     `addresses` by transport, absent if off; `tasks` end with the listeners.
     """
@@ -117,7 +116,7 @@ class MirroredDirectory(Protocol):
 class ListeningPart(Protocol):
     """A capability with an address, made before other components.
 
-    An error of one of `observers` does not affect the rest.
+    Its `observers` fail alone.
     """
 
     observers: Mapping[str, Observer]
@@ -126,21 +125,21 @@ class ListeningPart(Protocol):
         """Raise UsageError if this access does not suffice."""
 
     def listen(self, address: Address) -> AbstractAsyncContextManager[Address]:
-        """Serve at an address within the context; yield the bound one."""
+        """Serve within the context; yield the bound address."""
 
 
 class Application:
-    """The components of every lasting command: a directory is watched, loaded and served.
+    """Every lasting command's components: a directory is watched, loaded and served.
 
     Attributes:
         views: `reload`, or the publisher of this server's fleet.
         clients_channels: `channels` for new clients, which may wait until this server has caught up with its fleet.
         directory: the tree; None for upstreams alone.
-        services: for other requests of clients.
-        parts: capabilities that listen, by transport.
+        services: for clients' other requests.
+        parts: listening capabilities, by transport.
         member: this server's role in its fleet, or alone.
         offered: manifests for relays below.
-        keeper: of the state directory until `close`; None without one.
+        keeper: of the state directory until `close`, or None.
     """
 
     def __init__(self, directory: Path | None, settings: Settings, log: Log, check_of: CheckOf) -> None:
@@ -224,7 +223,7 @@ class Application:
         return self.member.rules(PublishRules.of(settings, self.is_static))
 
     def _node_rules(self, settings: Settings) -> NodeRules:
-        return NodeRules(_views_of(settings), settings.canary, self.limiter.admit_view)
+        return NodeRules(Views(settings.views, settings.variables), settings.canary, self.limiter.admit_view)
 
     def _offer_manifests(self) -> None:
         offered = (*self.reload.trust.offered, *self.upstreams.offered)
@@ -234,7 +233,7 @@ class Application:
 
     @property
     def store(self) -> SnapshotStore:
-        """The store of the whole tree."""
+        """The whole tree's store."""
         return self.publisher.whole.store
 
     def close(self) -> None:
@@ -245,7 +244,7 @@ class Application:
             self.observer(LingeringDropped(count))
 
     def start(self, tasks: asyncio.TaskGroup, component: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a component in a separate task."""
+        """Run a component as a task."""
         tasks.create_task(self.supervisor.run(component, work))
 
     async def run(self) -> None:
@@ -273,11 +272,12 @@ class Application:
                 self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
     async def until_loaded(self) -> None:
-        """Wait for the first resource; UsageError if a secret may not be served."""
+        """Await the first resource; UsageError if a secret may not be served."""
         # Like a process that listens, wait for a mistake in the tree to be corrected.
         self.supervisor.is_starting = False
         while not (views := _loaded_views(self.publisher)) or (
-            all(map(has_no_resources, views)) and not self._asks_names
+            all(map(has_no_resources, views))
+            and not (self.member.asks_names or self.settings.upstream_names == "asked")
         ):
             await self.publisher.published.replaced()
         await self.reject_exposed_secrets({each.name: each.address_of(self.settings) for each in TRANSPORTS})
@@ -290,7 +290,6 @@ class Application:
             await reject_exposed_secrets(clear, self.publisher, self.channels, self.views)
 
     async def _load(self, rules: LoadingRules) -> None:
-        """New rules check all files again."""
         limits, directory = rules.limits, self.directory
         if self.reload.views is not None:
             # Only the first load may take longer.
@@ -310,7 +309,6 @@ class Application:
                 self.start(tasks, "reload", partial(self.reload.keep_current, self._trees, loader))
 
     def _load_again(self) -> None:
-        """More is known of the files, or the rules changed."""
         if self._trees.current is not None:
             self._trees.replace(replace(self._trees.current, detected_s=monotonic()))
 
@@ -331,11 +329,11 @@ class Application:
         await self.readiness.keep_current(self.publisher.published, mirrored, self.upstreams.answered_within_s)
 
     def report_wait(self, waits_for: str, elapsed_s: float) -> None:
-        """Report the condition that the start waits for."""
+        """Report what the start waits for."""
         self.observer(StartDelayed(waits_for, elapsed_s))
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
-        """Apply changeable settings after SIGHUP; mistakes keep the old ones."""
+        """Apply changeable settings after SIGHUP; mistakes keep old ones."""
         while True:
             await reader.wanted()
             self.security.look_now()
@@ -380,16 +378,12 @@ class Application:
         views, is_mirrored = _loaded_views(self.publisher), not self._waits_for_mirror()
         return unready_reason(views, is_mirrored=is_mirrored, lost=lost, answers=self._first_answers())
 
-    @property
-    def _asks_names(self) -> bool:
-        return self.member.asks_names or self.settings.upstream_names == "asked"
-
     def _first_answers(self) -> FirstAnswers:
         is_over = monotonic() - self.started_s >= self.upstreams.answered_within_s
         return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over, asks_others=self.member.asks_names)
 
     def waits_for(self) -> str:
-        """Name what the first snapshot or mirrored files wait for; empty when they exist."""
+        """Name what the first snapshot or mirrored files await, or ""."""
         settled, directory = self._trees.current, self.directory
         if settled is None:
             return f"{directory} to be read: it is not there, large, or written to all the time"
@@ -413,11 +407,7 @@ class Application:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[RunningServer]:
-        """Listen within the context, then drain all listeners in parallel.
-
-        Raises:
-            UsageError: an address cannot be bound.
-        """
+        """Listen within the context, then drain all listeners in parallel. Raises UsageError for unbindable addresses."""
         raise_open_files_limit()
         shares = self.settings.reuse_port
         wanted = {row: parse_address(text) for row in TRANSPORTS if (text := row.address_of(self.settings)) != OFF}
@@ -492,7 +482,7 @@ class Application:
 
     @property
     def file_count(self) -> int:
-        """The number of files in the directory."""
+        """Number of files in the directory."""
         return 0 if self._trees.current is None else len(self._trees.current.tree.files)
 
     def is_static(self, key: Key) -> bool:
@@ -500,7 +490,7 @@ class Application:
         return self._loading.current.parsing.check.is_static(key)
 
     def is_cleartext(self, name: str, address: str) -> bool:
-        """Whether others can read a client transport's traffic."""
+        """Whether others can read a transport's traffic."""
         return name != ADMIN and self.security.is_exposed(parse_address(address))
 
 
@@ -511,7 +501,7 @@ class Transport:
     Attributes:
         address_of: returns the address, or `off`.
         listen: serves within a context, and yields the bound address.
-        option: the flag of the address.
+        option: the address's flag.
         module: of a capability with `part(application)`, imported unless `off`.
     """
 
@@ -522,7 +512,7 @@ class Transport:
     module: str = ""
 
     def part_of(self, application: Application) -> ListeningPart | None:
-        """Make the listening part; None if the application listens itself, or it is off."""
+        """Make the listening part; None if off, or the application's own."""
         if not self.module or self.address_of(application.settings) == OFF:
             return None
         part: ListeningPart = import_module(self.module).part(application)
@@ -552,10 +542,6 @@ SERVICES: tuple[str, ...] = ("fsxds.transports.client_status.status_service", "f
 LISTENERS = frozenset(f"{transport.name} listener" for transport in TRANSPORTS if transport.name != ADMIN)
 
 
-def _views_of(settings: Settings) -> Views:
-    return Views(settings.views, settings.variables)
-
-
 def _first_resource(directory: Path | None, count: int) -> str:
     if directory is None:
         return "the first resource of an upstream"
@@ -565,7 +551,7 @@ def _first_resource(directory: Path | None, count: int) -> str:
 
 
 def _loaded_views(publisher: Publisher) -> Collection[Snapshot] | None:
-    """Return each loaded view's served snapshot; None before the first load.
+    """None before the first load.
 
     Snapshots of an earlier process are served until the tree has a good file.
     """

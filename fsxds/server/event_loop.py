@@ -1,4 +1,4 @@
-"""The event loop of servers and other lasting commands."""
+"""The event loop of lasting commands."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ def run(work: Coroutine[object, object, None]) -> None:
     """Run a coroutine to its end, on asyncio's own event loop.
 
     Not on uvloop, which is faster: after some hundred clients connected and disconnected within a second, a server on
-    it stopped accepting for good, with 0.22.1 and 0.23.0 when uvloop itself accepted (with the latter, the listening
-    socket had left its epoll set). One known cause: if code between connection and acceptance raises, such as the
-    factory of protocols, uvloop takes the socket out of the set for good; where such an exception came from is unknown.
-    Since `fsxds.transports.rest.http_server` accepts by itself, 80,000 departures with either version, over TCP and
-    unix sockets, with gRPC on, did no harm; but the older code failed in only one of nine runs (a poll waited for over
-    30 s), so this proves little. Besides, gRPC complains of uvloop's forks.
+    it stopped accepting for good, with 0.22.1 and 0.23.0 when uvloop itself accepted. One known cause: if code between
+    connection and acceptance raises, such as the factory of protocols, uvloop takes the socket out of its epoll set for
+    good; the origin of such an exception is unknown. Since `fsxds.transports.rest.http_server` accepts by itself, 80,000
+    departures did no harm; but the older code failed in only one of nine runs. Besides, gRPC complains of uvloop's forks.
 
     Raises:
-        FsxdsError: with the texts of all errors of fsxds in its tasks, if there are no others.
+        FsxdsError: with all texts of fsxds's errors in its tasks, if there are no others.
     """
     gc.set_threshold(COLLECT_AFTER)
     keep_large_buffers_apart()

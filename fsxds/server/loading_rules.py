@@ -1,4 +1,4 @@
-"""The settings' rules for loading and watching trees, and functions that load once."""
+"""The settings' rules for loading and watching trees, and loading once."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalo
 
 
 def scanner_of(directory: Path, settings: Settings) -> Scanner:
-    """Return the scanner of a tree."""
+    """Return a tree's scanner."""
     return Scanner(directory, is_read=is_read, exclusion=exclusion_of(settings), bounds=bounds_of(settings))
 
 
 def bounds_of(settings: Settings) -> TreeBounds:
-    """Return the limits of reading a tree."""
+    """Return a tree's reading limits."""
     return TreeBounds(settings.max_file_size_bytes, settings.max_files, settings.follow_outside)
 
 
 def exclusion_of(settings: Settings) -> Exclusion:
-    """Return the names that the settings exclude."""
+    """Return names that the settings exclude."""
     return Exclusion(settings.exclude)
 
 
@@ -86,28 +86,20 @@ def scan_once(directory: Path, settings: Settings) -> SourceTree:
 
 
 def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
-    """Read a tree once, as serving would: of an untrusted one only the problems.
-
-    Raises:
-        UsageError: the CAs of signers cannot be read.
-    """
+    """Read a tree once, as serving would: of an untrusted one only the problems. Raises UsageError for unreadable CAs."""
     tree = scan_once(directory, settings)
     faults = trust_faults(tree, settings)
     return nothing_of(tree, faults, has_layers=settings.views is not None) if faults else tree
 
 
 def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
-    """Return why a tree is not trusted; empty if it is.
-
-    Raises:
-        UsageError: the CAs of signers cannot be read.
-    """
+    """Return why a tree is not trusted, if so. Raises UsageError for unreadable CAs."""
     verifier = verifier_of(_anchors_of(settings), SeenInProcess())
     return () if verifier is None else verifier.faults(tree, time())
 
 
 def verifier_of(anchors: TrustedSigners | None, seen: SeenManifests) -> TreeVerifier | None:
-    """Return the verifier of signatures, if required."""
+    """Return signatures' verifier, if required."""
     if anchors is None:
         return None
     from fsxds.signing.trusted_tree import ManifestVerifier  # noqa: PLC0415 - a capability, loaded if it is used
@@ -141,11 +133,7 @@ class LoadingRules:
 
     @classmethod
     def of(cls, settings: Settings, catalogue: Catalogue, check: Check, directory: Path | None = None) -> LoadingRules:
-        """Return the rules for a tree (None: for upstreams alone).
-
-        Raises:
-            UsageError: the CAs of signers cannot be read.
-        """
+        """Return a tree's rules (None: for upstreams alone). Raises UsageError for unreadable CAs."""
         unknown_fields = Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
         naming = NamingRules(settings.authority, settings.context_params or ())
         limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
@@ -177,7 +165,7 @@ class LoadingRules:
 
     @property
     def view_rules(self) -> Views | None:
-        """The rules that make folders layers, or None."""
+        """Rules that make folders layers, or None."""
         if self.views is None:
             return None
         # Without a directory, no layer has a folder.
@@ -214,7 +202,7 @@ def load_trees(
 ) -> tuple[LoadedViews, ...]:
     """Load trees as one view each, as serving would; equal files are parsed once.
 
-    Results are cached under `directory`.
+    Cached under `directory`.
     """
     require_libyaml()
     acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
@@ -233,20 +221,20 @@ def load_trees(
 def cache_of(
     directory: Path, settings: Settings, rules: ParseRules, observer: Observer = lambda _: None
 ) -> ParseCache | None:
-    """Return a tree's parse cache; None without a directory for it."""
+    """Return a tree's parse cache; None without a directory."""
     if settings.cache_dir is None:
         return None
     return ParseCache(settings.cache_dir, directory, rules, observer)
 
 
 def with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check) -> Loaded:
-    """Add a note about all ignored files."""
+    """Add a note about ignored files."""
     note = ignored_note(paths, check)
     return loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
 
 
 def ignored_note(paths: tuple[PurePosixPath, ...], check: Check) -> Problem | None:
-    """Return one note about all ignored files; None if off or empty."""
+    """Return one note about ignored files; None if off or none."""
     if not paths:
         return None
     first, *others = paths

@@ -1,4 +1,4 @@
-"""A server's directories of mirrored files, which follow their nodes' channels and the settings."""
+"""A server's mirrored directories, which follow their nodes' channels and the settings."""
 
 from __future__ import annotations
 
@@ -50,11 +50,7 @@ class ServedMirror:
 
 @contextmanager
 def mirrored(application: Application, rules: Sequence[MirrorRule]) -> Iterator[list[ServedMirror]]:
-    """Lock the mirrors' directories, before `start_mirrors`.
-
-    Raises:
-        UsageError: another process holds one.
-    """
+    """Lock mirrors' directories, before `start_mirrors`. Raises UsageError if another process has one."""
     with ExitStack() as stack:
         mirrors = []
         for rule in rules:
@@ -65,7 +61,7 @@ def mirrored(application: Application, rules: Sequence[MirrorRule]) -> Iterator[
 
 
 def start_mirrors(application: Application, tasks: asyncio.TaskGroup, mirrors: Sequence[ServedMirror]) -> None:
-    """Keep directories in step, and poll their Envoys."""
+    """Keep directories in step; poll their Envoys."""
     for one in mirrors:
         name = "mirror" if len(mirrors) == 1 else f"mirror {one.root}"
         application.start(tasks, name, one.mirroring.keep_mirrored)

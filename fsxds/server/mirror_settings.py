@@ -1,4 +1,4 @@
-"""The mirrors in the settings, their checks, and their resolution of locators."""
+"""The settings' mirrors, their checks, and their resolution of locators."""
 
 from __future__ import annotations
 
@@ -19,28 +19,20 @@ if TYPE_CHECKING:
 
 
 def reject_loop(directory: Path, out: Path) -> None:
-    """Reject a mirror inside of the tree: fsxds would read it.
-
-    Raises:
-        UsageError: it is inside.
-    """
+    """Raise UsageError for a mirror inside the tree: fsxds would read it."""
     tree, mirror = directory.resolve(), out.resolve()
     if tree == mirror or tree in mirror.parents:
         raise UsageError(f"{out}: is inside of the tree {directory}; choose a directory outside of it")
 
 
 def mirrors_of(settings: Settings) -> tuple[MirrorRule, ...]:
-    """Return all directories of mirrored files."""
+    """Return all mirrored directories."""
     of_flag = () if settings.mirror is None else (MirrorRule(settings.mirror),)
     return (*of_flag, *(settings.mirrors or ()))
 
 
 def require_views(settings: Settings) -> None:
-    """Reject mirrors of nodes without a view.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Raise UsageError for mirrors of nodes without a view."""
     views = Views(settings.views, settings.variables)
     for rule in mirrors_of(settings):
         if views.layers_of(node_of(rule.attributes), ()) is None:

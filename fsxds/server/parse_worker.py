@@ -1,4 +1,4 @@
-"""The worker process that parses files, and its rules.
+"""The worker process that parses files, its rules, and its queue.
 
 Over pipes: a process pool hangs for ever with Python 3.11.2 if its worker is killed while it receives a large file
 (https://github.com/python/cpython/issues/94777). Results are bytes, decoded without running code.
@@ -14,10 +14,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from time import monotonic
 from types import ModuleType
 from typing import Self, TypeAlias
 
@@ -75,7 +76,7 @@ class ParseRules:
         return parser
 
     def digest(self) -> bytes:
-        """Return a digest of all inputs but the file."""
+        """Return all inputs' digest but the file."""
         catalogue, features = self.catalogue, self.catalogue.features
         whole = hashlib.sha256(code_digest())
         for part in (
@@ -101,7 +102,7 @@ class WorkerDiedError(Exception):
 
 
 class WorkerStartError(FsxdsError):
-    """A worker could not start or get ready; no file caused this."""
+    """A worker could not start or get ready; no file's fault."""
 
 
 class OutOfTimeError(Exception):
@@ -121,7 +122,7 @@ class ParseWorker:
         """Start a process, and wait until it can parse.
 
         Raises:
-            WorkerStartError: resources are lacking, or it ended before that.
+            WorkerStartError: resources are lacking, or it ended early.
         """
         # A fork of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
@@ -159,7 +160,7 @@ class ParseWorker:
     ) -> tuple[bytes, ...]:
         """Parse within `limit_s` seconds of processor time; results are for `decode`.
 
-        The worker first learns `known` results of other parsers.
+        The worker first learns `known` results of others.
 
         Raises:
             OutOfTimeError: it exceeded the time, and has ended.
@@ -199,7 +200,7 @@ def no_progress(_parsed: int, _all: int) -> None:
 def parse_all(
     parser: FileParser, files: tuple[SourceFile, ...], progress: Progress = no_progress
 ) -> tuple[ParsedFile, ...]:
-    """Parse files in order; an error of fsxds in one of them is a problem of that file."""
+    """Parse files in order; an error of fsxds is a problem of its file."""
     parsed: list[ParsedFile] = []
     for file in files:
         parsed.append(parse_one(parser, file))
@@ -208,11 +209,7 @@ def parse_all(
 
 
 def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
-    """Parse a file; repeated errors of fsxds are a problem.
-
-    Raises:
-        MemoryError: this is no fault of the file.
-    """
+    """Parse a file; repeated errors of fsxds are a problem. Raises MemoryError, no fault of the file."""
     attempts = MOST_ATTEMPTS
     while True:
         try:
@@ -269,3 +266,103 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+# Small files given to a worker at once: each exchange costs half a millisecond.
+BATCH_BYTES = 256 * 1024
+
+FileKey = tuple[PurePosixPath, str]
+"""Path and digest."""
+
+
+def file_key(file: SourceFile) -> FileKey:
+    """Return a file content's key."""
+    return file.path, file.digest
+
+
+@dataclass(slots=True, eq=False)
+class ParseJob:
+    """A file to parse apart.
+
+    `is_suspect`: a parser died with it.
+    """
+
+    file: SourceFile
+    parsed: ParsedFile | None = None
+    deaths: int = 0
+    is_suspect: bool = False
+    due_s: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the result holds for this content."""
+        return self.parsed is not None and self.parsed.digest == self.file.digest
+
+
+class ParseQueue:
+    """Files to parse apart, small ones first, suspect ones last; each with one worker."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[FileKey, ParseJob] = {}
+        self._waiting_bytes = 0
+        self._taken: set[ParseJob] = set()
+        # The next one last; None to sort again.
+        self._order: list[ParseJob] | None = None
+
+    def request(self, files: Iterable[SourceFile]) -> set[ParseJob]:
+        """Request exactly these files; return new ones."""
+        before, self.jobs = self.jobs, {}
+        for file in files:
+            self.jobs[file_key(file)] = before.get(file_key(file)) or ParseJob(file)
+        self._order = None
+        return {job for key, job in self.jobs.items() if key not in before}
+
+    def has(self, job: ParseJob) -> bool:
+        """Whether a file is still requested."""
+        return self.jobs.get(file_key(job.file)) is job
+
+    def take(self) -> list[ParseJob]:
+        """Return a worker's next files: small ones together, others alone."""
+        if not self._order:
+            self._order = self._due()
+        batch: list[ParseJob] = []
+        size_bytes = 0
+        while self._order:
+            job = self._order[-1]
+            size_bytes += job.file.size_bytes
+            if batch and (batch[0].is_suspect or job.is_suspect or size_bytes > BATCH_BYTES):
+                break
+            batch.append(self._order.pop())
+            self._waiting_bytes -= job.file.size_bytes
+        self._taken.update(batch)
+        return batch
+
+    def requeue(self, batch: list[ParseJob]) -> None:
+        """Return files from a worker; unfinished ones are taken again."""
+        self._taken.difference_update(batch)
+        if any(not job.is_over for job in batch):
+            self._order = None
+
+    def requeue_all(self) -> None:
+        """Return all files: there is no worker."""
+        self._taken.clear()
+        self._order = None
+
+    def due_s(self) -> float | None:
+        """Return the next file's due time."""
+        return min((job.due_s for job in self._left()), default=None)
+
+    def waiting_bytes(self) -> int:
+        """Return the untaken due bytes."""
+        if self._order is None:
+            self._order = self._due()
+        return self._waiting_bytes
+
+    def _due(self) -> list[ParseJob]:
+        now_s = monotonic()
+        due = [job for job in self._left() if job.due_s <= now_s]
+        self._waiting_bytes = sum(job.file.size_bytes for job in due)
+        return sorted(due, key=lambda job: (job.deaths, job.is_suspect, job.file.size_bytes), reverse=True)
+
+    def _left(self) -> Iterable[ParseJob]:
+        return (job for job in self.jobs.values() if not job.is_over and job not in self._taken)

@@ -1,4 +1,4 @@
-"""Parses files here, or in workers if they may take long, so that clients never wait."""
+"""Parses files here, or in workers if they may take long: clients never wait."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from fsxds.disk_cache.parsed_files import ParseCache
 from fsxds.model.memo import Lru
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import BackOff, Problem, SourceFile, Tree
-from fsxds.server.parse_queue import FileKey, ParseJob, ParseQueue, file_key
 from fsxds.server.parse_worker import (
+    FileKey,
     OutOfTimeError,
+    ParseJob,
+    ParseQueue,
     ParseRules,
     ParseWorker,
     Progress,
     WorkerDiedError,
     WorkerStartError,
+    file_key,
     no_progress,
     parse_all,
 )
@@ -79,7 +82,7 @@ BACK_OFF = BackOff(longest_s=60.0)
 
 
 def cores() -> int:
-    """Return the usable cores, by affinity and cgroup."""
+    """Return usable cores, by affinity and cgroup."""
     usable = len(os.sched_getaffinity(0))
     with suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -89,13 +92,13 @@ def cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
-    """The limits of parsing.
+    """Limits of parsing.
 
     Attributes:
         apart_above_bytes: more changed bytes are parsed apart.
         file_apart_above_bytes: so is a larger file, unless few bytes are new.
         time_s: processor time per MiB, at least for one.
-        patience_s: how long finished files wait for the next one.
+        patience_s: how long finished files await the next one.
         first_patience_s: the same at the first parse.
         back_off: after deaths of a parser.
         workers: at most.
@@ -139,7 +142,7 @@ class _Lane:
 
 
 class Parsing:
-    """Parses files beside the event loop; a context manager of its workers.
+    """Parses files beside the event loop; its workers' context manager.
 
     `keep_parsing` and `keep_written` are tasks. The first worker stays; others come and go with the load.
     """
@@ -151,10 +154,7 @@ class Parsing:
         look_again: Callable[[], object] = lambda: None,
         cache: ParseCache | None = None,
     ) -> None:
-        """Prepare to parse.
-
-        `look_again` is called for results that `parse` did not wait for; `cache` is of earlier processes.
-        """
+        """Call `look_again` for results that `parse` did not await; `cache` is of earlier processes."""
         self._rules = rules
         self._limits = limits or ParseLimits()
         self._look_again = look_again
@@ -190,7 +190,7 @@ class Parsing:
         """Parse files, in order, with every problem.
 
         A file that takes long, or kills its parser, has a problem and no digest: parse it again at `look_again`. Others
-        wait for it until none was finished for `patience_s`, and only once.
+        wait for it until none was finished for `patience_s`, once.
         """
         parsed = await self._known(files)
         parsed |= await self._edited(tuple(file for file in files if file_key(file) not in parsed))
@@ -210,18 +210,14 @@ class Parsing:
         return tuple(parsed[file_key(file)] for file in files)
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget gone files, as ever new names would accumulate; not while parsing."""
+        """Forget gone files, as new names would accumulate; not while parsing."""
         for known in (self._unlearned, self._unlearned_here):
             for path in [path for path in known if tree.file_at(path) is None]:
                 known.pop(path)
         self._parser.forget_gone(tree)
 
     async def keep_parsing(self) -> Never:
-        """Parse queued files, and retry those that killed a parser.
-
-        Raises:
-            WorkerStartError: a worker ended before it could parse.
-        """
+        """Parse queued files, and retry those that killed a parser. Raises WorkerStartError."""
         self._queue.requeue_all()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -235,7 +231,7 @@ class Parsing:
             self._end_workers()
 
     async def keep_written(self) -> None:
-        """Write results to the cache after some time; return at once without a cache."""
+        """Write results to the cache after some time; return without a cache."""
         cache = self._cache
         if cache is None:
             return
@@ -285,7 +281,7 @@ class Parsing:
             self._added.set()
 
     def _request(self, files: Iterable[SourceFile]) -> None:
-        """Drops all that were queued before."""
+        """Drops those queued before."""
         self._awaited = self._queue.request(files)
         self._changed.set()
         for lane in self._lanes:
@@ -324,17 +320,15 @@ class Parsing:
                 continue
             if not is_first:
                 lane.end()
-            await self._change_until(self._queue.due_s())
-
-    async def _change_until(self, time_s: float | None) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if time_s is None else time_s - monotonic()):
-                await self._changed.wait()
+            time_s = self._queue.due_s()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if time_s is None else time_s - monotonic()):
+                    await self._changed.wait()
 
     def _parse_apart(
         self, lane: _Lane, batch: list[ParseJob], known: list[_KnownFile], loop: asyncio.AbstractEventLoop
     ) -> None:
-        """In a thread; the worker first learns known results."""
+        """In a thread; the worker learns known results first."""
         limit_s = self._limits.time_of(sum(job.file.size_bytes for job in batch))
         worker = self._living_worker(lane)
         lane.running = batch, monotonic()
@@ -363,7 +357,7 @@ class Parsing:
         return worker
 
     def _receive_batch(self, lane: _Lane, batch: list[ParseJob], results: list[_Result] | None) -> None:
-        """If the worker died on several files, each is parsed alone next."""
+        """After a death on several files, each is parsed alone next."""
         if results is None and len(batch) > 1:
             for job in batch:
                 job.is_suspect = True
@@ -452,7 +446,7 @@ def parse_now(
     cache: ParseCache | None = None,
     progress: Progress = no_progress,
 ) -> tuple[ParsedFile, ...]:
-    """Parse files while the caller waits: many by several processes, few by this one."""
+    """Parse files while the caller waits: many by processes, few here."""
     parsed = _parse_by_workers(files, rules, limits, cache, progress)
     if parsed is None:
         found = [None] * len(files) if cache is None else cache.find(files)
@@ -472,7 +466,7 @@ def parse_now(
 def _parse_by_workers(
     files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None, progress: Progress
 ) -> tuple[ParsedFile, ...] | None:
-    """None: not worth it, or not possible."""
+    """None: not worth it, or impossible."""
     size_bytes = sum(file.size_bytes for file in files)
     if limits.workers == 1 or size_bytes < PARSE_BY_WORKERS_ABOVE_BYTES or _is_in_event_loop():
         return None

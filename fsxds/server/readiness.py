@@ -26,8 +26,8 @@ from fsxds.model.values import PlainValue
 from fsxds.publishing.node_channels import NodeChannels, ViewLoading
 from fsxds.publishing.publisher import Publisher
 from fsxds.runtime.access import SECRET
+from fsxds.runtime.channels import Latest, SnapshotStore
 from fsxds.runtime.row_source import UpstreamStatus
-from fsxds.runtime.store import Latest, SnapshotStore
 
 # Early, so that users need not guess.
 FIRST_REPORTS_S = (3.0, 9.0, 27.0)
@@ -52,7 +52,7 @@ def report_times() -> Iterator[float]:
 
 
 async def report_waits(waits_for: Callable[[], str], report: Report) -> None:
-    """Report what a start waits for, until `waits_for` returns ""."""
+    """Report a start's waits, until `waits_for` returns ""."""
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     for time_s in report_times():
@@ -91,7 +91,7 @@ def has_no_resources(snapshot: Snapshot) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswers:
-    """The first answers of upstreams that a start waits for.
+    """Upstreams' first answers, which a start awaits.
 
     Attributes:
         silent: subscribed, without an answer to this process or an earlier one.
@@ -106,7 +106,7 @@ class FirstAnswers:
 
     @classmethod
     def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool, asks_others: bool = False) -> Self:
-        """Derive this from upstreams' states; without any, `asks_others`: servers of a fleet ask theirs for clients here."""
+        """Derive this from upstreams' states; without any, `asks_others`: servers of a fleet ask theirs."""
         has_unasked = asks_others and not statuses
         unanswered = [each for each in statuses if each.last_update_s is None]
         silent = tuple(each for each in unanswered if each.state != "connected" or each.pending)
@@ -154,11 +154,7 @@ class ReadyFile:
     """The ready file of this process. Blocking."""
 
     def __init__(self, path: Path) -> None:
-        """Remove a killed process's file.
-
-        Raises:
-            UsageError: it cannot be removed.
-        """
+        """Remove a killed process's file. Raises UsageError."""
         self._path = path
         try:
             path.unlink(missing_ok=True)
@@ -166,11 +162,7 @@ class ReadyFile:
             raise UsageError(f"{path}: {error.strerror}; choose another --ready-file") from error
 
     def write(self, content: dict[str, PlainValue]) -> None:
-        """Write the file atomically.
-
-        Raises:
-            UsageError: it cannot be written.
-        """
+        """Write the file atomically. Raises UsageError."""
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -181,12 +173,12 @@ class ReadyFile:
             raise UsageError(f"{self._path}: cannot be written: {error.strerror}") from error
 
     def rewrite(self, content: dict[str, PlainValue]) -> None:
-        """Write again, unless another process has written it."""
+        """Write again, unless another process has."""
         if self._is_own():
             self.write(content)
 
     def remove(self) -> None:
-        """Remove the file, unless another process has written it."""
+        """Remove it, unless another process has written it."""
         if self._is_own():
             with suppress(OSError):
                 self._path.unlink()
@@ -230,7 +222,7 @@ class Readiness:
     ) -> None:
         """Look again after loads, first mirrored files, and changes of degraded components.
 
-        A last look follows after `answered_within_s`.
+        A last time after `answered_within_s`.
         """
         async with asyncio.TaskGroup() as tasks:
             for source in (published, self._degraded):
@@ -252,7 +244,7 @@ class Readiness:
     async def keep_file(
         self, file: ReadyFile, store: SnapshotStore, content: Callable[[tuple[str, ...]], dict[str, PlainValue]]
     ) -> Never:
-        """Keep the ready file while clients are served, with snapshots of `store`."""
+        """Keep the ready file while clients are served from `store`."""
         store.listeners[file] = self._changed.set
         written: dict[str, PlainValue] | None = None
         while True:
@@ -270,12 +262,9 @@ class Readiness:
 async def reject_exposed_secrets(
     exposed: Mapping[str, str], publisher: Publisher, channels: NodeChannels, loading: ViewLoading
 ) -> None:
-    """Reject a first tree with a secret, given exposed addresses.
+    """Raise UsageError for a first tree with a secret, given exposed addresses.
 
     Loads all views; those without clients are dropped again.
-
-    Raises:
-        UsageError: it has one.
     """
     await publisher.until_received()
     wanted = {layers for _, layers in channels.views if not publisher.is_loaded(layers)}

@@ -1,4 +1,4 @@
-"""Loads trees by the settings, and gives them to the publisher."""
+"""Loads trees by the settings, for the publisher."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fsxds.model.tree_trust import (
 )
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, SourceFile, SourceTree
 from fsxds.publishing.membership import Targets
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Attempts, internal_problem
 from fsxds.runtime.views import Views
 from fsxds.server.parsing import Parsing
@@ -41,7 +41,7 @@ NOTHING = SourceTree(())
 
 @dataclass(frozen=True, slots=True)
 class LoadContext:
-    """The inputs of loading besides files and acceptance; `verifier` if signatures are required."""
+    """Loading's inputs besides files and acceptance; `verifier` if signatures are required."""
 
     resolution: ResolutionRules = field(default_factory=ResolutionRules)
     elsewhere: Callable[[], Elsewhere] = lambda: NOWHERE
@@ -51,7 +51,7 @@ class LoadContext:
 class Loader:
     """Loads successive trees by one set of rules.
 
-    `rules` make folders layers; None: the whole tree is the one view.
+    `rules` make folders layers; None: one view.
     """
 
     def __init__(
@@ -84,32 +84,25 @@ class Loader:
         rules, elsewhere = self.rules, self._context.elsewhere()
         self._acceptance = replace(self._acceptance, elsewhere=elsewhere)
         if rules is None:
-            views = await self._load_whole(tree, before.by_layers.get(WHOLE_TREE) if before else None)
+            last = before.by_layers.get(WHOLE_TREE) if before else None
+            parsed = await self._parse(changed_files(tree, last))
+            # It costs in proportion to the change; polls should not wait.
+            views = whole_tree(await asyncio.to_thread(load, tree, last, lambda _: parsed, self._acceptance))
         else:
-            views = await self._load_views(tree, before, wanted, rules)
+            from fsxds.snapshots.layers_load import ViewsLoad  # noqa: PLC0415 - a capability, loaded if it is used
+
+            variables = {layers: rules.variables_of(layers) for layers in wanted}
+            layered = await asyncio.to_thread(ViewsLoad, tree, variables, rules, before)
+            parsed = await self._parse(layered.unparsed)
+            views = await asyncio.to_thread(layered.load, parsed, self._acceptance)
         return await asyncio.to_thread(with_served, views, self._resolution, before, elsewhere.contents)
-
-    async def _load_views(
-        self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers], rules: Views
-    ) -> LoadedViews:
-        from fsxds.snapshots.layers_load import ViewsLoad  # noqa: PLC0415 - a capability, loaded if it is used
-
-        variables = {layers: rules.variables_of(layers) for layers in wanted}
-        views = await asyncio.to_thread(ViewsLoad, tree, variables, rules, before)
-        parsed = await self._parse(views.unparsed)
-        return await asyncio.to_thread(views.load, parsed, self._acceptance)
-
-    async def _load_whole(self, tree: SourceTree, before: Loaded | None) -> LoadedViews:
-        parsed = await self._parse(changed_files(tree, before))
-        # It costs in proportion to the change; polls should not wait.
-        return whole_tree(await asyncio.to_thread(load, tree, before, lambda _: parsed, self._acceptance))
 
     async def _parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
         self._changed = files
         return await self._parsing.parse(files)
 
     async def pack(self) -> None:
-        """Compress the last files' text, once served."""
+        """Compress served files' text."""
         await asyncio.to_thread(_pack, self._changed)
         self._changed = ()
 
@@ -121,7 +114,7 @@ def _pack(files: Iterable[SourceFile]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _SetAside:
-    """A change on which loading failed; `file` None: removed."""
+    """Loading failed on it; `file` None: removed."""
 
     file: SourceFile | None
     problem: Problem
@@ -165,7 +158,7 @@ class Reload:
 
     @property
     def existing(self) -> frozenset[str]:
-        """The last tree's folders, all possible layers."""
+        """The last tree's folders: possible layers."""
         return frozenset() if self.views is None else self.views.existing
 
     def is_loaded_by(self, views: Views) -> bool:
@@ -173,7 +166,7 @@ class Reload:
         return views.made_of == (self._rules or Views(None)).made_of
 
     def want(self, layers: Layers) -> None:
-        """Load a view from now on. For the event loop."""
+        """Load a view from now on, on the event loop."""
         if layers not in self._wanted:
             self._wanted[layers] = None
             current = self._trees.current
@@ -185,7 +178,7 @@ class Reload:
         self._wanted.pop(layers, None)
 
     def change_rules(self) -> None:
-        """Have every file parsed and checked again. Served snapshots stay."""
+        """Have every file parsed again. Served snapshots stay."""
         if self.views is not None:
             self.views = unchecked_views(self.views)
         # So that any file can be set aside under the new rules.
@@ -203,7 +196,7 @@ class Reload:
     async def receive(self, settled: Settled, loader: Loader) -> None:
         """Load a tree for the publisher.
 
-        An untrusted tree, or one that lost a layer, is skipped if another follows soon: it may be an incomplete edit.
+        An untrusted tree, or one that lost a layer, is skipped if another follows soon: the edit may be incomplete.
         """
         decision = await loader.trusted(settled.tree, self.trust)
         if decision.faults and settled.tree is not self._distrusted and self._trees.current is not None:
@@ -233,7 +226,7 @@ class Reload:
         await loader.pack()
 
     def _may_be_replaced(self, tree: SourceTree, views: LoadedViews) -> bool:
-        """A missing layer; false if only the wanted views changed."""
+        """A layer is missing; false if only the wanted views changed."""
         if self.views is None or self._trees.current is None or tree.files == self._tree.files:
             return False
         return not _missing_layers(views) <= _missing_layers(self.views)
@@ -287,7 +280,7 @@ def _missing_layers(views: LoadedViews) -> frozenset[PurePosixPath]:
 
 
 def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
-    """Return views of the last trusted tree with the present one's problems."""
+    """The last trusted tree's views with the present one's problems."""
     if not decision.faults:
         return views
     held = {one.path for one in views.held}
@@ -302,7 +295,7 @@ def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
 
 
 def _without(tree: SourceTree, set_aside: Mapping[PurePosixPath, _SetAside]) -> SourceTree:
-    """Mark set-aside files as unreadable, so that their last content stays."""
+    """Unreadable, so that their last content stays."""
     if not set_aside:
         return tree
     files = tuple(file for file in tree.files if file.path not in set_aside)

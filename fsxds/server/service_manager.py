@@ -1,6 +1,6 @@
 """Reports the state to systemd, or another parent with NOTIFY_SOCKET.
 
-Source: sd_notify(3), sd_watchdog_enabled(3). A unit has `Type=notify-reload` and, to be restarted when its event loop
+Source: sd_notify(3), sd_watchdog_enabled(3). A unit has `Type=notify-reload` and, to be restarted when the event loop
 hangs, `WatchdogSec=`.
 """
 
@@ -61,8 +61,7 @@ class ServiceManager:
     ) -> Never:
         """Report changes, and that the event loop runs, until cancelled.
 
-        `waits_for` returns what the start waits for, "" when over, `status` the status after that, `reloads` the count
-        of settings read.
+        `waits_for` returns what the start awaits, or "", `status` the status afterwards, `reloads` the count of settings read.
         """
         is_ready, last, reloaded = False, "", reloads()
         while True:

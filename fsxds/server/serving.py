@@ -24,7 +24,7 @@ from fsxds.settings.reading import SettingsReader, service_environment
 
 
 class ProcessLink(Protocol):
-    """An application's companion: its workers, or a worker's link to its parent.
+    """An application's workers, or a worker's link to its parent.
 
     `is_second`: another process listens until this one has a snapshot.
     """
@@ -38,12 +38,10 @@ class ProcessLink(Protocol):
 async def serve(
     directory: Path | None, settings: Settings, log: Log, check_of: CheckOf, reader: SettingsReader
 ) -> None:
-    """Serve a tree (None: none) and upstreams until SIGTERM or Ctrl-C.
-
-    SIGHUP reads settings again.
+    """Serve a tree (None: none) and upstreams until SIGTERM or Ctrl-C; SIGHUP reads settings again.
 
     Raises:
-        UsageError: the address is taken, or another process has the mirror; alone or in an exception group.
+        UsageError: a taken address or mirror; alone or in an exception group.
         KeyboardInterrupt: Ctrl-C ended it.
     """
     mirrors = mirrors_of(settings)

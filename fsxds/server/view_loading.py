@@ -46,7 +46,7 @@ class ViewLoader:
         return self.load_whole(trees)
 
     def load_whole(self, trees: Iterable[SourceTree]) -> tuple[LoadedViews, ...]:
-        """Load trees as one view each, whatever views the settings have."""
+        """Load trees as one view each, whatever the settings."""
         return loading_rules.load_trees(trees, *self._rules(), self.progress)
 
     def _rules(self) -> tuple[loading_rules.LoadingRules, ParseCache | None]:
@@ -59,11 +59,11 @@ class ViewLoader:
         return only_view(views)
 
     def folders_of(self, tree: SourceTree) -> frozenset[str]:
-        """Return a tree's folders, all possible layers."""
+        """Return a tree's folders: possible layers."""
         return LayeredTree.of(tree, self.views, None).folders
 
     def load_views(self, tree: SourceTree, views: Iterable[Layers]) -> LoadedViews:
-        """Load views by layers; other missing layers are not reported."""
+        """Load views by layers; others' missing layers are not reported."""
         require_libyaml()
         rules, cache = self._rules()
         wanted = {layers: self.views.variables_of(layers) for layers in views}

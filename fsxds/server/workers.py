@@ -5,8 +5,8 @@ it is the fleet's etcd.
 
 | rule | reason |
 | --- | --- |
-| The kernel gives each connection to one of them. | Nothing is between a client and the process that serves it. |
-| A worker that ended, or whose event loop hangs, is started again. | Its clients reconnect to another one. |
+| The kernel gives each connection to one of them. | Nothing is between client and process. |
+| A worker that ended, or whose event loop hangs, is started again. | Its clients reconnect to others. |
 | A worker listens when it has the publication. | Others serve until then. |
 | Workers end with the first one. | There would be no publisher, and the next server could not have the addresses. |
 """
@@ -82,7 +82,7 @@ class WorkerPlace:
 
 
 def admin_of(written: str, number: int) -> str:
-    """Return a worker's admin address: a port above the server's, or a socket beside."""
+    """Return a worker's admin address: a port above, or a socket beside, the server's."""
     if written == OFF:
         return OFF
     address = parse_address(written)
@@ -105,10 +105,10 @@ async def shared(
     """Hold a server's addresses and its fleet's store, within the context.
 
     Yields:
-        The first process's settings, which `reader` reads from now on, and unstarted workers.
+        The first process's settings, read by `reader` from now on, and unstarted workers.
 
     Raises:
-        UsageError: an address is taken, or cannot be shared; or a setting works only with one process.
+        UsageError: an address is taken or unshareable, or a setting needs a single process.
     """
     async with AsyncExitStack() as stack:
         is_second = settings.reuse_port
@@ -152,7 +152,6 @@ async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, i
 
 
 async def _free_port(address: TcpAddress) -> int:
-    """Raises OSError."""
     bound = await bind_tcp(address)
     port: int = bound[0].getsockname()[1]
     close_all(bound)
@@ -162,8 +161,8 @@ async def _free_port(address: TcpAddress) -> int:
 class Workers:
     """A server's workers, each a component.
 
-    `reader` reads the server's settings; handled SIGHUPs are forwarded. `is_second`: another server listens until this
-    one takes over.
+    `reader` reads the server's settings; handled SIGHUPs are forwarded. `is_second`: until this one takes over, another
+    server listens.
     """
 
     def __init__(
@@ -186,7 +185,6 @@ class Workers:
             application.start(tasks, f"worker {place.number}", partial(self._keep, place))
 
     async def _keep(self, place: WorkerPlace) -> Never:
-        """Raises WorkerEndedError: start it again."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(place, self._read, self._serve, theirs))
@@ -197,7 +195,9 @@ class Workers:
         asyncio.get_running_loop().add_reader(process.sentinel, ended.set)
         try:
             await self._watch(process.pid or 0, ours, ended)
-            raise WorkerEndedError(f"it ended with status {_status_of(process)}")
+            process.join()
+            status = process.exitcode or 0
+            raise WorkerEndedError(f"it ended with status {status if status >= 0 else signal.Signals(-status).name}")
         finally:
             process.terminate()
             with suppress(TimeoutError):
@@ -210,7 +210,7 @@ class Workers:
             ours.close()
 
     async def _watch(self, pid: int, heartbeats: Connection, ended: asyncio.Event) -> None:
-        """Forward SIGHUPs until the end. WorkerEndedError: it hung, and was killed."""
+        """Forwards SIGHUPs. WorkerEndedError: it hung, and was killed."""
         answered, silent, has_begun = self._reader.count, 0, False
         while not ended.is_set():
             with suppress(TimeoutError):
@@ -230,14 +230,8 @@ class Workers:
                 raise WorkerEndedError(f"it did nothing for {silent * CHECK_INTERVAL_S:g} s, and was killed")
 
 
-def _status_of(process: multiprocessing.process.BaseProcess) -> str:
-    process.join()
-    status = process.exitcode or 0
-    return str(status) if status >= 0 else signal.Signals(-status).name
-
-
 class WorkerHeartbeat:
-    """A worker's duty to report that its event loop runs."""
+    """A worker's reports that its event loop runs."""
 
     is_second = True
 

@@ -1,1 +1,1 @@
-"""Transports: each package serves current snapshots to clients in one way."""
+"""Transports: each package serves current snapshots in one way."""

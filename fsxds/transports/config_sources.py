@@ -1,4 +1,4 @@
-"""Config sources inside of resources, and the rewriting of snapshots for streams."""
+"""Config sources inside resources, and the rewriting of snapshots for streams."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Never, Protocol
+from typing import Never
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -45,7 +45,7 @@ API_V3 = 2
 
 @dataclass(frozen=True, slots=True)
 class RequestedResources:
-    """The resources that a config source requests.
+    """Resources that a config source requests.
 
     Empty `names`: the whole type, as Envoy requests SRDS; None: the routes behind a scoped RDS.
     """
@@ -59,7 +59,7 @@ Change = Callable[[DynamicMessage, RequestedResources], bool]
 
 
 class ConfigSourceFinder:
-    """Finds config sources in messages, also in packed ones, except in TypedStructs and unknown messages."""
+    """Finds config sources, also in packed messages, except in TypedStructs and unknown messages."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -70,7 +70,7 @@ class ConfigSourceFinder:
         return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
 
     def rewrite(self, resource: Resource, change: Change) -> bytes | None:
-        """Call `change` with each config source; return the new body, or None."""
+        """Call `change` with config sources; return the new body, or None."""
 
         def change_sources(message: DynamicMessage) -> bool:
             # A list, because `any` would stop at the first change.
@@ -96,7 +96,7 @@ def _leads_to_source(start: Descriptor | None) -> bool:
 
 
 def eds_name_of(cluster: DynamicMessage) -> str | None:
-    """Return the ClusterLoadAssignment name of an EDS cluster, or None."""
+    """Return an EDS cluster's ClusterLoadAssignment name, or None."""
     if not cluster.HasField("eds_cluster_config"):
         return None
     return str(cluster.eds_cluster_config.service_name or cluster.name)
@@ -146,8 +146,8 @@ class AdsConfigSources:
 
     Channels share the work; rows without rewritten resources stay the same object.
 
-    A REST, gRPC or `self` source becomes `ads: {}` if the tree defines its type; paths and `initial_fetch_timeout`
-    stay. A rewritten resource gets the version of its new content, to differ from the authored one.
+    A REST, gRPC or `self` source becomes `ads: {}` if the tree defines its type; others and `initial_fetch_timeout`
+    stay. A rewritten resource has a version of its own.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -157,7 +157,7 @@ class AdsConfigSources:
         self._rows: dict[tuple[frozenset[TypeUrl], TypeUrl], tuple[Rows, Rows]] = {}
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot for streams. Not concurrent; yields to the event loop."""
+        """Return the streams' snapshot. Not concurrent; yields to the event loop."""
         by_type, changes = dict(snapshot.by_type), dict(snapshot.changes)
         if snapshot.undeclared != self._undeclared:
             # Any resource may differ from its last rewriting.
@@ -202,32 +202,25 @@ class AdsConfigSources:
         return True
 
 
-class SnapshotRewriter(Protocol):
-    """Derives the snapshot for streams."""
-
-    async def rewrite(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot for streams."""
-
-
 class Rewriting:
-    """Publishes each snapshot of followed channels, rewritten, to their streams.
+    """Publishes followed channels' snapshots, rewritten, to their streams.
 
     One that failed three times in a row is skipped: streams keep the one before.
     """
 
-    def __init__(self, rewriters: Iterable[SnapshotRewriter], observer: Observer) -> None:
-        """Apply `rewriters` in this order."""
+    def __init__(self, rewriters: Iterable[AdsConfigSources | PassedRedirects], observer: Observer) -> None:
+        """`rewriters` apply in order."""
         self._rewriters = tuple(rewriters)
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("ADS rewriting", error)))
         # Channels with a newer snapshot.
         self._published: asyncio.Queue[Channel] = asyncio.Queue()
 
     def follow(self, channel: Channel) -> None:
-        """Rewrite each newer snapshot of a channel."""
+        """Rewrite a channel's newer snapshots."""
         channel.store.listeners[self] = partial(self._published.put_nowait, channel)
 
     async def keep_rewritten(self) -> Never:
-        """Rewrite published snapshots until cancelled; the next call retries a failure."""
+        """Rewrite published snapshots until cancelled; the next call retries failures."""
         while True:
             channel = await self._published.get()
             is_done = False
@@ -257,7 +250,7 @@ class PassedRedirects:
     """Serves locators in place of redirected content, on top of the snapshot before.
 
     Rows without redirects stay the same object. Unresolved redirects are included: clients may resolve them. A redirect
-    has its locator's version, independent of the target.
+    has its locator's version.
     """
 
     def __init__(self) -> None:
@@ -265,7 +258,7 @@ class PassedRedirects:
         self._rows: dict[TypeUrl, tuple[Rows, _Unresolved, Rows]] = {}
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot for streams."""
+        """Return the streams' snapshot."""
         by_type = {type_url: self._rewrite_rows(type_url, snapshot) for type_url in snapshot.by_type}
         return replace(snapshot, by_type=MappingProxyType(by_type))
 
@@ -305,7 +298,9 @@ def _with_locator(resource: Resource) -> Resource:
 
 
 def rewriting_of(settings: Settings, catalogue: Catalogue, observer: Observer) -> Rewriting | None:
-    """Return the rewriters of streamed snapshots, or None."""
-    rewriters: list[SnapshotRewriter] = [AdsConfigSources(catalogue)] if settings.ads_config_sources else []
+    """Return streamed snapshots' rewriters, or None."""
+    rewriters: list[AdsConfigSources | PassedRedirects] = (
+        [AdsConfigSources(catalogue)] if settings.ads_config_sources else []
+    )
     rewriters += [PassedRedirects()] if settings.redirects == "client" else []
     return Rewriting(rewriters, observer) if rewriters else None

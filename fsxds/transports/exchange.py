@@ -3,12 +3,12 @@
 | step | transports |
 | --- | --- |
 | Identify the sender, by connection and headers. | all |
-| Check that the sender may ask as this node and for this type; again after each wait, which may have taken long. | all |
-| Find the channel of the node. | all |
-| Ask upstreams for the names, for as long as the request lasts. | all |
-| Count a request that has to wait; wait for a newer snapshot, other access, or the end of the server. | polls, GET, Fetch |
+| Check that the sender may ask as this node and for this type; again after each wait, which may be long. | all |
+| Find the node's channel. | all |
+| Ask upstreams for the names, while the request lasts. | all |
+| Count a waiting request; wait for a newer snapshot, other access, or the server's end. | polls, GET, Fetch |
 
-Streams are pushed to, so that an idle stream needs no task; mirrors have no sender.
+Streams are pushed to: an idle one needs no task. Mirrors have no sender.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from fsxds.protocol.messages import ClientStatus, Node, OwnStatus
 from fsxds.protocol.poll import Wait
 from fsxds.protocol.subscription import OnDemand
 from fsxds.runtime.access import AccessInUse, Peer, is_uri
-from fsxds.runtime.channels import Channel, Channels, HoldsOf, holds_nothing
-from fsxds.runtime.store import Latest, SnapshotStore, end_wait
+from fsxds.runtime.channels import Channel, Channels, HoldsOf, Latest, SnapshotStore, end_wait, holds_nothing
 from fsxds.transports.limits import Limiter
 from fsxds.transports.rest.http_edge import Handler
 
@@ -45,7 +44,6 @@ class Requester:
     """A request's sender and subject, compared by identity.
 
     `type_url` is None until known; `*` in `asked` means all.
-
     """
 
     peer: Peer
@@ -55,14 +53,14 @@ class Requester:
 
 
 class Waiting(Protocol):
-    """Waits for its channel's next snapshot; `limits` are timeouts."""
+    """Waits for its channel's next snapshot; `limits`: timeouts."""
 
     channel: Channel
     limits: set[asyncio.Timeout]
 
 
 class Reader:
-    """Waits without being a client that rollout steps wait for."""
+    """Waits without a rollout's regard."""
 
     __slots__ = ("channel", "limits")
 
@@ -72,7 +70,7 @@ class Reader:
 
 
 class _Asking(AbstractContextManager[None]):
-    """Not a generator, which would take 0.5 kB for each held request."""
+    """Not a generator, which would take 0.5 kB per held request."""
 
     __slots__ = ("_on_demand", "_requester")
 
@@ -93,7 +91,7 @@ def _store(channel: Channel) -> SnapshotStore:
 
 
 class Exchange:
-    """Takes the requests of one listener.
+    """Takes one listener's requests.
 
     Without `limiter` the default limits apply; without `access` everyone may ask. `store_of` returns a channel's store.
     While `is_draining`, requests must not wait.
@@ -119,16 +117,16 @@ class Exchange:
 
     @classmethod
     def of_streams(cls, channels: Channels, limiter: Limiter | None = None, access: AccessInUse | None = None) -> Self:
-        """Create an exchange for streamed snapshots."""
+        """Create one for streamed snapshots."""
         return cls(channels, limiter, access, lambda channel: channel.streams)
 
     def __len__(self) -> int:
-        """Return the number of waiting requests."""
+        """Count waiting requests."""
         return len(self._limits)
 
     @contextmanager
     def woken(self) -> Iterator[None]:
-        """Wake waiting requests at changes of access, channels, or upstreams' answers."""
+        """Wake waiting requests when access, channels or upstreams' answers change."""
         channels = self.channels
         listeners: tuple[tuple[dict[object, Callable[[], object]], Callable[[], object]], ...] = (
             (self.access.listeners, self.wake),
@@ -144,7 +142,7 @@ class Exchange:
                 by_owner.pop(self, None)
 
     def check(self, requester: Requester) -> None:
-        """Check that the sender may ask. Raises ProtocolError."""
+        """Whether the sender may ask. Raises ProtocolError."""
         access = self.access.current
         if requester.type_url is None:
             access.check_node(requester.peer, requester.node)
@@ -159,7 +157,7 @@ class Exchange:
         holds_of: HoldsOf = holds_nothing,
         is_here: bool = False,
     ) -> Channel:
-        """Return a node's channel; see `Channels.channel_of`. Raises ProtocolError."""
+        """As `Channels.channel_of`. Raises ProtocolError."""
         self.check(requester)
         channel = await self.channels.channel_of(requester.node, holds=holds, holds_of=holds_of, is_here=is_here)
         # Finding the channel can take long.
@@ -167,21 +165,18 @@ class Exchange:
         return channel
 
     def asking(self, requester: Requester) -> AbstractContextManager[None]:
-        """Ask upstreams while the context lasts."""
+        """Ask upstreams within the context."""
         return _Asking(self.channels.on_demand, requester)
 
     def snapshot_of(self, channel: Channel) -> Snapshot | None:
-        """Return the current snapshot of a channel."""
+        """Return a channel's current snapshot."""
         return self._store_of(channel).current
 
     async def wait(self, requester: Requester, waiting: Waiting, snapshot: Snapshot | None, wait: Wait) -> float:
-        """Wait for a newer snapshot, another channel, other access, a time, or the server's end.
+        """Wait for a newer snapshot, another channel, other access, a time, or the server's end; return the time.
 
-        `snapshot` is the present one; `wait` may end with upstreams' answers too. Times, also the returned one, are of
-        the event loop.
-
-        Raises:
-            ProtocolError: the sender may no longer ask for this.
+        `snapshot` is the present one; `wait` may end with upstreams' answers too. Times are the event loop's. Raises
+        ProtocolError if the sender may no longer ask.
         """
         until_s = inf if wait.until_s is None else wait.until_s
         # One coroutine: each further one would stay allocated for thousands of waiting requests.
@@ -239,15 +234,15 @@ class Exchange:
         self.wake()
 
     def wake(self) -> None:
-        """Have every waiting request check again."""
+        """Have waiting requests check again."""
         _end((*self._limits, *self._pauses))
 
     def wake_readers(self) -> None:
-        """Have readers look up their channels again."""
+        """Have readers find their channels again."""
         _end([limit for reader in self._readers for limit in reader.limits])
 
     def wake_for_answers(self) -> None:
-        """Wake requests that wait for upstreams' answers."""
+        """Wake requests that await upstreams' answers."""
         _end(tuple(self._awaiting))
 
 
@@ -264,7 +259,7 @@ _NAMES_OF_GRPC = ("peer_uri", "peer_dns")
 
 
 def peer_of_request(request: web.Request) -> Peer:
-    """Return the sender of an HTTP request."""
+    """Return an HTTP request's sender."""
     address = request.remote or ""
     is_tls = request.get_extra_info("ssl_object") is not None
     # A path for a unix socket; None if the client is gone.
@@ -277,7 +272,7 @@ def peer_of_request(request: web.Request) -> Peer:
 
 
 def peer_of_call(context: Any) -> Peer:
-    """Return the caller of a gRPC call."""
+    """Return a gRPC call's sender."""
     scheme, _, rest = context.peer().partition(":")
     is_tcp = scheme in {"ipv4", "ipv6"}
     # `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`.
@@ -291,15 +286,12 @@ def peer_of_call(context: Any) -> Peer:
 
 
 def _names(uris: Iterable[str], dns_names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that access rules match.
-
-    Neither DNS names that look like URIs, nor the common name, which may be anything.
-    """
+    """Neither DNS names that look like URIs, nor the common name, which may be anything."""
     return (*(name for name in uris if is_uri(name)), *(name for name in dns_names if not is_uri(name)))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an IP address is loopback, usable by this machine alone."""
+    """Whether only this machine can use an IP address."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
@@ -309,7 +301,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _token_in(values: Iterable[str | bytes]) -> str:
-    """Return the bearer token; empty if there is no header, or more than one."""
+    """Empty without a header, or with several."""
     headers = [value.decode("latin-1") if isinstance(value, bytes) else value for value in values]
     if len(headers) != 1:
         return ""
@@ -318,14 +310,14 @@ def _token_in(values: Iterable[str | bytes]) -> str:
 
 
 class Clients:
-    """Knows all clients' status. For the event loop."""
+    """Knows all clients' status, on the event loop."""
 
     def __init__(self) -> None:
         self._streams: dict[object, Callable[[], ClientStatus]] = {}
         self._others: list[Callable[[], Iterator[ClientStatus]]] = []
 
     def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
-        """Add clients without a stream, by their statuses."""
+        """Add clients without streams, by their statuses."""
         self._others.append(statuses)
 
     def opened(self, status: Callable[[], ClientStatus]) -> object:
@@ -339,7 +331,7 @@ class Clients:
         self._streams.pop(token, None)
 
     def statuses(self) -> Iterator[ClientStatus]:
-        """Yield every client's status: streams first, in order of opening.
+        """Yield clients' statuses: streams first, in order of opening.
 
         A client that leaves meanwhile may be missing.
         """
@@ -353,7 +345,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """A service's dependencies, for `services(context)`; `own`: this process as an upstream client."""
+    """A service's dependencies, for `services(context)`; `own`: this process as upstream client."""
 
     clients: Clients
     catalogue: Catalogue
@@ -364,7 +356,7 @@ class ServiceContext:
 
 @dataclass(frozen=True, slots=True)
 class ExtraServices:
-    """A service's handlers, by path and for gRPC."""
+    """A service's handlers, for HTTP and gRPC."""
 
     posts: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
     documents: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))

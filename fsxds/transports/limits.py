@@ -1,7 +1,7 @@
 """Limits on clients: connections, calls, held polls, names, and requests per second.
 
-One `Limiter` counts for all listeners, on the event loop only. Exceeding an option raises LimitError, which the edge of
-the request reports; clients keep their present connections and names.
+One `Limiter` counts for all listeners, on the event loop only. Beyond an option it raises LimitError, which the
+request's edge reports; clients keep present connections and names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Bucket:
 
 
 class _Holding(AbstractContextManager[None]):
-    """Not a generator, which would take 0.5 kB for each held request."""
+    """Not a generator, which would take 0.5 kB per held request."""
 
     __slots__ = ("_limiter", "_names")
 
@@ -59,7 +59,7 @@ class _Holding(AbstractContextManager[None]):
 
 
 class Limiter:
-    """Counts the use of the server by clients.
+    """Counts clients' use of the server.
 
     `now_s` is monotonic; `streams` counts open long-lived calls, `names` those of streams and held polls, `held`
     waiting polls, GETs, and unary gRPC requests, `body_bytes` bytes of incomplete bodies.
@@ -76,7 +76,7 @@ class Limiter:
         self._buckets: Lru[str, _Bucket] = Lru(MOST_PEERS)
 
     def admit_request(self, peer: str) -> None:
-        """Count a request; an empty peer is a unix socket. Raises LimitError."""
+        """Count a request; peers on unix sockets are empty. Raises LimitError."""
         rate = self.settings.max_requests_per_peer
         if rate is None or not peer:
             return
@@ -91,7 +91,7 @@ class Limiter:
 
     @contextmanager
     def stream(self, peer: str) -> Iterator[None]:
-        """Count a long-lived call within the context. Raises LimitError."""
+        """Count a long-lived call meanwhile. Raises LimitError."""
         settings, network = self.settings, network_of(peer)
         if self.streams >= settings.max_streams:
             raise LimitError("max-streams", f"{self.streams} streams are open")
@@ -109,21 +109,21 @@ class Limiter:
                 del self._streams_by_peer[network]
 
     def most_connections(self) -> int:
-        """Return the connections allowed per listener."""
+        """Return a listener's most connections."""
         return self.settings.max_connections
 
     def admit_view(self, count: int) -> None:
-        """Raise LimitError if `count` loaded views leave no space."""
+        """Raise LimitError without space beside `count` loaded views."""
         if count >= self.settings.max_views:
             raise LimitError("max-views", f"{count} views are loaded")
 
     def holding(self, names: int) -> AbstractContextManager[None]:
-        """Count a held request and its names within the context. Raises LimitError."""
+        """Count a held request and its names meanwhile. Raises LimitError."""
         return _Holding(self, names)
 
     @contextmanager
     def receiving(self) -> Iterator[Callable[[int], None]]:
-        """Yield a function that counts bytes of a body; it raises LimitError."""
+        """Yield a counter of a body's bytes; it raises LimitError."""
         received = 0
 
         def count(size_bytes: int) -> None:
@@ -139,7 +139,7 @@ class Limiter:
             self.body_bytes -= received
 
     def hold_names(self, count: int, before: int = 0) -> None:
-        """Count `count` names of a client instead of `before`. Raises LimitError."""
+        """Count a client's `count` names instead of `before`. Raises LimitError."""
         settings = self.settings
         self.check_names(count)
         if count > before and self.names + count - before > settings.max_all_names:
@@ -147,24 +147,24 @@ class Limiter:
         self.names += count - before
 
     def check_names(self, count: int) -> None:
-        """Raise LimitError for too many names of a client."""
+        """Raise LimitError for a client's too many names."""
         if count > self.settings.max_names:
             raise LimitError("max-names", f"{count} names are subscribed to")
 
     def release_names(self, count: int) -> None:
-        """Subtract the names of a gone client."""
+        """Subtract a gone client's names."""
         self.names -= count
 
 
 def report_rejection(observer: Observer, peer: str, status: int | str, error: ProtocolError) -> None:
-    """Report a rejected request, and an exceeded limit."""
+    """Report a rejected request and exceeded limit."""
     observer(RequestRejected(peer, status, str(error), error.subject))
     if isinstance(error, LimitError):
         observer(LimitReached(error.limit, peer))
 
 
 def network_of(peer: str) -> str:
-    """Return the address to count by; for IPv6 its /64 network."""
+    """Return the address to count by; IPv6: its /64 network."""
     if ":" not in peer:
         return peer
     try:

@@ -1,6 +1,6 @@
 """Offers signed manifests of the served resources to relays.
 
-A manifest has digests of secrets, so it needs a connection that secrets may use, and a peer that may ask for all nodes.
+A manifest has digests of secrets: it needs a connection that secrets may use, and a peer that may ask for all nodes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fsxds.transports.rest.poll_responses import Payload, write_response
 
 
 def services(context: ServiceContext) -> ExtraServices:
-    """Return the manifest services: a row of `app.SERVICES`."""
+    """Return manifests' handlers: a row of `app.SERVICES`."""
     access, offered = context.access, context.offered
 
     async def stream(_: bytes, call: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
@@ -39,6 +39,5 @@ def services(context: ServiceContext) -> ExtraServices:
 
 
 def _check(access: AccessInUse, peer: Peer) -> None:
-    """Raises ProtocolError."""
     access.current.check_all_nodes(peer)
     access.current.check_type(peer, TypeUrl(SECRET))

@@ -1,4 +1,4 @@
-"""The sockets of the servers: binding, removal, and draining."""
+"""The servers' sockets: binding, removal, and draining."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _id_of(written: str, find: Callable[[str], int], what: str) -> int:
 
 
 async def unbindable(addresses: Mapping[str, Address], *, is_shared: bool = False) -> dict[str, OSError]:
-    """Return the errors of unbindable addresses by option.
+    """Return unbindable addresses' errors by option.
 
     Binds all together, to detect duplicates, and releases them.
     """
@@ -110,7 +110,7 @@ def explained(address: Address, option: str) -> Iterator[None]:
 
 
 def unavailable(address: Address, error: OSError, remedy: str) -> UsageError:
-    """Return the error for an unbindable address."""
+    """Return an unbindable address's error."""
     return UsageError(f"{_fact(address, error)}; {remedy}")
 
 
@@ -118,16 +118,13 @@ def _fact(address: Address, error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return f"{address}: there is no such host: {error.strerror}"
     fact = "is taken" if error.errno == errno.EADDRINUSE else "cannot be listened at"
-    return f"{address} {fact}: {_reason_of(error)}"
-
-
-def _reason_of(error: OSError) -> str:
     # create_server() adds the address to the text, which the message names already.
-    return str(error) if error.errno is None else os.strerror(error.errno)
+    reason = str(error) if error.errno is None else os.strerror(error.errno)
+    return f"{address} {fact}: {reason}"
 
 
 def is_local(address: Address) -> bool:
-    """Whether only this machine can reach an address; no host names but `localhost`."""
+    """Whether only this machine reaches an address; no host names but `localhost`."""
     if isinstance(address, UnixAddress) or address.host == "localhost":
         return True
     try:
@@ -238,7 +235,7 @@ def listened_at(address: Address) -> Iterator[None]:
 
 
 async def until_lost(address: Address) -> None:
-    """Return when a unix socket's file is lost; never for TCP."""
+    """Return when a unix socket's file is lost, never for TCP."""
     identity = _identity_of(address)
     while isinstance(address, TcpAddress) or identity == _identity_of(address):  # noqa: ASYNC110, a file has no event
         await asyncio.sleep(LOST_AFTER_S)
@@ -279,9 +276,9 @@ def close_all(listeners: list[socket.socket]) -> None:
 
 
 async def drain(work: Coroutine[object, object, object], progress: Callable[[], object], limit_s: float) -> bool:
-    """Run `work` until it is done, stalls, or times out; return whether it is done.
+    """Run `work` until done, stalled, or timed out, and cancelled; return whether it is done.
 
-    It is cancelled otherwise. `progress` returns a value that differs after each step.
+    `progress` returns a value that differs after each step.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
@@ -300,7 +297,7 @@ async def drain(work: Coroutine[object, object, object], progress: Callable[[], 
 class Listener:
     """A server at an address, bound again by restarts.
 
-    `is_shared`: another process may listen there too, or replace the unix socket. `address` is bound once `is_up`.
+    `is_shared`: another process may listen too, or replace the unix socket. `address` is bound once `is_up`.
     """
 
     def __init__(
@@ -316,7 +313,7 @@ class Listener:
         self._is_shared = is_shared
 
     async def serve(self) -> Never:
-        """Listen until cancelled. Raises UsageError when unreachable."""
+        """Listen until cancelled, or raise UsageError when unreachable."""
         async with self._listen(self.address) as self.address:
             self.is_up.set()
             if self._is_shared:

@@ -1,4 +1,4 @@
-"""Keeps the resources of upstreams across restarts."""
+"""Keeps upstreams' resources across restarts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UpstreamKeeping:
     def restore(self, served: Snapshot | None, now_s: float) -> None:
         """Restore and report an earlier process's resources. Blocks; for the start.
 
-        Bodies are shared with `served`; `now_s` is since 1970.
+        `served` shares bodies; `now_s` is since 1970.
         """
         found = self._keeper.restored_upstreams(self._read(), served)
         for each in self._upstreams:

@@ -1,4 +1,4 @@
-"""The connections to an upstream's servers, in the order of `ServerOrder`."""
+"""Connects to an upstream's servers, in the order of `ServerOrder`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Never, Protocol
+from typing import Never
 
 from fsxds.client.connection import Wire
 from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError
 from fsxds.events.upstream_events import UpstreamConnected, UpstreamFailedOver, UpstreamLooped, UpstreamLost
 from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import OWN_UPSTREAM, REMEDY, relays_of_words
-from fsxds.runtime.store import Latest, end_wait
+from fsxds.runtime.channels import Latest, end_wait
 from fsxds.settings.upstream_rules import URLS
 from fsxds.upstream.intake import Intake, LinkContext, RelayLoopError, ServerAccess
 from fsxds.upstream.server_order import ServerOrder
@@ -27,19 +27,12 @@ LONG_KEEPALIVE_S = 330.0
 WIRES = {Wire.DELTA: "Delta ADS", Wire.SOTW: "SotW ADS", Wire.REST: "REST"}
 
 
-class ServerSession(Protocol):
-    """A session with one server."""
-
-    async def run(self) -> Never:
-        """Raise ConnectionLostError at the loss; UsageError for an unusable credentials file."""
-
-
 @dataclass(slots=True)
 class _Asked:
-    """The connection state of a server, beside `ServerOrder`.
+    """A server's connection state, beside `ServerOrder`.
 
     `limit` ends the session; `relays` are of a call that seems to come from the server itself. `answered_s` is of the
-    first response on the last connection with one; event loop time, as `pauses_until_s`.
+    last answering connection's first response; event loop time, as `pauses_until_s`.
     """
 
     rules: StreamRules
@@ -54,7 +47,7 @@ class Link:
     """Keeps one upstream connected."""
 
     def __init__(self, upstream: Upstream, context: LinkContext) -> None:
-        """Connect nothing yet. Raises UsageError for unusable credentials."""
+        """Raises UsageError for unusable credentials."""
         self._upstream = upstream
         self._context = context
         self._servers = upstream.rule.servers
@@ -86,22 +79,19 @@ class Link:
 
     async def _keep_asking(self, place: int) -> Never:
         while True:
-            await self._await_turn(place)
+            loop, asked = asyncio.get_running_loop(), self._asked[place]
+            while not (may_ask := self._order.may_ask(place)) or asked.pauses_until_s > loop.time():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(asked.pauses_until_s if may_ask else None):
+                        await self._turn.replaced()
             error = await self._ask(place)
             if error is None:
                 self._order.left(place)
             elif not self._falls_back(place, error):
                 self._lost(place, error)
 
-    async def _await_turn(self, place: int) -> None:
-        loop, asked = asyncio.get_running_loop(), self._asked[place]
-        while not (may_ask := self._order.may_ask(place)) or asked.pauses_until_s > loop.time():
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(asked.pauses_until_s if may_ask else None):
-                    await self._turn.replaced()
-
     async def _ask(self, place: int) -> ConnectionLostError | None:
-        """Return why the server is lost; None if one before it answers."""
+        """Why the server is lost; None if one before it answers."""
         intake = Intake(self._upstream, self._servers[place], self._access(), self._context)
         patience_s = self._order.patience_s(place, self._context.settings().upstream_patience_s)
         try:
@@ -116,22 +106,19 @@ class Link:
                 return RelayLoopError(f"{fact}; {REMEDY}", relays)
             return ConnectionLostError(f"it gave no response within {patience_s:g} s", _SILENT)
         except ConnectionLostError as error:
-            return self._explained(error)
+            is_loop = OWN_UPSTREAM in str(error) and error.code in {"FAILED_PRECONDITION", "508"}
+            return RelayLoopError(str(error), relays_of_words(str(error))) if is_loop else error
         except UsageError as error:
             return ConnectionLostError(str(error), "UNAVAILABLE")
         finally:
             self._asked[place].limit = None
             intake.disconnected()
 
-    def _session(self, place: int, intake: Intake) -> ServerSession:
+    def _session(self, place: int, intake: Intake) -> PollSession | StreamSession:
         answered = partial(self._answered, place)
         if self._servers[place].startswith(URLS):
             return PollSession(intake, answered)
         return StreamSession(intake, self._asked[place].rules, answered)
-
-    def _explained(self, error: ConnectionLostError) -> ConnectionLostError:
-        is_loop = OWN_UPSTREAM in str(error) and error.code in {"FAILED_PRECONDITION", "508"}
-        return RelayLoopError(str(error), relays_of_words(str(error))) if is_loop else error
 
     def _falls_back(self, place: int, error: ConnectionLostError) -> bool:
         """Whether to ask at once again, with other rules."""
@@ -169,7 +156,7 @@ class Link:
             end_wait(self._asked[later].limit, asyncio.get_running_loop().time())
 
     def _receive_loop(self, relays: tuple[str, ...]) -> None:
-        """A server without an answer may be asking this relay, and wait for its answer."""
+        """A server without an answer may be asking this relay."""
         for place, asked in enumerate(self._asked):
             if not self._order.is_answering(place):
                 asked.relays = relays

@@ -1,14 +1,14 @@
-"""Decides which server of an upstream is asked, and when it is asked again (pure).
+"""Decides which server of an upstream is asked, and when again (pure).
 
 | rule | why |
 | --- | --- |
-| A server is asked while each before it in the list has failed since it answered last. | The first that answers is the one that counts. |
-| A server before the one that answers is asked again within 5 s; as soon as it answers, those after it are left. | The one that answers goes on until then, so there is no gap. |
-| A server that answered for a minute is asked again at once when it is lost, and counts as failed when that fails. | A server that restarts is back before another one has sent everything. |
+| A server is asked while each before it in the list has failed since it answered last. | The first that answers counts. |
+| A server before the answering one is asked again within 5 s; as soon as it answers, those after it are left. | The answering one goes on until then: no gap. |
+| A server that answered for a minute is asked again at once when lost, and counts as failed when that fails. | A restarting server is back before another one has sent everything. |
 | All pauses are random up to a bound that doubles from 0.5 to 30 s (full jitter). | A thousand relays that lost one server do not come back at one moment. |
 | The bound is 0.5 s again when a server answered for a minute. | It was well. |
 | The bound is 4 s at most for the first eight failures after an answer. | A server that restarts repeatedly is followed soon; one that answers and dies again and again is not asked at full speed. |
-| A server without a response in time gets twice as long the next time, up to eight times. | A slow server that is the only one is not asked in vain forever. |
+| A server without a response in time gets twice as long the next time, up to eight times. | A single slow server is not asked in vain forever. |
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Server:
 
 
 class ServerOrder:
-    """The servers of an upstream, by place."""
+    """An upstream's servers, by place."""
 
     def __init__(self, count: int, back_off: BackOff = PAUSES) -> None:
         self._servers = [_Server() for _ in range(count)]
@@ -60,20 +60,20 @@ class ServerOrder:
         return self._servers[place].is_answering
 
     def answered(self, place: int) -> None:
-        """Record the first response of a server on a connection."""
+        """Record a connection's first response."""
         self._servers[place] = _Server(
             is_answering=True, failures=self._servers[place].failures, soon_failures=SOON_FAILURES
         )
 
     def left(self, place: int) -> None:
-        """Record that a server is left for one before it."""
+        """Record a change to one before it."""
         server = self._servers[place]
         server.is_answering = server.has_failed = False
 
     def failed(self, place: int, answered_s: float, *, is_silent: bool = False) -> bool:
         """Record a loss or failure; return whether it is the first since the server was well.
 
-        `answered_s`: since the connection's first response; `is_silent`: there was none in time.
+        `answered_s`: since the connection's first response; `is_silent`: none came in time.
         """
         server = self._servers[place]
         was_well = server.is_answering and answered_s >= self._back_off.well_after_s
@@ -87,7 +87,7 @@ class ServerOrder:
         return server.failures == 1
 
     def patience_s(self, place: int, patience_s: float) -> float:
-        """Return how long to await a response, at first `patience_s`."""
+        """Return how long to await a response."""
         return patience_s * min(1 << min(self._servers[place].unanswered_attempts, 8), LONGEST_PATIENCE)
 
     def pause_s(self, place: int, share: float, *, is_final: bool = False) -> float:

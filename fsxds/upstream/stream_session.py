@@ -1,6 +1,6 @@
 """Sessions with an upstream's server: one ADS stream until it is lost, or a poll per wanted type until all fail.
 
-They get the manifests that the server offers, too.
+They get the server's manifests, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fsxds.model.relay_ids import HEADER
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.runtime.store import end_wait
+from fsxds.runtime.channels import end_wait
 from fsxds.signing.offered import METHOD, PATH
 from fsxds.upstream.intake import LONGEST_REASON, Intake
 
@@ -36,10 +36,9 @@ WILDCARD_ALONE = frozenset({WILDCARD})
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """Options of a stream: silence before a ping, and whether to report held versions.
+    """A stream's options: silence before a ping, and whether to report held versions.
 
     Without `sends_versions` the server sends all resources.
-
     """
 
     wire: Wire = Wire.DELTA
@@ -61,30 +60,24 @@ class StreamSession:
         self._last: dict[TypeUrl, Update] = {}
 
     async def run(self) -> Never:
-        """Follow the server.
-
-        Raises:
-            ConnectionLostError: the stream ended, or cannot be opened.
-            UsageError: a credentials file cannot be used.
-        """
+        """Follow the server. Raises ConnectionLostError, or UsageError for an unusable credentials file."""
         context, access = self._intake.context, self._intake.access
         limits = ChannelLimits(context.settings().upstream_max_response_bytes, self._rules.keepalive_s)
         method = Streaming(self._rules.wire).method
+        dialogue = (
+            DeltaDialogue(access.node(), self._held, accepts_parts=True)
+            if self._rules.wire is Wire.DELTA
+            else SotwDialogue(access.node(), accepts_parts=True)
+        )
         async with (
             open_channel(self._intake.server, access.tls(), limits) as channel,
-            StreamClient(channel, method, self._dialogue()) as client,
+            StreamClient(channel, method, dialogue) as client,
         ):
             client.token, client.headers = access.token(), ((HEADER, context.relays.upwards),)
             self._subscribe(client)
             with context.late_nacks.receiving_nacks(self._intake.upstream.rule.name, partial(self._nack_late, client)):
                 lost = await self._converse(channel, client)
         raise lost
-
-    def _dialogue(self) -> DeltaDialogue | SotwDialogue:
-        node = self._intake.access.node()
-        if self._rules.wire is Wire.DELTA:
-            return DeltaDialogue(node, self._held, accepts_parts=True)
-        return SotwDialogue(node, accepts_parts=True)
 
     def _held(self, type_url: TypeUrl) -> Mapping[str, str]:
         if not self._rules.sends_versions:
@@ -111,7 +104,7 @@ class StreamSession:
             self._on_answered()
 
     def _expects_response(self) -> bool:
-        """Whether a healthy server must respond.
+        """A healthy server must respond.
 
         SotW may be silent about names that do not exist, Delta if all versions are current.
         """
@@ -133,22 +126,19 @@ class StreamSession:
             is_first = update.type_url not in self._last
             self._last[update.type_url] = replace(update, resources=MappingProxyType({}))
             reason = await self._intake.take(update)
-            if is_first and not self._rules.sends_versions:
-                self._ask_for_rest(client, update)
+            asks_all = WILDCARD in self._subscribed.get(update.type_url, ())
+            if is_first and not self._rules.sends_versions and asks_all:
+                # Without our versions, a server reports no removals: ask for held resources that it did not send.
+                held = self._intake.upstream.rows.get(update.type_url, ())
+                if missing := sorted(set(held) - update.resources.keys()):
+                    self._subscribe_to(client, update.type_url, [WILDCARD, *missing])
             if reason is None:
                 client.accept(update)
             else:
                 client.nack(reason, update)
 
-    def _ask_for_rest(self, client: StreamClient, update: Update) -> None:
-        """Ask for held resources not sent: without our versions, a server reports no removals."""
-        if WILDCARD in self._subscribed.get(update.type_url, ()):
-            held = self._intake.upstream.rows.get(update.type_url, ())
-            if missing := sorted(set(held) - update.resources.keys()):
-                self._subscribe_to(client, update.type_url, [WILDCARD, *missing])
-
     def _nack_late(self, client: StreamClient, type_url: TypeUrl, words: str) -> None:
-        """After the ACK: nodes reject some held resources."""
+        """After the ACK."""
         if (last := self._last.get(type_url)) is not None:
             client.nack(words[:LONGEST_REASON], last)
 
@@ -209,7 +199,7 @@ class PollSession:
     """Polls at one server. `run` once."""
 
     def __init__(self, intake: Intake, on_answered: Callable[[], object]) -> None:
-        """Start no poll; `on_answered` is called for responses, and if nothing is wanted."""
+        """`on_answered` is called for responses, and if nothing is wanted."""
         self._intake = intake
         self._on_answered = on_answered
         self._names: dict[TypeUrl, frozenset[str]] = {}
@@ -221,11 +211,7 @@ class PollSession:
         self._lost: asyncio.Future[ConnectionLostError] | None = None
 
     async def run(self) -> Never:
-        """Follow the server.
-
-        Raises:
-            ConnectionLostError: it cannot be reached, or has an error for every type.
-        """
+        """Follow the server. Raises ConnectionLostError if it is unreachable, or has an error for every type."""
         self._lost = asyncio.get_running_loop().create_future()
         late_nacks, upstream = self._intake.context.late_nacks, self._intake.upstream.rule.name
         async with asyncio.TaskGroup() as tasks:
@@ -238,7 +224,6 @@ class PollSession:
         raise lost
 
     def _nack_late(self, type_url: TypeUrl, words: str) -> None:
-        """Nodes reject some held resources."""
         client, limit = self._clients.get(type_url), self._limits.get(type_url)
         if client is not None:
             client.nack_late(words[:LONGEST_REASON])
@@ -299,7 +284,11 @@ class PollSession:
         except TimeoutError:
             return
         except ConnectionLostError as error:
-            self._fail(type_url, error)
+            self._failing[type_url] = error
+            asked = {each for each, names in self._names.items() if names}
+            # The server has an error only if all types have one.
+            if not error.code.isdecimal() or error.code == _LOOP or asked <= self._failing.keys():
+                self._lose(error)
             return
         self._failing.pop(type_url, None)
         try:
@@ -313,13 +302,6 @@ class PollSession:
             client.ack()
         else:
             client.nack(reason)
-
-    def _fail(self, type_url: TypeUrl, error: ConnectionLostError) -> None:
-        """The server has an error only if all types have one."""
-        self._failing[type_url] = error
-        asked = {each for each, names in self._names.items() if names}
-        if not error.code.isdecimal() or error.code == _LOOP or asked <= self._failing.keys():
-            self._lose(error)
 
     def _lose(self, error: ConnectionLostError) -> None:
         if self._lost is not None and not self._lost.done():
@@ -336,7 +318,7 @@ _OK, _NOT_FOUND = 200, 404
 
 
 async def follow_stream(channel: grpc.aio.Channel, intake: Intake) -> Never:
-    """Apply a server's manifests until cancelled; ask again after an end."""
+    """Apply a server's manifests until cancelled, asking again after an end."""
     call = channel.unary_stream(METHOD)
     while True:
         metadata = (*credentials_of(intake.access.token()), (HEADER, intake.context.relays.upwards))

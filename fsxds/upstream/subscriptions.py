@@ -2,14 +2,14 @@
 
 | rule | source |
 | --- | --- |
-| Names that clients ask for are asked for, and their references, transitively. | xRFC TP1, "xDS relay proxy" |
+| Clients' names are asked for, and their references, transitively. | xRFC TP1, "xDS relay proxy" |
 | Unless only these are wanted, all resources of the types with full state in SotW are asked for: an Envoy begins with them. | |
-| A structured name goes to the upstream of its authority; all other names to those that have no authority. | xRFC TP1, "Federation" |
+| A structured name goes to its authority's upstream; all other names to those that have no authority. | xRFC TP1, "Federation" |
 | A plain name is not asked for if its whole type is: it is there, or does not exist. | |
-| A referenced name of another upstream is asked for there. | xRFC TP1, "Redirects" |
+| Another upstream's referenced name is asked for there. | xRFC TP1, "Redirects" |
 | Unneeded names are asked for ten minutes longer, for clients that come back, or until other names need the space. | |
-| Whether an asked name exists is unknown until an answer, or until the server was silent for 15 s. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
-| A full state without a name that it never had is no answer: it may have been sent before the name was asked for. | gRPC A27 |
+| Whether an asked name exists is unknown until an answer, or 15 s of silence. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
+| A full state without a name that it never had is no answer: it may have been sent before. | gRPC A27 |
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.protocol.ttl import earliest
 from fsxds.snapshots.names import VIRTUAL_HOST
-from fsxds.upstream.responses import ReadResponse
+from fsxds.upstream.holdings import ReadResponse
 
 Names = Mapping[TypeUrl, frozenset[str]]
 
@@ -44,7 +44,7 @@ SETTLE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class NameScope:
-    """The names for which one upstream is responsible.
+    """Names for which one upstream is responsible.
 
     Attributes:
         authority: empty: plain names and all authorities outside of `others`.
@@ -59,7 +59,7 @@ class NameScope:
     most_names: int = 1_000_000
 
     def covers(self, name: str) -> bool:
-        """Whether a name belongs to this upstream."""
+        """Whether a name belongs here."""
         if not is_structured(name):
             return not self.authority
         structured = parse_or_none(name)
@@ -71,7 +71,7 @@ class NameScope:
 
     @property
     def always(self) -> frozenset[Key]:
-        """The names asked for in any case."""
+        """Names asked for in any case."""
         if self.is_asked_only or self.authority:
             return frozenset()
         return frozenset((row.type_url, WILDCARD) for row in RESOURCE_TYPES if row.full_state_in_sotw)
@@ -80,8 +80,7 @@ class NameScope:
 class Subscriptions:
     """The names that one upstream is asked for.
 
-    `wanted`, with `*` for a whole type, and `elsewhere`, other upstreams' referenced names, are replaced with each
-    change.
+    `wanted`, with `*` for a whole type, and `elsewhere`, other upstreams' referenced names, are replaced when changed.
     """
 
     def __init__(self, scope: NameScope) -> None:
@@ -108,12 +107,12 @@ class Subscriptions:
 
     @property
     def surplus(self) -> int:
-        """The number of names beyond the limit."""
+        """Number of names beyond the limit."""
         return len(self._surplus)
 
     @property
     def pending(self) -> frozenset[TypeUrl]:
-        """The types that await an answer for `*`, or for a held resource's reference.
+        """Types that await an answer for `*`, or for a held resource's reference.
 
         Clients' names count only until everything was answered once: made-up ones would keep others waiting.
         """
@@ -121,7 +120,7 @@ class Subscriptions:
 
     @property
     def referred(self) -> frozenset[TypeUrl]:
-        """The types with an unanswered reference of a held resource."""
+        """Types with a held resource's unanswered reference."""
         return self._answers.referred
 
     def has_answer(self, type_url: TypeUrl, name: str) -> bool:
@@ -147,7 +146,7 @@ class Subscriptions:
         return is_structured(name) and glob_of(name) in names
 
     def ask(self, asked: Names, now_s: float) -> None:
-        """Set the names that clients ask for, `*` for a type."""
+        """Set clients' names, `*` for a type."""
         added, gone = list[Key](), list[Key]()
         for type_url in {**asked, **self._asked}:
             now, before = asked.get(type_url, frozenset()), self._asked.get(type_url, frozenset())
@@ -159,7 +158,7 @@ class Subscriptions:
         self._answers.delay_until(key for key in added if key[1] == WILDCARD)
 
     def refer(self, before: Iterable[Resource], after: Iterable[Resource], now_s: float) -> None:
-        """Ask for the references of changed resources."""
+        """Ask for changed resources' references."""
         added = [key for resource in after for key in keys_referred_to(resource)]
         gone = [key for resource in before for key in keys_referred_to(resource)]
         self._change(added, gone, now_s)
@@ -190,13 +189,13 @@ class Subscriptions:
 
     @property
     def next_s(self) -> float | None:
-        """When `expire` has work, or earlier, in seconds since 1970; None: never."""
+        """When `expire` has work, or earlier, in seconds since 1970, or None."""
         return earliest(
             self._answers.next_s, next(iter(self._idle.values()), -LINGER_S) + LINGER_S if self._idle else None
         )
 
     def shrunk(self) -> frozenset[TypeUrl]:
-        """Return the types with fewer names since the last call."""
+        """Return types with fewer names since the last call."""
         shrunk, self._shrunk = frozenset(self._shrunk), set()
         return shrunk
 
@@ -238,7 +237,10 @@ class Subscriptions:
             self._reasons[key] -= 1
             if self._reasons[key] <= 0:
                 del self._reasons[key]
-                self._release(key, now_s)
+                if key in self._surplus:
+                    del self._surplus[key]
+                else:
+                    self._idle[key] = now_s
         self._publish(changed | self._admit(), now_s)
 
     def _admit(self) -> set[TypeUrl]:
@@ -253,12 +255,6 @@ class Subscriptions:
         return key in always or (
             self._scope.covers(name) and ((type_url, WILDCARD) not in always or is_structured(name))
         )
-
-    def _release(self, key: Key, now_s: float) -> None:
-        if key in self._surplus:
-            del self._surplus[key]
-        else:
-            self._idle[key] = now_s
 
     def _add(self, key: Key) -> set[TypeUrl]:
         type_url, name = key
@@ -289,7 +285,9 @@ class Subscriptions:
         for type_url in changed:
             before = wanted.pop(type_url, frozenset())
             names: AbstractSet[str] = self._names.get(type_url, frozenset())
-            now = frozenset(names if WILDCARD not in names else _beside_wildcard(names))
+            now = frozenset(
+                names if WILDCARD not in names else (name for name in names if name == WILDCARD or is_structured(name))
+            )
             if now:
                 wanted[type_url] = now
             self._answers.ask(type_url, now - before, before - now, now_s)
@@ -297,7 +295,7 @@ class Subscriptions:
 
 
 class _Answers:
-    """The names without an answer yet.
+    """Names without an answer yet.
 
     `next_s`: when a server was silent for long enough, or earlier; None: never.
     """
@@ -315,7 +313,7 @@ class _Answers:
 
     @property
     def pending(self) -> frozenset[TypeUrl]:
-        """Until all names had an answer, all types without one."""
+        """All types without an answer, until all names had one."""
         return frozenset(self._needed if self._is_synced else self._since)
 
     @property
@@ -402,12 +400,8 @@ def _answered_by(response: ReadResponse) -> Iterator[str]:
     yield from response.absent
 
 
-def _beside_wildcard(names: AbstractSet[str]) -> Iterator[str]:
-    return (name for name in names if name == WILDCARD or is_structured(name))
-
-
 def keys_referred_to(resource: Resource) -> frozenset[Key]:
-    """Return the askable resources that a resource references by name."""
+    """Return the askable resources that a resource references."""
     if resource.redirect:
         return frozenset(targets_of_locator(resource.redirect))
     found = set[Key]()

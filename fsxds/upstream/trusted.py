@@ -2,11 +2,11 @@
 
 | rule | |
 | --- | --- |
-| A resource is taken if a manifest lists its type, its name and the digest of its content. | |
+| A resource is taken if a manifest lists its type, name and content digest. | |
 | A resource is removed if no manifest lists its name any more. | |
 | All other changes wait for a newer manifest: held resources stay. | |
-| A manifest is replaced by a newer one of its signer, and by nothing else. | a server that lost its tree, or was made to |
-| A time to live is not signed, and is ignored. | it would remove listed resources |
+| A manifest is replaced only by a newer one of its signer. | a server that lost its tree, or was made to |
+| A time to live is not signed, and ignored. | it would remove listed resources |
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fsxds.model.relay_ids import NOT_LISTED
 from fsxds.model.resources import Key, Resource, Rows
 from fsxds.model.tree_trust import SeenInProcess, SeenManifest, SeenManifests, TrustedSigners
 from fsxds.model.values import OfferedManifest, TypeUrl
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.signing.certificates import UntrustedError
 from fsxds.signing.offered import read_offers
 from fsxds.signing.tree_manifest import ManifestError, digest_of
 from fsxds.signing.trusted_tree import SignedManifest, verified
-from fsxds.upstream.responses import ReadResponse
+from fsxds.upstream.holdings import ReadResponse
 
 MOST_WAITING = 10_000
 
@@ -48,7 +48,7 @@ class _TrustedOffer:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedOffers:
-    """All offers, and trusted ones by signer; `fault`: why others are not."""
+    """All offers, and trusted ones by signer; `fault` of the rest."""
 
     offers: tuple[OfferedManifest, ...] = ()
     trusted: tuple[tuple[str, _TrustedOffer], ...] = ()
@@ -90,7 +90,7 @@ class TrustedContent:
         return tuple(each.offered for each in self._trusted.values())
 
     def trust(self, anchors: TrustedSigners | None, now_s: float) -> None:
-        """Change the trusted signers. Held resources stay."""
+        """Change trusted signers; held resources stay."""
         if anchors == self.anchors:
             return
         self.anchors, self._trusted = anchors, {}
@@ -118,7 +118,7 @@ class TrustedContent:
         return ExaminedOffers(offers, tuple(trusted), fault)
 
     def _note(self, signed: SignedManifest) -> None:
-        """Raises UntrustedError for an older manifest than before."""
+        """Raises UntrustedError for an older manifest."""
         subject = f"{self._upstream} {signed.signer}"
         newest, seen = self._seen.newest(subject), SeenManifest(signed.manifest.serial, signed.digest)
         if (fault := signed.replay_fault(newest)) is not None:
@@ -136,7 +136,7 @@ class TrustedContent:
             self._on_changed()
 
     def is_waiting(self, response: ReadResponse, rows: Rows) -> bool:
-        """Whether a manifest to come may vouch for part of a response."""
+        """Whether a coming manifest may vouch for part of a response."""
         if self.anchors is None:
             return False
         type_url = response.type_url
@@ -152,7 +152,7 @@ class TrustedContent:
     def admitted(self, response: ReadResponse, rows: Rows) -> ReadResponse:
         """Return a response's trusted part; the rest is bad, and waits for a manifest.
 
-        `rows` are the held resources of its type.
+        `rows` are its type's held resources.
         """
         if self.anchors is None:
             return response
@@ -181,7 +181,7 @@ class TrustedContent:
         }
 
     def _kept(self, response: ReadResponse, rows: Rows) -> set[str]:
-        """Return names that are removed although still listed."""
+        """Removed although still listed."""
         gone = set(rows.among(response.removed))
         if response.is_full:
             gone |= rows.keys() - response.resources.keys() - response.bad.keys()
@@ -193,7 +193,7 @@ class TrustedContent:
         return any(each.signed.manifest.lists(type_url, name, digest) for each in self._trusted.values())
 
     def _names(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether a name may still exist: listed, or without manifests."""
+        """A name may still exist: listed, or without manifests."""
         manifests = [each.signed.manifest for each in self._trusted.values()]
         return not manifests or any(name in each.resources.get(type_url, {}) for each in manifests)
 

@@ -3,15 +3,15 @@
 The first answers on a connection are published together, as one change.
 
 Another or restarted server may have another tree, and answers type by type: so published, a cluster would be gone
-before its route has moved. The rollout of one change adds clusters, moves routes, then removes clusters.
+before its route has moved. One change's rollout adds clusters, moves routes, then removes clusters.
 
 | rule | why |
 | --- | --- |
 | Each type with published resources is awaited; none if there are no such types. | |
-| So is each type of a name that a resource refers to and that has no answer. | A listener came, its routes did not yet. |
-| `QUIET_S` after the last answer of a type that was awaited, no other type is awaited. | Delta is silent about unchanged resources, SotW about names that do not exist. |
+| So is each type of a resource's reference without an answer. | A listener came, its routes did not yet. |
+| `QUIET_S` after the last answer of an awaited type, no other type is awaited. | Delta is silent about unchanged resources, SotW about names that do not exist. |
 | `LONGEST_S` after the connection, no type is awaited. | A server may send new references without end. |
-| When the connection is lost before that, the published content stays until the next connection. | Half of a tree is no state that its server ever had. |
+| When the connection is lost before that, the published content stays until the next connection. | Half a tree is no state that its server ever had. |
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ from fsxds.model.values import TypeUrl
 from fsxds.protocol.lookup import Lookup
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.protocol.ttl import earliest
+from fsxds.runtime.channels import Latest
 from fsxds.runtime.row_source import UpstreamState, UpstreamStatus
-from fsxds.runtime.store import Latest
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.upstream_content import Held, ReleasedNames, UpstreamContent
-from fsxds.upstream.holdings import HeldResources, Taken
-from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
+from fsxds.upstream.holdings import MOST_FAULTS, HeldResources, ReadResponse, ResponseReader, Taken
 from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
 
 # Rejected resources with a remembered reason.
@@ -49,12 +48,12 @@ NO_NAMES_GONE: HashTrieSet[str] = HashTrieSet()
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The effect of a response.
+    """A response's effect.
 
     Attributes:
         sequence: content with it, or a higher one, includes all applied resources.
         keys: of the response, also unchanged and removed ones.
-        faults: the reasons of the NACK.
+        faults: the NACK's reasons.
     """
 
     sequence: int
@@ -104,7 +103,7 @@ class Upstream:
         return self._holdings.rows
 
     def restore(self, held: Held, now_s: float) -> None:
-        """Hold an earlier process's unexpired resources, as the first call."""
+        """As `HeldResources.restore`, without expired ones."""
         self._holdings.restore(held)
         self._answered |= self._holdings.rows.keys()
         times_s = [each.received_s for table in held.values() for each in table.values()]
@@ -115,7 +114,7 @@ class Upstream:
         self._publish(now_s, is_changed=bool(self._holdings.rows))
 
     def wanted(self) -> Names:
-        """Return names to subscribe to, `*` for a type. Replaced when changed."""
+        """Names to subscribe to, `*` for a type. Replaced when changed."""
         return self._subscriptions.wanted
 
     @property
@@ -128,7 +127,7 @@ class Upstream:
         return self._holdings.versions(server, type_url)
 
     def ask(self, asked: Names, now_s: float) -> None:
-        """Set the names that clients ask for, `*` for a type."""
+        """Set clients' names, `*` for a type."""
         self._subscriptions.ask(asked, now_s)
         self._publish(now_s, is_changed=bool(self._drop_unwanted(now_s)))
 
@@ -138,14 +137,13 @@ class Upstream:
         return self._status.state in {"away", "refused"}
 
     def covers(self, name: str) -> bool:
-        """Whether a name belongs to this upstream."""
+        """Whether a name belongs here."""
         return self._scope.covers(name)
 
     def absent_names(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """Return the `names` that this upstream is known not to have.
 
-        It said so, was silent for 15 s, or is never asked. `*` and collections are included if nothing exists beside
-        held resources.
+        It said so, was silent for 15 s, or is never asked. `*` and collections: if nothing exists beside held resources.
         """
         answered = {name for name in names if self._subscriptions.has_answer(type_url, name)}
         groups = {name for name in answered if name == WILDCARD or is_glob(name)}
@@ -156,7 +154,7 @@ class Upstream:
         return frozenset(groups | (single - lookup.existing(single)))
 
     def connected(self, server: str, wire: str, now_s: float) -> None:
-        """Record the server asked from now on, by a protocol such as `Delta ADS`."""
+        """Record the server asked from now on, by such as `Delta ADS`."""
         self._subscriptions.connect(now_s)
         published = self.content.rows.keys() & self.wanted().keys()
         self._gathering, self.unanswered = Gathering(published, now_s) if published else None, frozenset()
@@ -204,12 +202,12 @@ class Upstream:
 
     @property
     def next_expiry_s(self) -> float | None:
-        """When `expire` has work, or earlier; None: never."""
+        """When `expire` has work, or earlier, or None."""
         gathered_s = None if self._gathering is None else self._gathering.until_s
         return earliest(self._holdings.next_end_s, self._subscriptions.next_s, gathered_s)
 
     def expire(self, now_s: float) -> frozenset[Key]:
-        """Drop unwanted resources, and expired ones, which are returned."""
+        """Drop unwanted and expired resources; return the latter."""
         expired = self._holdings.expire(now_s)
         self._follow(expired, now_s)
         self._subscriptions.expire(now_s)
@@ -222,7 +220,7 @@ class Upstream:
         return expired.keys
 
     def status(self) -> UpstreamStatus:
-        """Return the status of the upstream."""
+        """Return the upstream's status."""
         rejected = tuple(
             f"{BY_TYPE_URL[type_url].short_name} {name}: {words}"
             for (type_url, name), words in sorted(self.rejected.items())[:MOST_FAULTS]
@@ -271,12 +269,12 @@ class Upstream:
             self.rejected = MappingProxyType(dict(tuple(kept.items())[-MOST_REJECTED:]))
 
     def _pending(self) -> frozenset[TypeUrl]:
-        """Return the types that may have unknown resources: unanswered, or received but bad."""
+        """Types that may have unknown resources: unanswered, or received but bad."""
         bad = {type_url for type_url, name in self.rejected if name not in self._holdings.rows_of(type_url)}
         return self._subscriptions.pending | bad
 
     def _note_released(self, keys: Iterable[Key]) -> None:
-        """Remember drops without the upstream's removal, which need no approval."""
+        """Without the upstream's removal: they need no approval."""
         gone = dict(self._gone)
         for type_url, name in keys:
             names = gone.get(type_url, NO_NAMES_GONE)
@@ -291,7 +289,7 @@ class Upstream:
             self._gone = MappingProxyType({**self._gone, response.type_url: names})
 
     def _publish(self, now_s: float, *, is_changed: bool = False) -> None:
-        """Publish the content, but no change while types are awaited."""
+        """No change while types are awaited."""
         self._sequence += is_changed
         referred = self._subscriptions.referred
         if self._gathering is not None and self._gathering.is_over(referred, now_s):
@@ -311,7 +309,7 @@ class Upstream:
 
 
 def _differing(rows: Mapping[TypeUrl, Rows], others: Mapping[TypeUrl, Rows]) -> Iterator[TypeUrl]:
-    """Compared by identity, as equal rows are shared."""
+    """By identity: equal rows are shared."""
     return (type_url for type_url in rows.keys() | others.keys() if rows.get(type_url) is not others.get(type_url))
 
 
@@ -320,7 +318,7 @@ LONGEST_S = 15.0
 
 
 class Gathering:
-    """The types awaited on one connection.
+    """One connection's awaited types.
 
     `until_s`: in seconds since 1970; None without a connection.
     """
@@ -331,7 +329,7 @@ class Gathering:
         self._longest_s = now_s + LONGEST_S
 
     def answer(self, type_url: TypeUrl, referred: AbstractSet[TypeUrl], now_s: float) -> None:
-        """Record an answer; `referred` are types of references without one before it."""
+        """Record an answer; `referred` are types of references unanswered before."""
         if type_url in self._awaited or type_url in referred:
             self._awaited.discard(type_url)
             self.until_s = min(now_s + QUIET_S, self._longest_s)

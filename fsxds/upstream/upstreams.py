@@ -1,4 +1,4 @@
-"""All upstreams, the links to them, and the names that the file tree needs or shadows."""
+"""All upstreams, their links, and the names that the file tree needs or shadows."""
 
 from __future__ import annotations
 
@@ -41,11 +41,9 @@ from fsxds.snapshots.proposals import Check
 from fsxds.snapshots.resolution import Resolved
 from fsxds.snapshots.upstream_content import Elsewhere, HeldResource, UpstreamContent, UpstreamScope
 from fsxds.snapshots.upstream_rows import MergedView, Shadowed, Shadowing, shadowing_of
-from fsxds.upstream.holdings import NO_TABLE
-from fsxds.upstream.intake import LinkContext, ServerAccess
-from fsxds.upstream.late_nacks import LateNacks
+from fsxds.upstream.holdings import NO_TABLE, ResponseReader
+from fsxds.upstream.intake import LateNacks, LinkContext, ServerAccess
 from fsxds.upstream.link import Link
-from fsxds.upstream.responses import ResponseReader
 from fsxds.upstream.subscriptions import NO_NAMES, Names, NameScope, targets_of_locator
 from fsxds.upstream.trusted import TrustedContent
 from fsxds.upstream.upstream import Upstream
@@ -77,7 +75,7 @@ async def _ask(upstream: Upstream, names: Names) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamContext:
-    """The shared context of all upstreams; `on_offered` is called when `offered` changes."""
+    """Shared by all upstreams; `on_offered` is called when `offered` changes."""
 
     settings: Callable[[], Settings]
     observer: Observer
@@ -91,11 +89,7 @@ class Upstreams(RowSource):
     """A relay's upstreams, by precedence; `keep_connected` is a task."""
 
     def __init__(self, context: UpstreamContext) -> None:
-        """Make upstreams without resources.
-
-        Raises:
-            UsageError: as `rules_of`; or a credentials file cannot be used.
-        """
+        """Make upstreams without resources. Raises UsageError as `rules_of`, and for unusable credentials."""
         super().__init__()
         settings, observer = context.settings, context.observer
         self.upstreams = tuple(_upstreams_of(settings(), context.catalogue, context.check))
@@ -116,7 +110,7 @@ class Upstreams(RowSource):
         self._keeping: UpstreamKeeping | None = None
 
     def trust(self, anchors: TrustedSigners | None) -> None:
-        """Take only resources with a trusted signature; None: all."""
+        """Take only resources with trusted signatures; None: all."""
         for trusted_content in self.trusted_content.values():
             trusted_content.trust(anchors, time.time())
 
@@ -126,7 +120,7 @@ class Upstreams(RowSource):
         return tuple(offered for each in self.trusted_content.values() for offered in each.offered)
 
     def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:
-        """Restore an earlier process's resources, and keep changes. Blocks; for the start."""
+        """See `RowSource`."""
         from fsxds.upstream.keeping import UpstreamKeeping  # noqa: PLC0415 - needs the state directory, a capability
 
         self._keeping = UpstreamKeeping(self.upstreams, keeper, self._observer)
@@ -135,36 +129,36 @@ class Upstreams(RowSource):
 
     @property
     def answered_within_s(self) -> float:
-        """How long a start waits for answers: until each server was asked in vain."""
+        """How long a start awaits answers: until each server was asked in vain."""
         most = max((len(upstream.rule.servers) for upstream in self.upstreams), default=0)
         return most * self._settings().upstream_patience_s
 
     def elsewhere(self) -> Elsewhere:
-        """Return the resources that upstreams have, or may have."""
+        """See `RowSource`."""
         return self.tree_needs.elsewhere()
 
     def receive_loaded(self, views: LoadedViews) -> None:
-        """Ask for resources that files need; report shadowed ones."""
+        """See `RowSource`; reports shadowed resources."""
         self.tree_needs.receive_loaded(views)
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """NACK versions that are held back from all nodes."""
+        """See `RowSource`: late NACKs."""
         self.late_nacks.receive_held(versions, nodes)
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
-        """Remove versions no longer held back."""
+        """See `RowSource`."""
         self.late_nacks.receive_released(versions)
 
     def statuses(self) -> tuple[UpstreamStatus, ...]:
-        """Return the status of each upstream."""
+        """See `RowSource`."""
         return tuple(upstream.status() for upstream in self.upstreams)
 
     def is_concerned_by(self, event: Event) -> bool:
-        """Whether an event may change an upstream's status."""
+        """See `RowSource`."""
         return isinstance(event, UpstreamEvent)
 
     def own_statuses(self) -> Iterator[OwnStatus]:
-        """Yield this process's state as upstreams' client."""
+        """See `RowSource`."""
         announced = self._settings().upstream_node
         return own_statuses(
             self.upstreams, self.late_nacks.rejected, lambda upstream: ServerAccess(upstream.rule, announced).node()
@@ -222,19 +216,16 @@ Rejected = Mapping[tuple[str, Key], str]
 def own_statuses(
     upstreams: Iterable[Upstream], rejected: Rejected, node: Callable[[Upstream], Node]
 ) -> Iterator[OwnStatus]:
-    """Yield this process's state as upstreams' client, with its `node` for each."""
+    """Yield this process's upstream client states, with its `node` for each."""
     for upstream in upstreams:
         status = upstream.status()
         by_clients = {key: words for (name, key), words in rejected.items() if name == status.name}
         words = {key: mask_reason(each) for key, each in (by_clients | dict(upstream.rejected)).items()}
         wanted = sum(map(len, upstream.wanted().values()))
         count = sum(map(len, upstream.held.values())) + len(words) + wanted
-        yield OwnStatus(node(upstream), _scope(status), count, _resources(upstream, words))
-
-
-def _scope(status: UpstreamStatus) -> str:
-    facts = (status.state, status.server, status.wire)
-    return mask_text(f"upstream {status.name}: {' '.join(filter(None, facts))}")
+        facts = (status.state, status.server, status.wire)
+        scope = mask_text(f"upstream {status.name}: {' '.join(filter(None, facts))}")
+        yield OwnStatus(node(upstream), scope, count, _resources(upstream, words))
 
 
 def _resources(upstream: Upstream, rejected: Mapping[Key, str]) -> Iterator[ResourceStatus]:
@@ -297,7 +288,7 @@ class TreeNeeds:
         self._shadowing: Mapping[str, Shadowing] = {}
 
     def elsewhere(self) -> Elsewhere:
-        """Return the resources that upstreams have, or may have."""
+        """Return resources that upstreams have, or may have."""
         self._denied = self._denied_now()
         return Elsewhere(
             tuple(upstream.content for upstream in self._upstreams),

@@ -23,7 +23,7 @@ from fsxds.events.event import Event
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.publishing.channel_rollout import RemovedMembers
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.exchange import Clients, Exchange

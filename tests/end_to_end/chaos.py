@@ -24,7 +24,7 @@ POINTS = (
     "fsxds.server.reload.load",
     "fsxds.publishing.channel_rollout.ChannelRollout.advance",
     "fsxds.publishing.publisher.Publisher._take_event",
-    "fsxds.runtime.store.SnapshotStore.newer_than",
+    "fsxds.runtime.channels.SnapshotStore.newer_than",
     "fsxds.observe.problem_reports.ProblemReports.update",
     "fsxds.observe.change_reports.ChangeReports.publish",
     "fsxds.observe.change_reports.ChangeReports.answer",

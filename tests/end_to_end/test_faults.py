@@ -13,7 +13,7 @@ import pytest
 
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.sotw import SotwStream
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.server import reload
 from fsxds.settings.forms import UnixAddress
@@ -49,7 +49,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "settings": ("fsxds.settings.reading.SettingsReader.wanted",),
     "start-up": ("fsxds.server.serving.report_waits",),
     "readiness": ("fsxds.server.readiness.Readiness.look",),
-    "certificates": ("fsxds.transports.server_tls.ListenerSecurity.keep_current",),
+    "certificates": ("fsxds.transports.credentials.ListenerSecurity.keep_current",),
     "tokens": ("fsxds.transports.credentials.Credentials._receive",),
     "REST listener": ("fsxds.transports.sockets.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.transports.sockets.until_lost", lambda address: isinstance(address, UnixAddress)),

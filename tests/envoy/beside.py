@@ -16,7 +16,7 @@ from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.model.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.model.resources import Snapshot
 from fsxds.protocol.subscription import Subscription, select
-from fsxds.runtime.store import SnapshotStore
+from fsxds.runtime.channels import SnapshotStore
 from tests.envoy.snapshots import snapshot_of
 from tests.support.envoy import find_envoy
 from tests.support.patience import PATIENCE_S

@@ -11,7 +11,7 @@ from fsxds.envoy.snapshot_status import InEffect, InProgress, Nacked, RejectedRe
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Origin
 from fsxds.model.values import Version
-from fsxds.runtime.store import SnapshotStore
+from fsxds.runtime.channels import SnapshotStore
 from tests.envoy.snapshots import snapshot_of, type_url
 
 SNAPSHOT = snapshot_of({"cds": {"a": "1"}})

@@ -11,7 +11,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Version
 from fsxds.protocol.messages import WatchStatus
-from fsxds.runtime.store import SnapshotStore
+from fsxds.runtime.channels import SnapshotStore
 from tests.envoy.snapshots import snapshot_of, type_url
 
 CDS, EDS = type_url("cds"), type_url("eds")

@@ -17,7 +17,7 @@ from fsxds.fleet.memory_engine import MemoryKeyValues
 from fsxds.fleet.pointers import Order
 from fsxds.fleet.publication import Publication
 from fsxds.runtime.asked_names import AskedNames
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from tests.fleet.made import KEYS, FaultyEngine, elected
 from tests.fleet.test_member import until
 from tests.history.made import CDS

@@ -13,8 +13,8 @@ from fsxds.events.process_events import ReadinessChanged
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
+from fsxds.runtime.channels import Latest
 from fsxds.runtime.row_source import UpstreamStatus
-from fsxds.runtime.store import Latest
 from fsxds.server.readiness import NOT_LOADED, NOT_MIRRORED, FirstAnswers, Readiness, ReadyFile, unready_reason
 
 SILENT = UpstreamStatus("eu", ("a:1",), trouble="cannot connect: Connection refused")

@@ -14,7 +14,7 @@ from fsxds.model.values import Layers, Severity, SourceFile, SourceTree
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Wait
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.runtime.store import Latest, SnapshotStore
+from fsxds.runtime.channels import Latest, SnapshotStore
 from fsxds.runtime.views import Views as ViewRules
 from fsxds.server.parse_worker import ParseRules
 from fsxds.server.parsing import Parsing

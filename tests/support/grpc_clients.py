@@ -15,7 +15,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot
 from fsxds.runtime.access import AccessInUse
-from fsxds.runtime.store import Latest, SnapshotStore
+from fsxds.runtime.channels import Latest, SnapshotStore
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings

@@ -19,7 +19,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.model.values import TypeUrl
 from fsxds.runtime.access import AccessInUse
-from fsxds.runtime.store import SnapshotStore
+from fsxds.runtime.channels import SnapshotStore
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.transports.client_status.status_service import ClientReports, client_status_paths

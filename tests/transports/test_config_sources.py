@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from fsxds.model.resources import Rows, Snapshot, version_of_body
-from fsxds.runtime.channels import Channel, ChannelKey
-from fsxds.runtime.store import SnapshotStore
+from fsxds.runtime.channels import Channel, ChannelKey, SnapshotStore
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from tests.support.errors import Recorder
 from tests.support.this_envoy import this_envoy

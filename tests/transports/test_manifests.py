@@ -14,7 +14,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.model.errors import ProtocolError
 from fsxds.model.values import OfferedManifest
 from fsxds.runtime.access import Access, AccessInUse, Peer
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.settings.access_rules import AccessRule
 from fsxds.signing.offered import PATH, read_offers
 from fsxds.transports.exchange import Clients, ExtraServices, ServiceContext

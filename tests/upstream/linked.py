@@ -15,8 +15,7 @@ from fsxds.model.values import BackOff
 from fsxds.rollout.rejections import RejectingNode
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
-from fsxds.upstream.intake import LinkContext
-from fsxds.upstream.late_nacks import LateNacks
+from fsxds.upstream.intake import LateNacks, LinkContext
 from fsxds.upstream.link import Link
 from fsxds.upstream.server_order import PAUSES
 from fsxds.upstream.subscriptions import NameScope

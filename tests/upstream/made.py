@@ -16,7 +16,7 @@ from fsxds.model.resources import Resource, version_of_body
 from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.proposals import NoCheck
-from fsxds.upstream.responses import ResponseReader
+from fsxds.upstream.holdings import ResponseReader
 from fsxds.upstream.subscriptions import NameScope
 from fsxds.upstream.upstream import Upstream
 from tests.support.snapshots import type_url

@@ -8,8 +8,7 @@ import pytest
 
 from fsxds.model.resources import Resource
 from fsxds.model.values import TypeUrl
-from fsxds.upstream.holdings import MOST_STALE_ENDS, HeldResources, Taken
-from fsxds.upstream.responses import ReadResponse
+from fsxds.upstream.holdings import MOST_STALE_ENDS, HeldResources, ReadResponse, Taken
 from tests.support.snapshots import resource, type_url
 from tests.upstream.made import NOW_S, SERVER
 

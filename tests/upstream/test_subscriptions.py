@@ -9,7 +9,7 @@ import pytest
 
 from fsxds.model.resources import Reference, Resource
 from fsxds.model.values import Severity, TypeUrl
-from fsxds.upstream.responses import ReadResponse
+from fsxds.upstream.holdings import ReadResponse
 from fsxds.upstream.subscriptions import LINGER_S, PATIENCE_S, SETTLE_S, NameScope, Subscriptions, keys_referred_to
 from tests.support.snapshots import resource, type_url
 from tests.upstream.made import NOW_S

@@ -13,7 +13,7 @@ from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.signing.offered import MOST_OFFERED, read_offers, write_offers
 from fsxds.signing.signatures import Signer
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, write_manifest
-from fsxds.upstream.responses import ReadResponse
+from fsxds.upstream.holdings import ReadResponse
 from fsxds.upstream.trusted import MOST_WAITING, NO_MANIFEST, TrustedContent
 from tests.support.signing import NOW_S, anchors, authority, key_of, signer
 from tests.support.snapshots import type_url

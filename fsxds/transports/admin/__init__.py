@@ -1,1 +1,1 @@
-"""The admin address: JSON about rollouts, and operators' decisions."""
+"""The admin address: rollouts as JSON, and operators' decisions."""

@@ -1,4 +1,4 @@
-"""The admin address: routing, access, parameters, JSON. Other origins' pages cannot use it."""
+"""The admin address: routing, access, parameters, JSON; closed to other origins' pages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Answer = Callable[[web.Request, RequestParameters], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class AdminPath:
-    """The handler of a path. `is_open`: without authentication; the answer reveals no configuration."""
+    """A path's handler. `is_open`: without authentication; reveals no configuration."""
 
     answer: Answer
     parameters: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ AdminPaths = Mapping[tuple[str, str], AdminPath]
 
 
 class AdminApi:
-    """Answers requests at the admin address. An error of fsxds ends only its request.
+    """Answers requests at the admin address; an error of fsxds ends only its request.
 
     `address` is the configured one; without `access` all clients are allowed.
     """
@@ -70,7 +70,7 @@ class AdminApi:
         self._edge = HttpEdge("admin", self._answer, observer)
 
     def application(self) -> web.Application:
-        """Make the application; run it with `listening`."""
+        """Make the application, for `listening`."""
         application = self._edge.application()
 
         async def forget(_: web.Application) -> None:
@@ -116,13 +116,16 @@ class AdminApi:
         if method == "POST" and not is_json(request.headers.get("Content-Type")):
             return self._edge.reject(request, NO_JSON)
         words = _members(await read_body(request)) if method == "POST" else dict(request.query)
-        _check_names(words, found.parameters)
+        for name in words:
+            if name not in found.parameters:
+                there = f"there is {', '.join(sorted(found.parameters))}" if found.parameters else "there is none here"
+                raise ProtocolError(f"{name[:80]!r}: is no parameter of this path; {there}")
         content = await found.answer(request, {**words, WORD: word} if word else words)
         if method == "POST":
             self._observer(RolloutCommanded(request.path.removeprefix(f"{API}/"), words, request.remote or ""))
         if isinstance(content, web.StreamResponse):
             return content
-        return web.Response(body=_written(content), headers=JSON)
+        return web.Response(body=written(content) + b"\n", headers=JSON)
 
     def _path_and_word(self, request: web.Request) -> tuple[str, str]:
         folder, _, last = request.rel_url.raw_path.rpartition("/")
@@ -141,7 +144,7 @@ class AdminApi:
 
 
 def is_exposed(address: Address) -> bool:
-    """Whether other machines can reach an address."""
+    """Whether other machines reach an address."""
     return isinstance(address, TcpAddress) and not ip_address(address.host.partition("%")[0]).is_loopback
 
 
@@ -162,26 +165,11 @@ def _members(body: bytes) -> RequestParameters:
     return words
 
 
-def _check_names(words: RequestParameters, known: frozenset[str]) -> None:
-    for name in words:
-        if name not in known:
-            there = f"there is {', '.join(sorted(known))}" if known else "there is none here"
-            raise ProtocolError(f"{name[:80]!r}: is no parameter of this path; {there}")
-
-
-def _written(content: object) -> bytes:
-    return written(content) + b"\n"
-
-
 Report = TypeVar("Report")
 
 
 def report_of(form: type[Report], plain: object) -> Report:
-    """Decode a report.
-
-    Raises:
-        UsageError: another version of fsxds wrote it.
-    """
+    """Decode a report. Raises UsageError if another version of fsxds wrote it."""
     try:
         return cast("Report", _read(form, plain))
     except (LookupError, TypeError, AttributeError) as error:
@@ -207,7 +195,7 @@ def _read(form: Any, plain: Any) -> object:
 
 
 def written(content: object) -> bytes:
-    """Encode values as JSON objects of their fields."""
+    """Encode values as JSON objects."""
     return json.dumps(content, default=_plain).encode()
 
 

@@ -1,6 +1,6 @@
-"""The graph of references between resources, for snapshots of any size.
+"""The graph of references between resources: only names and places.
 
-References are computed once per chunk, which snapshots share; missing names once per snapshot. Only names and places.
+References are computed once per chunk, which snapshots share.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GraphNode:
     """A resource, or a referenced name.
 
     Attributes:
-        id: type and name: `cds/web`.
+        id: such as `cds/web`.
         place: such as `cds.yaml:3`, and a redirect's target; empty if not served.
         state: `served`; `missing`: users do not work; or `outside`: of the bootstrap, or of an undeclared type.
     """
@@ -54,7 +54,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A part of a view's graph; the first of an edge uses the second.
+    """A part of a view's graph; edges' first uses the second.
 
     `total` counts nodes of the view, or matches; `missing` names of the view.
     """
@@ -68,7 +68,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class GraphRequest:
-    """Requests nodes connected to `around`, else with `search` in their names."""
+    """Requests nodes connected to `around`, else named with `search`."""
 
     search: str = ""
     around: Key | None = None
@@ -77,7 +77,7 @@ class GraphRequest:
 
 @dataclass(slots=True)
 class _ChunkUses:
-    """A chunk's references: users by key, names that must exist, patterns, aliases."""
+    """Users by key, names that must exist, patterns, aliases."""
 
     users: dict[Key, list[str]] = field(default_factory=dict)
     needed: dict[TypeUrl, set[str]] = field(default_factory=dict)
@@ -140,14 +140,14 @@ class SnapshotUses:
         return found
 
     def state(self, key: Key) -> str:
-        """Return the state of a node."""
+        """Return a node's state."""
         if self.resource(key) is not None:
             return SERVED
         return OUTSIDE if key[0] in self.snapshot.undeclared or self._is_static(key) else MISSING
 
     @cached_property
     def missing(self) -> list[Key]:
-        """Names that must exist and do not."""
+        """Absent names that must exist."""
         needed: dict[TypeUrl, set[str]] = {}
         for uses in chain.from_iterable(self._by_type.values()):
             for type_url, names in uses.needed.items():
@@ -173,7 +173,7 @@ class SnapshotUses:
                 yield user
 
     def used(self, key: Key) -> tuple[Key, ...]:
-        """Return the used names, once each, also missing ones."""
+        """Return used names, once each, also missing ones."""
         found = self._used.get(key)
         if found is None:
             found = tuple(dict.fromkeys(self._find_used(key)))
@@ -210,10 +210,7 @@ class SnapshotUses:
 
 
 def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
-    """Return a part of a snapshot's graph.
-
-    By default: missing names with users, then connected resources from the first listener on.
-    """
+    """Return a part of a snapshot's graph; by default missing names with users, then connections of the first listeners."""
     missing = uses.missing
     total = len(missing) + sum(map(len, uses.snapshot.by_type.values()))
     if request.around is not None:
@@ -233,7 +230,7 @@ def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
 
 
 def key_of_id(node_id: str) -> Key | None:
-    """Return the type and name in an id, or None."""
+    """Return an id's type and name."""
     short_name, _, name = node_id.partition("/")
     row = BY_SHORT_NAME.get(short_name)
     return None if row is None or not name else (row.type_url, name)

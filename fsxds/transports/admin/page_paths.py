@@ -1,7 +1,6 @@
-"""The status page: its files, events, graph and differences.
+"""The status page: its files, events, graph and differences; the interface of rollouts that it shows.
 
 The page loads only these files, connects only to its origin, cannot be embedded, and inserts data as text.
-
 On each server-sent event, pages request the facts. Slow readers skip events.
 """
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from functools import partial
@@ -30,11 +29,11 @@ from fsxds.model.memo import Lru
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.model.values import NO_LAYERS, Layers
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, RequestParameters
 from fsxds.transports.admin.graph import MOST_NODES, Graph, GraphRequest, IsStatic, SnapshotUses, graph_of, key_of_id
-from fsxds.transports.admin.rollout_control import snapshot_number
-from fsxds.transports.admin.status_paths import is_called
+from fsxds.transports.admin.rollout_control import RolloutControl, snapshot_number
+from fsxds.transports.admin.status_paths import Outlined, is_called
 
 DEFAULT_NODES = 200
 # Views with cached uses of resources.
@@ -69,13 +68,13 @@ class ShownSnapshots(Protocol):
     """The page's snapshots; for the event loop."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return names and layers of views."""
+        """Return views' names and layers."""
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return the snapshot of most nodes with these layers, or None."""
+        """Return the snapshot of most nodes with these layers."""
 
     def wanted(self, layers: Layers) -> Snapshot | None:
-        """Return the snapshot that the tree asks for; None before the first."""
+        """Return the tree's snapshot; None before the first."""
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
         """Return a snapshot of the history. Raises ProtocolError."""
@@ -118,7 +117,7 @@ class PageApi:
         self._lock = asyncio.Lock()
 
     async def graph(self, _: web.Request, words: RequestParameters) -> Graph:
-        """Return a part of a view's graph; default: the first view."""
+        """Return a view's graph, in part; default: the first view."""
         name, layers = self._view(words.get("view"))
         request = GraphRequest(words.get("search", ""), limit=_limit(words.get("limit")))
         if (around := words.get("around")) is not None:
@@ -138,7 +137,7 @@ class PageApi:
         return graph_of(uses, request)
 
     async def difference(self, _: web.Request, words: RequestParameters) -> object:
-        """Return the changes between two snapshots of the history, or to the present one."""
+        """Return changes between two snapshots of the history, or to the present one."""
         first = snapshot_number(words.get("from", ""))
         layers, before = await self._shown.kept(first)
         if (last := words.get("to")) is not None:
@@ -153,7 +152,7 @@ class PageApi:
             return await asyncio.to_thread(partial(diff_of, before, after, self._catalogue))
 
     async def content(self, _: web.Request, words: RequestParameters) -> object:
-        """Return a resource as it is served, and how the one of the files differs."""
+        """Return a served resource, and how the files' one differs."""
         layers = self._view(words.get("view"))[1]
         written = words.get("id", "")
         if (key := key_of_id(written)) is None:
@@ -176,7 +175,7 @@ class PageApi:
 
 
 def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
-    """Return the handlers of the page's paths."""
+    """Return the page's handlers."""
 
     async def listen(request: web.Request, _: RequestParameters) -> web.StreamResponse:
         return await changes.answer(request)
@@ -216,7 +215,7 @@ LONGEST_BODY_BYTES = 512 * 1024
 class ResourceDiff:
     """One resource's difference between snapshots.
 
-    `action` is `added`, `removed` or `changed`; `lines` are of a unified diff; `omitted`: why lines are missing.
+    `action` is `added`, `removed` or `changed`; `lines` are a unified diff; `omitted`: why lines are missing.
     """
 
     type: str
@@ -229,7 +228,7 @@ class ResourceDiff:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDiff:
-    """The first changes between snapshots, and their number."""
+    """Snapshots' first changes, and their number."""
 
     resources: tuple[ResourceDiff, ...]
     total: int
@@ -237,12 +236,12 @@ class SnapshotDiff:
 
 @dataclass(frozen=True, slots=True)
 class ResourceContent:
-    """A resource as it is served.
+    """A served resource.
 
     Attributes:
-        lines: its masked YAML; empty if it is not served.
-        omitted: why lines are missing; empty if none are.
-        file: how the version of the files differs; None if that is served.
+        lines: its masked YAML; empty if not served.
+        omitted: why lines are missing, or empty.
+        file: how the files' version differs; None if that is served.
     """
 
     lines: tuple[str, ...]
@@ -251,7 +250,7 @@ class ResourceContent:
 
 
 def content_of(row: ResourceType, served: Resource | None, wanted: Resource | None, masker: Masker) -> ResourceContent:
-    """Return a resource as it is served, and how the version of the files differs."""
+    """Return a served resource, and how the files' version differs."""
     is_same = served is not None and wanted is not None and served.version == wanted.version
     # Compared with nothing, each line is added.
     lines, omitted = ((), "it is not served") if served is None else _lines(None, served, masker)
@@ -330,7 +329,7 @@ class ChangeFeed:
         self._round = 0
 
     def receive(self, happened: Event) -> None:
-        """Record an event, except rejected requests, which pages do not show."""
+        """Record an event, except rejected requests, which are not shown."""
         if not isinstance(happened, RequestRejected):
             self._count.replace(self._count.current + 1)
 
@@ -340,11 +339,7 @@ class ChangeFeed:
         self._count.replace(self._count.current + 1)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Send events until the page disconnects.
-
-        Raises:
-            ProtocolError: `UNAVAILABLE`: there are too many readers.
-        """
+        """Send events until the page disconnects. Raises ProtocolError (`UNAVAILABLE`) for too many readers."""
         if self._readers >= MOST_READERS:
             raise ProtocolError(f"{MOST_READERS} pages listen to events already; close some", "UNAVAILABLE")
         response = web.StreamResponse(headers=_EVENT_HEADERS)
@@ -371,3 +366,14 @@ class ChangeFeed:
                     await self._count.other_than(known)
             except TimeoutError:
                 await response.write(b": nothing new\n\n")
+
+
+class AdminControl(RolloutControl, ShownSnapshots, Outlined, Protocol):
+    """Shows and controls rollouts, and shows snapshots."""
+
+
+class OperatorControl(AdminControl, Protocol):
+    """Controls one publisher."""
+
+    def roll_back(self, snapshots: Mapping[Layers, Snapshot]) -> int:
+        """Serve these snapshots; return how many channels are affected."""

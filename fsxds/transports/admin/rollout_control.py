@@ -1,6 +1,6 @@
-"""The interface to rollouts for the admin address, and its values: names, no content.
+"""The admin address's interface to rollouts, and its values: names, no content.
 
-The values' fields are those of the JSON. Ages are in seconds: processes' clocks differ.
+Fields are those of the JSON. Ages are in seconds: processes' clocks differ.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ _NUMBER = re.compile("@?([1-9][0-9]{0,8})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class WaitingReport:
-    """A node id or a mirror's directory that a step waits for.
-
-    `transport` is `REST`, `gRPC` or `mirror`.
-    """
+    """A node id or mirror's directory that a step waits for, by `REST`, `gRPC` or `mirror`."""
 
     client: str
     transport: str
@@ -37,7 +34,7 @@ class WaitingReport:
 class StepReport:
     """A channel's step: `whole`, `grow`, `switch` or `shrink`.
 
-    `since_s` is the time since its publication, `ends_within_s` until it times out.
+    `since_s` counts from its publication; `ends_within_s` until its timeout.
     """
 
     name: str
@@ -50,7 +47,7 @@ class StepReport:
 class LingeringReport:
     """A removed resource that draining listeners may use.
 
-    `left_s` until it is dropped; None while clients have no replacement.
+    `left_s` until it goes; None while clients have no replacement.
     """
 
     type: str
@@ -68,7 +65,7 @@ class HeldReport:
             resource` or `claims what another one has`.
         place: its present or last file and line.
         message: the fact, with a node's message.
-        nodes: the first that reject it.
+        nodes: the first rejecting ones.
         since_s: None if unknown.
     """
 
@@ -107,8 +104,8 @@ class ChannelReport:
         asked: the tree's snapshot.
         is_done: awaited clients have the tree's snapshot, except for held versions.
         step: None while no client is awaited.
-        waits_for_canary: canaries have not taken the tree's snapshot, or do not exist.
-        baking_s: until it follows the canaries; None if nothing bakes.
+        waits_for_canary: canaries lack the tree's snapshot, or do not exist.
+        baking_s: until it follows the canaries, or None.
         lingering: for draining listeners.
         held: the first hundred.
         pinned: the number of rolled back resources.
@@ -135,10 +132,7 @@ class ChannelReport:
 
 @dataclass(frozen=True, slots=True)
 class FleetServerReport:
-    """A server of a fleet.
-
-    `publication`: the publisher's number and its last publication here: `3.17`.
-    """
+    """A fleet's server; `publication`: the publisher's number and its last publication here: `3.17`."""
 
     name: str
     is_publisher: bool
@@ -149,7 +143,7 @@ class FleetServerReport:
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """The answer of `GET /rollout`; `state` is None without `--state`."""
+    """The answer of `GET /rollout`; without `--state`, `state` is None."""
 
     channels: tuple[ChannelReport, ...]
     state: str | None
@@ -157,35 +151,27 @@ class StatusReport:
 
 @dataclass(frozen=True, slots=True)
 class DecisionReport:
-    """The number of channels that a decision changed."""
+    """How many channels a decision changed."""
 
     channels: int
 
 
 @dataclass(frozen=True, slots=True)
 class RetryReport:
-    """The number of versions offered again."""
+    """How many versions are offered again."""
 
     versions: int
 
 
 def snapshot_number(written: str) -> int:
-    """Return the number in `@3` or `3`.
-
-    Raises:
-        ProtocolError: the text is no such number.
-    """
+    """Return the number in `@3` or `3`. Raises ProtocolError."""
     if match := _NUMBER.fullmatch(written):
         return int(match[1])
     raise ProtocolError(f"number: {written[:80]!r} is no number of a snapshot; fsxds history lists them")
 
 
 def unix_time(written: str) -> float:
-    """Parse seconds since 1970, or an ISO 8601 time, UTC by default.
-
-    Raises:
-        ProtocolError: it is neither.
-    """
+    """Parse seconds since 1970, or an ISO 8601 time, UTC by default. Raises ProtocolError."""
     try:
         found = float(written)
         if isfinite(found):
@@ -198,7 +184,7 @@ def unix_time(written: str) -> float:
 
 
 def no_snapshot(number: int) -> ProtocolError:
-    """Return the error for an unknown snapshot."""
+    """Return an unknown snapshot's error."""
     return ProtocolError(f"@{number}: the history has no such snapshot; fsxds history lists them", "NOT_FOUND")
 
 
@@ -219,7 +205,7 @@ class KeptSnapshot(Protocol):
 
 
 class Action(StrEnum):
-    """The kinds of decisions."""
+    """Kinds of decisions."""
 
     APPROVE = "approve"
     RETRY = "retry"
@@ -233,8 +219,8 @@ class Action(StrEnum):
 class OperatorDecision:
     """An operator's decision.
 
-    `name`: an approval's id, or resources to retry, None for all; `layers` of views to abort or resume, None for all;
-    `number` or `time_s` (since 1970) to roll back to.
+    `name`: an approval's id, or resources to retry, None for all; `layers` to abort or resume, None for all; `number` or
+    `time_s` (since 1970) to roll back to.
     """
 
     action: Action
@@ -245,7 +231,7 @@ class OperatorDecision:
 
 
 class RolloutControl(Protocol):
-    """Drives the rollouts; for the event loop.
+    """Drives rollouts; for the event loop.
 
     Raises:
         ProtocolError: with the remedy: `NOT_FOUND` for an unknown number, `FAILED_PRECONDITION` without `--state`.
@@ -256,10 +242,10 @@ class RolloutControl(Protocol):
         """The history's directory; None without `--state`."""
 
     async def channels(self) -> Sequence[ChannelReport]:
-        """Return the status of each channel."""
+        """Return each channel's status."""
 
     async def decide(self, decision: OperatorDecision) -> int:
-        """Carry out a decision; return the number of changed channels or retried versions."""
+        """Carry out a decision; return how many channels changed or versions are retried."""
 
     async def history(self) -> Sequence[KeptSnapshot]:
         """Return all layers' snapshots, the newest first."""
@@ -268,23 +254,20 @@ class RolloutControl(Protocol):
         """Return the fleet's servers; none if unreachable."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return the views' names and layers, several layers for some names.
-
-        Without views, the one name is empty.
-        """
+        """Return views' names and layers, several layers for some names; the name is empty without views."""
 
     def layers_of_node(self, node_id: str) -> Layers | None:
         """Return a connected node's layers, or None."""
 
 
 class Deciding(Protocol):
-    """A method per decision, which returns the number of changed channels."""
+    """A method per decision, returning how many channels changed."""
 
     def approve(self, approval_id: str) -> int:
         """Allow the removal with this id."""
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of a name (None: all) again; return their number."""
+        """Offer rejected versions of a name (None: all) again; return how many."""
 
     def promote(self) -> int:
         """Let all nodes follow the canary."""

@@ -1,4 +1,4 @@
-"""The admin paths: status, clients, files, metrics, health, outline, rollouts, history, and operators' decisions."""
+"""The admin paths: status, clients, files, metrics, health, outline, rollouts, history, operators' decisions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _number(words: RequestParameters, name: str, default: int) -> int:
 
 
 def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
-    """Return the handler of `/metrics`: text or OpenMetrics."""
+    """Return the handler of `/metrics`, text or OpenMetrics."""
     scrape = make_aiohttp_handler(registry)
 
     async def answer(request: web.Request, _: RequestParameters) -> object:
@@ -91,7 +91,7 @@ def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
 
 
 def health_paths(unready: Callable[[], str]) -> AdminPaths:
-    """Return the health handlers; `unready` returns "" if clients are served."""
+    """Return health handlers; `unready` returns "" if clients are served."""
 
     async def live(_: web.Request, __: RequestParameters) -> object:
         return web.Response(text="ok\n")
@@ -110,7 +110,7 @@ class Outlined(Protocol):
     """Has outlines of the served snapshots."""
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return the views' outlines, and the rules for holding changes."""
+        """Return views' outlines, and the rules for holding changes."""
 
 
 def outline_paths(outlined: Outlined) -> AdminPaths:
@@ -147,7 +147,7 @@ class RolloutPaths:
 
     @property
     def paths(self) -> AdminPaths:
-        """The handler of each path."""
+        """Each path's handler."""
         return {
             ("GET", f"{API}/rollout"): AdminPath(self._status, _SCOPE),
             ("POST", f"{API}/rollout/approve"): AdminPath(self._approve, frozenset({"id"})),
@@ -227,7 +227,8 @@ class RolloutPaths:
         views = self._control.views()
         if found := tuple({layers for view, layers in views if is_called(name, view, layers)}):
             return found
-        there = _some_of(sorted({view or "the whole tree" for view, _ in views}))
+        names = sorted({view or "the whole tree" for view, _ in views})
+        there = f"{', '.join(names[:_MOST_NAMES])}{' and more' if len(names) > _MOST_NAMES else ''}"
         raise ProtocolError(f"view: there is no {name[:80]!r}; there is {there}", "NOT_FOUND")
 
 
@@ -236,12 +237,7 @@ def is_called(name: str, view: str, layers: Layers) -> bool:
     return name in (view, "+".join(layers))
 
 
-def _some_of(names: list[str]) -> str:
-    return f"{', '.join(names[:_MOST_NAMES])}{' and more' if len(names) > _MOST_NAMES else ''}"
-
-
 def _done(count: int, otherwise: str) -> object:
-    """Raises ProtocolError for 0."""
     if not count:
         raise ProtocolError(f"{otherwise}; fsxds rollout status shows the present state", "FAILED_PRECONDITION")
     return DecisionReport(count)

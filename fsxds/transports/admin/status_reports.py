@@ -1,6 +1,6 @@
 """The server's status at the admin address: names and versions, no content.
 
-The values' fields are the JSON's. Ages are in seconds: processes' clocks differ.
+Fields are the JSON's. Ages are in seconds: processes' clocks differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class ListenerReport:
-    """A listening address of `REST`, `gRPC` or `admin`."""
+    """A listening address: `REST`, `gRPC` or `admin`."""
 
     name: str
     address: str
@@ -31,7 +31,7 @@ class ListenerReport:
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """Files served as they are, as they were (`held`), or not (`broken`)."""
+    """Files served as they are, were (`held`), or not (`broken`)."""
 
     good: int
     held: int
@@ -55,7 +55,7 @@ class ProblemReport:
         severity: `error`, `warning` or `note`.
         state: of the file: `good`, `held`, `broken`, or `ignored`; `upstream` without a file; `rejected` if nodes
             reject a resource in it; `kept` if an older version of one is served for another reason.
-        source: lines around the place, not of files with secrets.
+        source: lines around it, none of files with secrets.
     """
 
     path: str
@@ -72,7 +72,7 @@ class ProblemReport:
 
 @dataclass(frozen=True, slots=True)
 class ProblemCounts:
-    """The number of all problems by severity, whether or not they are in an answer."""
+    """All problems' number by severity, also of those left out."""
 
     error: int = 0
     warning: int = 0
@@ -92,7 +92,7 @@ class ServedType:
 class ViewReport:
     """A view; empty until requested.
 
-    `name` is empty for the whole tree. `types` do not describe a canary.
+    Without views, `name` is empty. `types` do not describe canaries.
     """
 
     name: str
@@ -103,7 +103,7 @@ class ViewReport:
 
 @dataclass(frozen=True, slots=True)
 class ClientCount:
-    """Clients of a transport (`REST`, `gRPC`, `mirror`) in a state."""
+    """A transport's (`REST`, `gRPC`, `mirror`) clients in a state."""
 
     transport: str
     state: str
@@ -120,12 +120,12 @@ class HeldType:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamReport:
-    """The state of an upstream; its resources are served even without connection.
+    """An upstream's state; its resources are served even without connection.
 
     Attributes:
         servers: in order.
-        server: the connected one; empty for none.
-        wire: the protocol; empty for none.
+        server: the connected one, or empty.
+        wire: the protocol, or empty.
         state: `connected`, `connecting`, `away`, or `refused` if another attempt would end the same way.
         trouble: why it is not connected.
         pending: types with an awaited answer.
@@ -194,7 +194,7 @@ class TypeReport:
         subscriptions: one per list of names of a polling node; other fields are of the worst.
         sent: the last version.
         current: the version that it should have.
-        reason: for the rejection.
+        reason: of the rejection.
     """
 
     type: str
@@ -220,7 +220,7 @@ class ClientReport:
         peer: the IP address; empty on a unix socket.
         view: empty for the whole tree.
         since_s: of the connection.
-        state: the worst of its types.
+        state: its types' worst.
         types: in push order.
     """
 
@@ -257,9 +257,9 @@ class TypeDetail(TypeReport):
 
     Attributes:
         lacks: names never confirmed.
-        outdated: names that may be old.
-        surplus: gone names that it may have.
-        missing: subscribed names without a file.
+        outdated: possibly old.
+        surplus: gone, possibly kept.
+        missing: subscribed, without a file.
     """
 
     lacks: ListedNames
@@ -286,8 +286,7 @@ class NodeReport:
 class FileReport:
     """A file of the tree.
 
-    `state` is `good`; `held`: an older content is served; `broken`: it was never good. `since_s` is of state and
-    content.
+    `state` is `good`; `held`: older content is served; `broken`: it was never good. `since_s` is of state and content.
     """
 
     path: str
@@ -317,10 +316,10 @@ class RowQuery:
 
 
 class StatusFacts(Protocol):
-    """Has these facts. For the event loop, never blocking it long."""
+    """Has these facts. For the event loop: never blocks long."""
 
     async def report(self) -> ServerReport:
-        """Return the answer of `GET /api/status`."""
+        """Return `GET /api/status`'s answer."""
 
     async def clients(self, query: RowQuery) -> ClientList:
         """Return some clients."""

@@ -1,6 +1,7 @@
-"""The content of a client status: nodes, states of resources, and content without secrets.
+"""A client status's content: nodes, states of resources, and content without secrets.
 
-Large answers are written row by row, and joined. Source: envoy/service/status/v3/csds.proto, envoy/type/matcher/v3/{node,struct,value,string,number}.proto.
+Large answers are written row by row. Source: envoy/service/status/v3/csds.proto,
+envoy/type/matcher/v3/{node,struct,value,string,number}.proto.
 """
 
 from __future__ import annotations
@@ -47,10 +48,9 @@ REJECTED = ConfigStatus.ERROR, ClientResourceStatus.NACKED
 
 
 def resource_statuses(status: ClientStatus) -> Iterator[ResourceStatus]:
-    """Yield a client's sent and requested resources, by watch.
+    """Yield sent and requested resources, by watch.
 
     A wildcard client that was sent nothing has asked for `*`.
-
     """
     is_delta = status.service.startswith("Delta")
     for watch in status.watches:
@@ -63,7 +63,8 @@ def _held(watch: WatchStatus, *, is_delta: bool) -> Iterator[ResourceStatus]:
     for resource in watch.resources:
         type_url, name = watch.type_url, resource.name
         if name not in watch.rejected:
-            version = resource.version if is_delta else _accepted_version(watch)
+            is_older = watch.acked is not None and watch.sent == watch.nacked
+            version = resource.version if is_delta else watch.acked if is_older else watch.sent
             yield ResourceStatus(type_url, name, *state, version, resource)
             continue
         # The version that a Delta client kept is unknown.
@@ -94,10 +95,6 @@ def _state_of_accepted(watch: WatchStatus) -> tuple[ConfigStatus, ClientResource
     return ConfigStatus.STALE, ClientResourceStatus.UNKNOWN
 
 
-def _accepted_version(watch: WatchStatus) -> Version | None:
-    return watch.acked if watch.acked is not None and watch.sent == watch.nacked else watch.sent
-
-
 def _reason(watch: WatchStatus) -> str | None:
     # Envoy prints the rejected message, including secrets.
     return None if watch.reason is None else mask_reason(without_message(watch.reason))
@@ -111,7 +108,7 @@ _HIDDEN_BYTES = base64.b64encode(HIDDEN.encode()).decode()
 
 
 class Contents:
-    """Shows resources with `<hidden>` in place of secrets.
+    """Shows resources, `<hidden>` in place of secrets.
 
     Secrets and types beyond the catalogue are not shown. Content is cached; see `turn`.
     """
@@ -126,19 +123,19 @@ class Contents:
         self._nodes: _Recent[bytes, bytes] = _Recent()
 
     def turn(self, *, with_contents: bool = True) -> None:
-        """Begin a report; drop content unused since the one before."""
+        """Begin a report; drop content unused since the last."""
         self._nodes.turn()
         if with_contents:
             self._bodies.turn()
             self._jsons.turn()
 
     def body_of(self, resource: Resource) -> bytes | None:
-        """Return a resource without secrets, serialized; None if not shown."""
+        """Return a resource without secrets, serialized; None: not shown."""
         key = resource.type_url, resource.version
         return self._bodies.get(key, lambda: self._body(resource.type_url, resource.body))
 
     def json_of(self, resource: Resource) -> bytes | None:
-        """Return a resource without secrets as proto JSON with its `@type`; None if not shown."""
+        """Return a resource without secrets as proto JSON with `@type`; None: not shown."""
         return self._jsons.get((resource.type_url, resource.version), lambda: self._json(resource))
 
     def node_json(self, node: Message) -> bytes:
@@ -146,7 +143,7 @@ class Contents:
         return self._nodes.get(node.SerializeToString(), lambda: dump(self.plain_node(node)))
 
     def plain_node(self, node: Message) -> dict[str, PlainValue]:
-        """Return a Node without secrets as plain values."""
+        """Return a Node without secrets as values."""
         if not self._catalogue.knows(_NODE):
             return {}
         plain = self._printer.to_plain(self._catalogue.message_class(_NODE).FromString(node.SerializeToString()))
@@ -189,17 +186,17 @@ class _Recent(Generic[_Key, _Value]):
 
 
 class WireForm:
-    """Protobuf's wire format: concatenated fields are a message."""
+    """Protobuf's wire format: concatenated fields are one message."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
 
     def content(self, resource: Resource) -> bytes | None:
-        """Return the shown content, or None."""
+        """Return the shown content."""
         return self._contents.body_of(resource)
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
-        """Write a resource's state, as a GenericXdsConfig field."""
+        """Write a resource's state: a GenericXdsConfig field."""
         client = csds_pb2.ClientConfig()
         row = client.generic_xds_configs.add(
             type_url=status.type_url,
@@ -219,13 +216,13 @@ class WireForm:
         return bytes(client.SerializeToString())
 
     def client(self, status: ClientStatus | OwnStatus, rows: list[bytes], *, is_first: bool) -> bytes:
-        """Write a client, as a ClientConfig field."""
+        """Write a client: a ClientConfig field."""
         head = csds_pb2.ClientConfig(node=node_message(status.node), client_scope=status.service).SerializeToString()
         # In a ClientStatusResponse, bytes in field 1.
         return BytesValue(value=b"".join((head, *rows))).SerializeToString()
 
     async def payload(self, clients: list[bytes]) -> Payload:
-        """Return the answer in one piece."""
+        """Return the whole answer."""
         return Payload(await asyncio.to_thread(b"".join, clients) if len(clients) > 1 else b"".join(clients))
 
 
@@ -236,11 +233,11 @@ class JsonForm:
         self._contents = contents
 
     def content(self, resource: Resource) -> bytes | None:
-        """Return the shown content, or None."""
+        """Return the shown content."""
         return self._contents.json_of(resource)
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
-        """Write a resource's state, as a GenericXdsConfig."""
+        """Write a resource's state: a GenericXdsConfig."""
         plain: dict[str, PlainValue] = {"type_url": status.type_url, "name": status.name}
         if status.version:
             plain["version_info"] = status.version
@@ -258,7 +255,7 @@ class JsonForm:
         return row if content is None else b'%b,"xds_config":%b}' % (row[:-1], content)
 
     def client(self, status: ClientStatus | OwnStatus, rows: list[bytes], *, is_first: bool) -> bytes:
-        """Write a ClientConfig with its `rows`, after a comma unless `is_first`."""
+        """Write a ClientConfig, after a comma unless `is_first`."""
         begin = b'%b{"node":%b' % (b"" if is_first else b",", self._contents.node_json(node_message(status.node)))
         end = b',"client_scope":%b}' % dump(status.service)
         if not rows:
@@ -293,7 +290,7 @@ def node_filter(matchers: Iterable[node_pb2.NodeMatcher]) -> Callable[[Node], bo
     """Return a predicate: any matcher matches, or there are none.
 
     Raises:
-        ProtocolError: one is malformed; with field and remedy.
+        ProtocolError: with field and remedy.
     """
     alternatives = [_node(matcher, f"node_matchers[{index}]") for index, matcher in enumerate(matchers)]
     if not alternatives:

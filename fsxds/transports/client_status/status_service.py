@@ -1,4 +1,4 @@
-"""Client status (CSDS): the resources that each client was sent, ACKed and NACKed.
+"""Client status (CSDS): resources that each client was sent, ACKed and NACKed.
 
 Source: envoy/service/status/v3/csds.proto.
 """
@@ -50,8 +50,7 @@ _NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
 class _Request:
     """A request that one or more clients wait for.
 
-    `made_for`: requests received before the answer was begun; all may have it. `answer` is None if it would be too
-    large.
+    `made_for`: requests received before the answer was begun; all may have it. `answer` None: too large.
     """
 
     waiting: int = 0
@@ -60,14 +59,14 @@ class _Request:
 
 
 class ClientReports:
-    """Answers requests for the status of clients.
+    """Answers requests for clients' status.
 
-    One large answer at a time, in time slices. Equal waiting requests share an answer; abandoned ones get none. `made`
-    counts begun answers.
+    One large answer at a time, in time slices. Equal waiting requests share one; abandoned ones get none. `made` counts
+    begun answers.
     """
 
     def __init__(self, clients: Clients, catalogue: Catalogue, own: Callable[[], Iterable[OwnStatus]] = tuple) -> None:
-        """Report `clients`, and by `own` this process as an upstream client."""
+        """`own`: this process as an upstream client."""
         self.made = 0
         self._own = own
         self._clients = clients
@@ -81,8 +80,7 @@ class ClientReports:
         """Answer a serialized ClientStatusRequest.
 
         Raises:
-            ProtocolError: the request is malformed, or it or the answer is too large: then with the code
-                `RESOURCE_EXHAUSTED`.
+            ProtocolError: malformed; or it or the answer is too large (`RESOURCE_EXHAUSTED`).
         """
         _check_size(request)
         try:
@@ -92,16 +90,12 @@ class ClientReports:
         return (await self._answer(message, self._wire)).body
 
     async def answer_json(self, request: bytes) -> Payload:
-        """Answer in proto JSON with snake_case names.
-
-        Raises:
-            ProtocolError: as in `answer`.
-        """
+        """Answer in proto JSON with snake_case names. Raises as `answer`."""
         _check_size(request)
         return await self._answer(_parse_json(request), self._json)
 
     async def _answer(self, request: csds_pb2.ClientStatusRequest, form: Form) -> Payload:
-        """The answer was begun after this call."""
+        """Begun after this call."""
         wants = node_filter(request.node_matchers)
         key = form, request.SerializeToString(deterministic=True)
         shared = self._requests.setdefault(key, _Request())
@@ -120,7 +114,11 @@ class ClientReports:
             if not shared.waiting:
                 del self._requests[key]
         if answer is None:
-            raise _too_much()
+            message = (
+                f"the answer would be over {MOST_ANSWER_BYTES} bytes, or have over {MOST_ROWS} resources; "
+                "ask for fewer clients with node_matchers, or set exclude_resource_contents"
+            )
+            raise ProtocolError(message, "RESOURCE_EXHAUSTED")
         return answer
 
     async def _make(self, wants: Callable[[Node], bool], form: Form, *, with_contents: bool) -> Payload | None:
@@ -225,14 +223,6 @@ def _parse_json(request: bytes) -> csds_pb2.ClientStatusRequest:
         raise ProtocolError(f"{_NO_REQUEST}: {error}") from error
 
 
-def _too_much() -> ProtocolError:
-    message = (
-        f"the answer would be over {MOST_ANSWER_BYTES} bytes, or have over {MOST_ROWS} resources; "
-        "ask for fewer clients with node_matchers, or set exclude_resource_contents"
-    )
-    return ProtocolError(message, "RESOURCE_EXHAUSTED")
-
-
 def services(context: ServiceContext) -> ExtraServices:
     """Return the handlers: a row of `app.SERVICES`."""
     reports = ClientReports(context.clients, context.catalogue, context.own)
@@ -257,7 +247,7 @@ def client_status_handlers(
 ) -> tuple[grpc.GenericRpcHandler, ...]:
     """Return the gRPC handlers; a stream's requests are answered separately.
 
-    They raise ProtocolError for peers that may not ask for all nodes.
+    They raise ProtocolError for peers without all nodes.
     """
     in_use = access or AccessInUse()
 

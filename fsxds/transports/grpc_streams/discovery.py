@@ -1,4 +1,4 @@
-"""The services of a gRPC server: streams, unary discovery, health, reflection, and extra ones.
+"""A gRPC server's services: streams, unary discovery, health, reflection, and extra ones.
 
 Health is SERVING while clients are served. Reflection is loaded by its first call.
 """
@@ -30,7 +30,7 @@ from fsxds.protocol.requested_names import reject_request
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Selection, Subscription
 from fsxds.runtime.access import AccessInUse
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.transports.exchange import Reader, Requester, peer_of_call
 from fsxds.transports.grpc_streams.grpc_server import watch_resets
@@ -56,7 +56,7 @@ LEAST_LEFT_S = 0.2
 
 
 class Health:
-    """Reports the server's health, equal for all services."""
+    """Reports health, equal for all services."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self._services = (OVERALL, *services)
@@ -75,7 +75,7 @@ class Health:
         )
 
     async def report(self, *, is_serving: bool) -> None:
-        """Report the status, also to watching clients."""
+        """Report it, also to watching clients."""
         statuses = health_pb2.HealthCheckResponse
         for service in self._services:
             await self._servicer.set(service, statuses.SERVING if is_serving else statuses.NOT_SERVING)
@@ -127,7 +127,7 @@ class Reflection:
 
 
 def import_descriptors(services: Iterable[str]) -> None:
-    """Import the services' and types' modules into protobuf's default pool."""
+    """Import services' and types' modules into protobuf's default pool."""
     names = (*services, *(row.message_type for row in RESOURCE_TYPES))
     for package in sorted({name.rpartition(".")[0] for name in names if name.startswith("envoy.")}):
         paths = importlib.import_module(package).__path__
@@ -163,12 +163,12 @@ class GrpcServices:
 
     @property
     def open_streams(self) -> int:
-        """Return the number of discovery streams."""
+        """Count discovery streams."""
         return len(self._streams)
 
     @asynccontextmanager
     async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
-        """Wake streams and report health within the context."""
+        """Wake streams and report health meanwhile."""
         await self._health.report(is_serving=False)
         with self._access_checked(), self._exchange.woken():
             async with asyncio.TaskGroup() as tasks:
@@ -199,7 +199,7 @@ class GrpcServices:
             del listeners[self]
 
     async def drain(self) -> None:
-        """End all streams with UNAVAILABLE after present responses, and accept no more."""
+        """End streams with UNAVAILABLE after present responses; accept no more."""
         await self._health.report(is_serving=False)
         await self._long_lived.end()
         self._is_draining = True
@@ -263,11 +263,6 @@ class GrpcServices:
     async def _wait(
         self, requester: Requester, subscription: Subscription, reader: Reader, left_s: float | None
     ) -> Selection | Unavailable:
-        """Wait until upstreams answered, or time is up.
-
-        Raises:
-            ProtocolError: the sender may no longer ask for this.
-        """
         within_s = ON_DEMAND_WAIT_S if left_s is None else min(ON_DEMAND_WAIT_S, left_s - LEAST_LEFT_S)
         now_s = asyncio.get_running_loop().time()
         answer: Selection | Unavailable = NOT_ANSWERED

@@ -1,17 +1,15 @@
 """Runs a gRPC server until its context ends, then stops it gracefully.
 
 grpcio decodes all calls' paths in one task, and a path that is not UTF-8 ends the whole server for good (seen in grpcio
-1.85; `tests/fuzzing` found it). So every method is registered here: gRPC then compares paths as bytes, and rejects
-other calls undecoded.
+1.85; `tests/fuzzing` found it). So every method is registered: gRPC then compares paths as bytes, and rejects other
+calls undecoded.
 
-Closes gRPC connections that reset calls faster than they are answered: HTTP/2 rapid reset, CVE-2023-44487.
+Closes connections that reset calls faster than they are answered: HTTP/2 rapid reset, CVE-2023-44487.
 
 gRPC stops reading from a connection that reset 10 000 calls without a write to it: `ping_on_rst_stream_percent` makes
-each reset count, instead of every hundredth. While the process is busy, connections are checked, and closed if they go
-on; channelz has the counts, as most of these calls never reach Python. A check costs 0.12 ms per connection, so checks
-get at most a tenth of the time.
-
-Connections of unix sockets cannot be distinguished, and are not closed.
+each reset count, instead of every hundredth. While the process is busy, connections that go on are closed; channelz has
+the counts, as most of these calls never reach Python. A check costs 0.12 ms per connection: it gets at most a tenth of
+the time. Unix sockets' connections are indistinguishable, and not closed.
 """
 
 from __future__ import annotations
@@ -85,8 +83,8 @@ OPTIONS = (
 def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
     """Return the server's channel arguments.
 
-    gRPC itself limits floods of pings and settings: it stops reading from a connection that takes no answers, and takes
-    few new streams per read. `tests/end_to_end/attacks.py` measures them.
+    gRPC itself limits floods of pings and settings: it stops reading from connections that take no answers, and takes few
+    new streams per read (`tests/end_to_end/attacks.py`).
     """
     streams = min(settings.max_streams, settings.max_streams_per_peer or settings.max_streams)
     return (
@@ -112,19 +110,19 @@ class Services(Protocol):
         """The handlers to register."""
 
     def running(self, supervisor: Supervisor) -> AbstractAsyncContextManager[None]:
-        """Run background work as components of `supervisor`."""
+        """Run background work in `supervisor`."""
 
     @property
     def open_streams(self) -> int:
-        """Return the number of open long-lived calls."""
+        """Count open long-lived calls."""
 
     async def drain(self) -> None:
-        """End all long-lived calls, and accept none."""
+        """End long-lived calls; accept none."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcSecurity:
-    """TLS of a listener or None, its socket's permissions, and gRPC's limits."""
+    """A listener's TLS or None, its socket's permissions, and gRPC's limits."""
 
     credentials: grpc.ServerCredentials | None = None
     access: SocketAccess = OWN_ALONE
@@ -137,8 +135,8 @@ PLAIN = GrpcSecurity()
 def keep_freed_memory() -> None:
     """Let the C library keep 64 MB of freed memory, twice the largest freed buffer.
 
-    The whole state takes megabytes, copied per client; to new pages up to ten times as long as to reused ones. Only
-    glibc learns this, unless `rest.http_server.keep_large_buffers_apart` was called.
+    The whole state takes megabytes, copied per client; to new pages up to ten times as long as to reused ones. For glibc,
+    unless `rest.http_server.keep_large_buffers_apart` was called.
     """
     bytes(_LARGEST_LEARNED_BYTES)
 
@@ -152,13 +150,9 @@ async def listening_grpc(
     grace_s: float,
     security: GrpcSecurity = PLAIN,
 ) -> AsyncIterator[Address]:
-    """Serve `services` at `address` within the context; yield the bound address.
+    """Serve `services` at `address` within the context; yield the bound address. Raises UsageError if unbindable.
 
-    At the end no connection is accepted, streams are ended, and calls end, within `grace_s` seconds and while they make
-    progress.
-
-    Raises:
-        UsageError: the address cannot be bound.
+    At the end no connection is accepted, streams end, and calls end within `grace_s` seconds, while they make progress.
     """
     keep_freed_memory()
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_disconnect)
@@ -172,24 +166,27 @@ async def listening_grpc(
             with listened_at(address):
                 yield bound
         finally:
-            await _stop(server, services, grace_s)
+            loop = asyncio.get_running_loop()
+            ends_at_s = loop.time() + grace_s
+            is_drained = await drain(services.drain(), lambda: services.open_streams, grace_s)
+            # Not again for clients that do not read.
+            await server.stop(max(0.0, min(STALLED_AFTER_S, ends_at_s - loop.time())) if is_drained else 0.0)
 
 
 def _is_no_disconnect(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], grpc.aio.BaseError))
 
 
-async def _stop(server: grpc.aio.Server, services: Services, grace_s: float) -> None:
-    loop = asyncio.get_running_loop()
-    ends_at_s = loop.time() + grace_s
-    is_drained = await drain(services.drain(), lambda: services.open_streams, grace_s)
-    # Not again for clients that do not read.
-    await server.stop(max(0.0, min(STALLED_AFTER_S, ends_at_s - loop.time())) if is_drained else 0.0)
-
-
 async def _bind(server: grpc.aio.Server, address: Address, security: GrpcSecurity) -> Address:
     if isinstance(address, UnixAddress):
-        _bind_unix(server, address.path, security)
+        make_way(address.path, is_shared=security.settings.reuse_port)
+        # gRPC removes any socket at its path, before and after it listens. Renamed after it got its mode.
+        temporary = beside(address.path)
+        # Reports why it cannot be bound; gRPC replaces it.
+        bind_unix(temporary, security.access).close()
+        _add_port(server, f"unix:{temporary}", security.credentials)
+        security.access.give(temporary)
+        temporary.replace(address.path)
         return address
     return await _bind_tcp(server, address, security)
 
@@ -208,20 +205,6 @@ async def _bind_tcp(server: grpc.aio.Server, address: TcpAddress, security: Grpc
     for host in hosts:
         port = _add_port(server, str(TcpAddress(host, port)), security.credentials)
     return TcpAddress(hosts[0], port)
-
-
-def _bind_unix(server: grpc.aio.Server, path: Path, security: GrpcSecurity) -> None:
-    """Bind a temporary path: gRPC removes any socket at its path, before and after it listens.
-
-    The socket is renamed after it got its mode.
-    """
-    make_way(path, is_shared=security.settings.reuse_port)
-    temporary = beside(path)
-    # Reports why it cannot be bound; gRPC replaces it.
-    bind_unix(temporary, security.access).close()
-    _add_port(server, f"unix:{temporary}", security.credentials)
-    security.access.give(temporary)
-    temporary.replace(path)
 
 
 def _add_port(server: grpc.aio.Server, where: str, credentials: grpc.ServerCredentials | None) -> int:
@@ -250,7 +233,7 @@ class KnownMethodsServer(_server.Server):  # type: ignore[misc]  # grpc has no t
 
 
 class _Core(cygrpc.AioServer):  # type: ignore[misc]
-    """Rejects calls of other than registered methods with UNIMPLEMENTED."""
+    """Rejects calls of unregistered methods with UNIMPLEMENTED."""
 
     async def _request_call(self) -> object:
         loop, resolver = asyncio.get_running_loop(), cygrpc._MethodResolver([], {})  # noqa: SLF001
@@ -303,7 +286,7 @@ class CallCounts:
 
 
 def offenders(before: Mapping[int, CallCounts], now: Mapping[int, CallCounts]) -> dict[int, CallCounts]:
-    """Return the connections that reset too many calls, by gRPC's ascending numbers."""
+    """Return connections that reset too many calls, by gRPC's ascending numbers."""
     newest = max(before, default=0)
     found: dict[int, CallCounts] = {}
     for number, connection in now.items():
@@ -316,7 +299,7 @@ def offenders(before: Mapping[int, CallCounts], now: Mapping[int, CallCounts]) -
 
 
 async def watch_resets(observer: Observer) -> Never:
-    """Close connections that flood with resets; report each once by LimitReached."""
+    """Close connections that flood with resets, reporting each once by LimitReached."""
     loop = asyncio.get_running_loop()
     before: dict[int, CallCounts] | None = None
     closing: set[int] = set()
@@ -341,7 +324,7 @@ async def watch_resets(observer: Observer) -> Never:
 
 
 async def _connections() -> AsyncIterator[tuple[int, CallCounts]]:
-    """Yield all TCP connections of this process's gRPC servers, by gRPC's number."""
+    """All TCP connections of this process's gRPC servers, by gRPC's number."""
     servers = _asked(cygrpc.channelz_get_servers, 0)["server"]
     listed = [_asked(cygrpc.channelz_get_server_sockets, int(each["ref"]["serverId"]), 0, _ALL) for each in servers]
     numbers = [int(reference["socketId"]) for each in listed for reference in each.get("socketRef", ())]
@@ -369,13 +352,13 @@ def _endpoint(address: dict[str, Any] | None) -> Endpoint | None:
 
 
 def _written(address: bytes | str) -> str:
-    """Normalize an IP address: IPv4 also from an IPv6 socket; no interface."""
+    """IPv4 also from an IPv6 socket; no interface."""
     ip = ip_address(address.partition("%")[0] if isinstance(address, str) else address)
     return str(getattr(ip, "ipv4_mapped", None) or ip)
 
 
 def _close(ends: set[tuple[Endpoint, Endpoint]]) -> None:
-    """Shut connections down, which gRPC has no call for, but detects."""
+    """For gRPC, which has no call for it, but detects it."""
     for path in Path("/dev/fd").iterdir():
         # It may be gone or unconnected.
         with suppress(OSError), _socket_of(int(path.name)) as connection:
@@ -388,7 +371,6 @@ def _end(name: Any) -> Endpoint:
 
 
 def _socket_of(descriptor: int) -> socket.socket:
-    """Raises OSError for other files."""
     handle = os.dup(descriptor)
     try:
         return socket.socket(fileno=handle)

@@ -1,14 +1,13 @@
 """One stream: passes requests to its core, and the core's responses to the client.
 
 An idle stream is one task, waiting for a request. Snapshots and timers ask the core at once; only its responses need a
-second task. Events during a write are handled after it, so a slow client skips versions, and costs one response at a
-time.
+second task. Events during a write wait: a slow client skips versions, and costs one response at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
@@ -34,11 +33,9 @@ from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import (
     Acknowledgement,
     ClientStatus,
-    DeltaRequest,
     DeltaResponse,
     Node,
     Reaction,
-    SotwRequest,
     SotwResponse,
     SyncState,
     WatchStatus,
@@ -50,7 +47,7 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Step
 from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel
-from fsxds.transports.exchange import Exchange, Requester, peer_of_call
+from fsxds.transports.exchange import Clients, Exchange, Requester, peer_of_call
 from fsxds.transports.grpc_streams.stream_requests import (
     INTERNAL,
     STOPPING,
@@ -73,18 +70,8 @@ TIMER_TOLERANCE_S = 0.002
 Responses = tuple[SotwResponse | DeltaResponse, ...]
 
 
-class StreamRegistry(Protocol):
-    """Knows all streams."""
-
-    def opened(self, status: Callable[[], ClientStatus]) -> object:
-        """Add a stream; return its token for `closed`."""
-
-    def closed(self, token: object) -> None:
-        """Remove a stream."""
-
-
 class StreamCore(Protocol):
-    """The common interface of `SotwStream` and `DeltaStream`; event loop times."""
+    """Common to `SotwStream` and `DeltaStream`; event loop times."""
 
     @property
     def node(self) -> Node | None:
@@ -92,15 +79,15 @@ class StreamCore(Protocol):
 
     @property
     def timer_at_s(self) -> float | None:
-        """When to call `receive_timer`; None for never."""
+        """When to call `receive_timer`, or None."""
 
     @property
     def name_count(self) -> int:
-        """Return the number of subscribed names."""
+        """Count subscribed names."""
 
     @property
     def has_members(self) -> bool:
-        """Whether the client gets collection members without reporting which it has."""
+        """Whether it gets collection members without reporting its own."""
 
     @property
     def awaits_answers(self) -> bool:
@@ -113,7 +100,7 @@ class StreamCore(Protocol):
         """Process a newer snapshot."""
 
     def receive_timer(self, now_s: float) -> Responses:
-        """Return the responses that are due."""
+        """Return due responses."""
 
     def standing(self, step: Step) -> Standing:
         """Return the position in a step."""
@@ -125,23 +112,23 @@ class StreamCore(Protocol):
         """Return the subscription to a type."""
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield each type's state at a generation."""
+        """Yield types' states at a generation."""
 
     def statistics(self) -> tuple[WatchStatus, ...]:
         """Return each type's state."""
 
 
 class StreamContext:
-    """The shared context of a server's streams.
+    """Shared by a server's streams.
 
     Attributes:
-        forgets_members: a restart will lose removals, without a state file, and this was not reported yet.
+        forgets_members: without a state file, a restart will lose removals; not reported yet.
         knows_authority_is_missing: a client that asks without authority was reported.
-        ttl_mode: the resources that keep their time to live.
+        ttl_mode: resources that keep their time to live.
     """
 
     def __init__(
-        self, exchange: Exchange, observer: Observer, registry: StreamRegistry, relays: RelayIds | None = None
+        self, exchange: Exchange, observer: Observer, registry: Clients, relays: RelayIds | None = None
     ) -> None:
         self.exchange = exchange
         self.limiter, self.access = exchange.limiter, exchange.access
@@ -165,12 +152,12 @@ class StreamContext:
         self._tasks: asyncio.TaskGroup | None = None
 
     def admit(self, context: Context) -> None:
-        """Count a call. Raises ProtocolError for a too fast peer, or a web page, as behind gRPC-Web."""
+        """Count a call. Raises ProtocolError for a too fast peer, or a web page (gRPC-Web)."""
         self.limiter.admit_request(peer_of(context.peer()))
         check_page(dict(context.invocation_metadata() or ()), origins=self.limiter.settings.cors_origin or ())
 
     def write_in(self, tasks: asyncio.TaskGroup) -> None:
-        """Use `tasks` for responses outside of requests; before the first stream."""
+        """Use `tasks` for unrequested responses; before the first stream."""
         self._tasks = tasks
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
@@ -251,7 +238,12 @@ class StreamCall:
                 del content
             await self._wait_for_turn()
         except ProtocolError as error:
-            await self._reject(error)
+            report_rejection(self._shared.observer, self._peer, error.code, error)
+            await self._wait_for_turn()
+            # The server's end may have ended the stream.
+            if not self._is_closed:
+                self._is_closed = True
+                await self._context.abort(grpc.StatusCode[error.code], str(error))
         finally:
             self._close()
             # gRPC rejects a status during a write.
@@ -259,51 +251,51 @@ class StreamCall:
 
     @property
     def name(self) -> str:
-        """The name for the log."""
+        """As in the log."""
         return self._node.id or self._peer
 
     @property
     def node(self) -> Node:
-        """The client, as described by itself."""
+        """The client's own description."""
         return self._node
 
     @property
     def transport(self) -> str:
-        """The transport's name."""
+        """Always gRPC."""
         return "gRPC"
 
     @property
     def identity(self) -> str:
-        """The identity that shares one vote."""
+        """See `ChannelClient`."""
         return self._shared.access.current.identity_of(self._sender, self._node) or self.name
 
     node_count = 1
 
     @property
     def has_returned(self) -> bool:
-        """Whether the client stays: the stream is open."""
+        """True: the stream is open."""
         return True
 
     @property
     def is_away(self) -> bool:
-        """Whether the client is unreachable: the stream is open."""
+        """False: the stream is open."""
         return False
 
     def standing(self, step: Step) -> Standing:
-        """Return the client's position in a step."""
+        """See `ChannelClient`."""
         return self._core.standing(step)
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subscribed subset of `names`."""
+        """See `ChannelClient`."""
         return self._core.selected(type_url, names)
 
     def sync_state(self) -> SyncState:
-        """Return the state relative to the channel's snapshot."""
+        """See `ChannelClient`."""
         snapshot = None if self._channel is None else self._channel.streams.current
         return combined_state(self._core.sync_states(0 if snapshot is None else snapshot.generation))
 
     def status(self) -> ClientStatus:
-        """Return the resources sent, ACKed and NACKed."""
+        """See `ChannelClient`."""
         return ClientStatus(self._node, self._method.name, self._core.statistics(), self._since_s)
 
     def follow(self, channel: Channel) -> None:
@@ -313,7 +305,7 @@ class StreamCall:
         self.wake()
 
     def wake(self) -> None:
-        """Process snapshot and time; responses are written in a separate task."""
+        """Process snapshot and time; a separate task writes."""
         self._is_due = True
         if self._is_writing or self._is_closed:
             return
@@ -332,12 +324,12 @@ class StreamCall:
         self._shared.spawn(self._write_apart(responses))
 
     def wake_for_answers(self) -> None:
-        """Process upstreams' answers about missing names."""
+        """Process upstreams' answers."""
         self._has_answers = True
         self.wake()
 
     def check_access(self) -> None:
-        """End the stream if its node or types are no longer allowed."""
+        """End the stream if its node or types are denied."""
         if self._channel is None or self._is_closed:
             return
         try:
@@ -365,16 +357,22 @@ class StreamCall:
             self._report_ignored(name, "INVALID_ARGUMENT", reason_of(reason))
         await self._wait_for_turn()
         if self._channel is None:
-            self._channel = await self._join(request)
+            requester = Requester(self._sender, request.node or Node("", peer=self._peer))
+            channel = await self._shared.exchange.channel_of(requester, holds=request.holds, holds_of=request.holds_of)
+            channel.join(self)
+            self._shared.waking.follow(channel)
+            self._channel = channel
         elif request.node is not None:
             # Checked once per stream, unless the node comes late.
             self._check_node(request.node)
         snapshot = self._channel.streams.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
-        self._ask_elsewhere(type_url)
+        self._shared.exchange.channels.on_demand.ask(self, type_url, self._core.subscription_of(type_url).asked)
+        self._note_waiting()
         without_authority = request.without_authority
         del request
-        self._count_names(self._core.name_count)
+        self._shared.limiter.hold_names(self._core.name_count, self._name_count)
+        self._name_count = self._core.name_count
         if self._token is None:
             self._token = self._shared.registry.opened(self.status)
             self._shared.observer(StreamOpened(self._node, self._method.name, self._peer))
@@ -383,8 +381,10 @@ class StreamCall:
         if self._shared.forgets_members and self._core.has_members:
             self._shared.forgets_members = False
             self._shared.observer(MembersNotKept(self._node))
-        if without_authority:
-            self._report_missing_authority(without_authority)
+        if without_authority and not self._shared.knows_authority_is_missing:
+            self._shared.knows_authority_is_missing = True
+            authority = self._shared.limiter.settings.authority
+            self._shared.observer(AuthorityMissing(self._node, without_authority, authority))
         # It may be the ACK that a step waits for, and another step may follow before the responses.
         self._progress()
         await self._write(reaction.responses)
@@ -396,36 +396,14 @@ class StreamCall:
             if acknowledgement.nack is not None:
                 self._channel.on_nack(self, acknowledgement.nack)
 
-    def _ask_elsewhere(self, type_url: TypeUrl) -> None:
-        self._shared.exchange.channels.on_demand.ask(self, type_url, self._core.subscription_of(type_url).asked)
-        self._note_waiting()
-
     def _note_waiting(self) -> None:
         if self._core.awaits_answers and not self._is_closed:
             self._shared.waking.awaiting[self] = None
         else:
             self._shared.waking.awaiting.pop(self, None)
 
-    def _report_missing_authority(self, name: str) -> None:
-        if not self._shared.knows_authority_is_missing:
-            self._shared.knows_authority_is_missing = True
-            self._shared.observer(AuthorityMissing(self._node, name, self._shared.limiter.settings.authority))
-
-    def _count_names(self, count: int) -> None:
-        """Raises LimitError."""
-        self._shared.limiter.hold_names(count, self._name_count)
-        self._name_count = count
-
     def _check_node(self, node: Node | None) -> None:
         self._shared.exchange.check(Requester(self._sender, node or Node("", peer=self._peer)))
-
-    async def _join(self, first: SotwRequest | DeltaRequest) -> Channel:
-        """Raises ProtocolError if the client may not ask."""
-        requester = Requester(self._sender, first.node or Node("", peer=self._peer))
-        channel = await self._shared.exchange.channel_of(requester, holds=first.holds, holds_of=first.holds_of)
-        channel.join(self)
-        self._shared.waking.follow(channel)
-        return channel
 
     async def _wait_for_turn(self) -> None:
         while self._is_writing:
@@ -446,7 +424,7 @@ class StreamCall:
     async def _write(self, responses: Responses, detected_s: float | None = None) -> None:
         """Write responses, then those to events meanwhile, until another task waits for its turn.
 
-        `detected_s` is of the change that caused them; None if the client asked.
+        `detected_s` is of the causing change; None if the client asked.
         """
         self._is_writing = True
         try:
@@ -510,11 +488,7 @@ class StreamCall:
         return self._core.node or Node("", peer=self._peer)
 
     def _is_ignored(self, type_url: TypeUrl) -> bool:
-        """Whether to ignore requests for a type, after a report, on an aggregated stream.
-
-        Raises:
-            ProtocolError: the client may not have the type, and the stream serves no other.
-        """
+        """On an aggregated stream, after a report."""
         try:
             self._shared.access.current.check_type(self._sender, type_url)
         except ProtocolError as error:
@@ -534,18 +508,10 @@ class StreamCall:
             self._ignored = (*self._ignored, ignored)
             self._shared.observer(RequestRejected(self._peer, status, reason))
 
-    async def _reject(self, error: ProtocolError) -> None:
-        report_rejection(self._shared.observer, self._peer, error.code, error)
-        await self._wait_for_turn()
-        # The server's end may have ended the stream.
-        if not self._is_closed:
-            self._is_closed = True
-            await self._context.abort(grpc.StatusCode[error.code], str(error))
-
     async def _fail(self, error: Exception) -> None:
         """End the stream after an error that its handler does not see.
 
-        gRPC would reject a status during a write, and the client would wait for ever.
+        gRPC would reject a status during a write, and the client wait for ever.
         """
         self._shared.observer(InternalError(where(self._method.name), error))
         await self._end_with("INTERNAL", INTERNAL)

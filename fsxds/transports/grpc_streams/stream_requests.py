@@ -1,4 +1,4 @@
-"""The methods of the discovery services, the parsing of requests, and the edge of their calls.
+"""The discovery services' methods, the parsing of requests, and the edge of their calls.
 
 An error of fsxds ends only its own call; long-lived calls end with the server.
 """
@@ -48,7 +48,7 @@ AGGREGATED = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
 
 class Variant(Enum):
-    """A variant: the first word of a method's name."""
+    """A method name's first word."""
 
     SOTW = "Stream"
     DELTA = "Delta"
@@ -57,7 +57,7 @@ class Variant(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryMethod:
-    """One method of one service. `row` None: all types (ADS)."""
+    """One service's method. `row` None: all types (ADS)."""
 
     service: str
     name: str
@@ -121,7 +121,7 @@ async def parse_or_abort(message_class: type[Message], content: bytes, context: 
 
 
 def _shared(names: Iterable[str]) -> tuple[str, ...]:
-    """Equal subscriptions share the strings."""
+    """For equal subscriptions."""
     return tuple(map(intern, names))
 
 
@@ -129,8 +129,7 @@ class GrpcRequestReader:
     """Parses requests, without unknown fields.
 
     Methods raise ProtocolError with problem and remedy. They take the message; the method's type, None for ADS; the
-    client's IP address, empty on a unix socket; and whether the node was sent before on the stream, not to parse it
-    again.
+    client's IP address, empty on a unix socket; and whether the stream sent its node before.
 
     `most_names` limits each kind in a message. `authority` is for structured names without one.
     """
@@ -145,7 +144,7 @@ class GrpcRequestReader:
     def read(
         self, content: bytes, method: DiscoveryMethod, peer: str, *, knows_node: bool = False
     ) -> SotwRequest | DeltaRequest:
-        """Parse a request on a stream."""
+        """Parse a stream's request."""
         read = self.delta if method.variant is Variant.DELTA else self.sotw
         return read(content, method.row, peer, knows_node=knows_node)
 
@@ -229,7 +228,7 @@ _READ = frozenset(
 
 
 def _declare() -> tuple[type[Message], ...]:
-    """Declare the API's messages with only the fields of `_READ`; the rest and the node stay bytes.
+    """The API's messages with only the fields of `_READ`; the rest and the node stay bytes.
 
     As the API declares them, 16 MiB of a hostile request become 700 MiB of objects, and each repeated node is parsed.
     """
@@ -265,10 +264,7 @@ DELTA_NAMES = (b"\x1a", b"\x22", b"\x2a")
 
 
 def _check_names(content: bytes, fields: tuple[bytes, ...], most: int) -> None:
-    """Raise LimitError before parsing.
-
-    Tag bytes may occur within names, so the count may be a little too high.
-    """
+    """Before parsing. Tag bytes may occur within names: the count may be a little too high."""
     if len(content) > most and max(map(content.count, fields)) > most:
         raise LimitError("max-names", f"the message has more than {most} names")
 
@@ -311,8 +307,7 @@ def guarded(
 ) -> Callable[..., Awaitable[object]]:
     """Wrap a method: report its end, and answer unexpected exceptions with INTERNAL.
 
-    `admit` comes first; a ProtocolError of either ends the call with its code. A streaming method writes by its
-    context.
+    `admit` comes first; a ProtocolError of either ends the call with its code. Streaming methods write by their context.
     """
 
     async def answer(request: object, context: Context) -> object:
@@ -343,7 +338,7 @@ def guarded(
 
 
 class LongLivedCalls:
-    """Knows and ends long-lived calls, admitted as in `guarded` except for health. For the event loop."""
+    """Ends long-lived calls, admitted as in `guarded` except for health. For the event loop."""
 
     def __init__(
         self,
@@ -357,11 +352,11 @@ class LongLivedCalls:
         self._calls: dict[_TrackedContext, asyncio.Task[object] | None] = {}
 
     def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
-        """Guard a handler's methods; `end` can end its streams."""
+        """Guard a handler's methods, also for `end`."""
         return _AdaptedHandler(handler, self._adapted)
 
     async def end(self) -> None:
-        """End all calls with UNAVAILABLE after present responses."""
+        """End calls with UNAVAILABLE after present responses."""
         async with asyncio.TaskGroup() as ending:
             for context, task in tuple(self._calls.items()):
                 ending.create_task(_end(context, task))

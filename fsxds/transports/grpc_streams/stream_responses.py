@@ -1,7 +1,7 @@
 """Serializes responses: existing bytes of resources, in protobuf's framing.
 
-Concatenated protobuf messages are one message with all fields. So the part that streams share is written first, and
-cached while streams ask for the same collection; one stream's part follows.
+Concatenated protobuf messages are one message. So the part that streams share is written first, and cached while they
+ask for the same collection; one stream's part follows.
 Source: https://protobuf.dev/programming-guides/encoding#last-one-wins; envoy/service/discovery/v3/discovery.proto.
 """
 
@@ -47,8 +47,8 @@ Response = SotwResponse | DeltaResponse
 class ResponseWriter:
     """Serializes all streams' responses, equal collections once.
 
-    Streams share the whole message if their own parts are equal. `written` counts cache misses. With
-    `passes_redirects`, bodies of redirects are locators. `identifier` returns the server's name.
+    Streams with equal own parts share the whole message. `written` counts cache misses. With `passes_redirects`, bodies of
+    redirects are locators. `identifier` returns the server's name.
     """
 
     def __init__(
@@ -75,7 +75,10 @@ class ResponseWriter:
         key = resources, form, response.version, self._identifier()
         kept = self._kept.get(key)
         if kept is None:
-            self._evict(form)
+            # Before writing: touching new pages takes longer than reusing those of old large messages.
+            large = self._large.setdefault(form, [])
+            while len(large) >= MOST_LARGE_EACH:
+                self._kept.pop(large.pop(0))
             return self._keep(key, _Kept(b"".join((*self._shared_parts(response), own)), own))
         if kept.own == own:
             return kept.message
@@ -102,12 +105,6 @@ class ResponseWriter:
             _fill(add(), resource, aliases, ttl_s, passes_redirects=self.passes_redirects)
         return bytes(message.SerializeToString())
 
-    def _evict(self, form: _Form) -> None:
-        """Drop old large messages first: touching new pages takes longer than reusing theirs."""
-        large = self._large.setdefault(form, [])
-        while len(large) >= MOST_LARGE_EACH:
-            self._kept.pop(large.pop(0))
-
     def _keep(self, key: _Key, kept: _Kept) -> bytes:
         self.written += 1
         for dropped, _ in self._kept.put(key, kept):
@@ -127,7 +124,7 @@ _Key = tuple[ResourceList, _Form, Version, str]
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A message that ends with `own`."""
+    """Ends with `own`."""
 
     message: bytes
     own: bytes
@@ -159,7 +156,7 @@ def _errors(response: Response) -> Iterator[discovery_pb2.ResourceError]:
 
 
 def _sotw_parts(response: SotwResponse, *, passes_redirects: bool) -> list[bytes]:
-    """In a sixth of the time of an Any for each resource."""
+    """In a sixth of the time of Any messages."""
     heads = _heads_of(response.type_url)
     if response.with_ttl or passes_redirects:
         return [
@@ -172,14 +169,14 @@ def _sotw_parts(response: SotwResponse, *, passes_redirects: bool) -> list[bytes
 
 
 def _wrapped(resource: Resource, ttl_s: float | None, *, passes_redirects: bool) -> bytes:
-    """Wrapped to carry a time to live or a name."""
+    """To carry a time to live or a name."""
     wrapper = discovery_pb2.Resource()
     _fill(wrapper, resource, resource.aliases, ttl_s, passes_redirects=passes_redirects)
     return bytes(discovery_pb2.DiscoveryResponse(resources=(_packed(wrapper),)).SerializeToString())
 
 
 class _Heads(dict[int, bytes]):
-    """By a body's size, the bytes before it in a DiscoveryResponse."""
+    """By a body's size, the bytes before it."""
 
     def __init__(self, type_url: TypeUrl) -> None:
         self._type_url = type_url
@@ -241,7 +238,7 @@ class Awaiting(Protocol):
 
 
 class Waking:
-    """Wakes clients of followed channels, and `awaiting` streams at upstreams' answers."""
+    """Wakes followed channels' clients, and `awaiting` streams at upstreams' answers."""
 
     def __init__(self, on_demand: OnDemand) -> None:
         self.awaiting: dict[Awaiting, None] = {}
@@ -261,7 +258,7 @@ class Waking:
             self._due.put_nowait(None)
 
     async def keep_waking(self) -> Never:
-        """Wake clients until cancelled; the next call continues after a failure."""
+        """Wake clients until cancelled; the next call goes on after a failure."""
         self._on_demand.listeners[self] = self._receive_answers
         self._receive_answers()
         try:

@@ -1,11 +1,10 @@
 """GET over aiohttp: routing, and requests that wait for a change; `protocol.get` decides.
 
 CORS is off unless origins are given, and never includes secrets.
-
 Source: Fetch, "HTTP-network-or-cache fetch", "CORS protocol".
 
-`openapi.json`, OpenAPI 3.1, describes paths, parameters, headers, statuses and the form of bodies; the content of resources is
-Envoy's API, which `fsxds schema` writes. Without tokens and client certificates in the settings, clients need none.
+`openapi.json`, OpenAPI 3.1, describes paths, parameters, headers, statuses and bodies' form; resources' content is
+Envoy's API, from `fsxds schema`. Without tokens and client certificates in the settings, clients need none.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from fsxds.api.printing import dump
 from fsxds.events.client_events import ResponseSent
 from fsxds.events.event import Observer
 from fsxds.model.errors import ProtocolError
-from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.values import PlainValue
 from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, find
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable
@@ -90,7 +89,7 @@ class HttpGet:
         application.on_cleanup.append(close)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request beside polls. Raises ProtocolError."""
+        """Answer other requests than polls. Raises ProtocolError."""
         if request.method == "OPTIONS":
             return web.Response(status=204, headers={"Allow": METHODS})
         peer = peer_of_request(request)
@@ -122,11 +121,16 @@ class HttpGet:
         response = await self._respond(request, get, selected)
         if response.status == 200:
             # Only a held request reports a change.
-            self._report(get, selected, None if selected is first else reader.channel.detected_s)
+            detected_s = None if selected is first else reader.channel.detected_s
+            match selected.found:
+                case FoundResource(resource):
+                    subscription = Subscription.for_request(resource.type_url, (resource.name,))
+                    self._observer(ResponseSent(get.node, subscription, resource.version, detected_s))
+                case FoundList(row, version=version):
+                    self._observer(ResponseSent(get.node, Subscription(row.type_url), version, detected_s))
         return response
 
     def _select(self, get: GetRequest, reader: Reader) -> Selected:
-        """Raises ProtocolError if the sender may not have it or accepts no format."""
         rules = self._rules()
         unanswered = self._exchange.channels.on_demand.unanswered
         found = find(get.target, self._exchange.snapshot_of(reader.channel), rules.elsewhere, unanswered)
@@ -138,11 +142,6 @@ class HttpGet:
         return selected
 
     async def _hold(self, requester: Requester, get: GetRequest, reader: Reader, selected: Selected) -> Selected:
-        """Wait for another answer.
-
-        Raises:
-            ProtocolError: the sender may no longer ask, or too many requests are held.
-        """
         exchange = self._exchange
         with exchange.limiter.holding(len(get.target.names)):
             since_s = now_s = asyncio.get_running_loop().time()
@@ -164,20 +163,11 @@ class HttpGet:
             return self.responses.not_modified(get, selected)
         return await self.responses.send(request, get, selected)
 
-    def _report(self, get: GetRequest, selected: Selected, detected_s: float | None) -> None:
-        match selected.found:
-            case FoundResource(resource):
-                subscription = Subscription.for_request(resource.type_url, (resource.name,))
-                self._observer(ResponseSent(get.node, subscription, resource.version, detected_s))
-            case FoundList(row, version=version):
-                self._observer(ResponseSent(get.node, Subscription(row.type_url), version, detected_s))
-
 
 def _patience_s(get: GetRequest, selected: Selected) -> float:
-    """From its arrival, in seconds; 0.0: not at all.
+    """From its arrival; 0.0: not at all.
 
-    A request waits if the client has this content, if nothing is found and it has nothing, or if an upstream may have
-    the resource.
+    Waits if the client has this content, if nothing is found and it has nothing, or if an upstream may have the resource.
     """
     if selected.found is NOT_ANSWERED:
         return get.on_demand_patience_s
@@ -197,13 +187,13 @@ _MAX_AGE_S = "7200"
 
 
 class Cors:
-    """Adds CORS headers to reads; `origins` returns the allowed ones."""
+    """Adds CORS headers to reads; `origins` returns allowed ones."""
 
     def __init__(self, origins: Callable[[], tuple[str, ...]]) -> None:
         self._origins = origins
 
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Let allowed pages read the response, before it is sent."""
+        """Let allowed pages read the response."""
         headers = response.headers
         if request.method not in READING or headers.get("Cache-Control") == NO_STORE:
             return
@@ -228,7 +218,7 @@ class Cors:
 
 
 def documents() -> Mapping[str, Handler]:
-    """Return the handlers of documents, by path."""
+    """Return documents' handlers, by path."""
     return {OPENAPI_PATH: _answer_description}
 
 
@@ -261,7 +251,7 @@ Plain = dict[str, PlainValue]
 def openapi_document(version: str) -> Plain:
     """Return this version's OpenAPI description.
 
-    In the file, `$version` and `$short_names` are placeholders; a path with a `$` is repeated for each type.
+    The file has placeholders `$version` and `$short_names`; a path with a `$` is repeated for each type.
     """
     text = (files("fsxds") / "transports" / "http_get" / "openapi.json").read_text(encoding="utf-8")
     short_names = '", "'.join(row.short_name for row in RESOURCE_TYPES)
@@ -279,17 +269,14 @@ def _paths(written: Plain) -> Iterator[tuple[str, PlainValue]]:
         template = Template(json.dumps([path, operations]))
         for row in RESOURCE_TYPES:
             if row.rest_path is not None or "$rest_path" not in path:
-                path_of_type, operations_of_type = json.loads(template.safe_substitute(_placeholders(row)))
+                placeholders = {
+                    "message_type": row.message_type,
+                    "type_url": row.type_url,
+                    "rest_path": row.rest_path or "",
+                    "noun": row.noun,
+                    # For the names of operations.
+                    "Noun": "".join(part.capitalize() for part in row.noun.split("-")),
+                    "fact": "The secret, with `Cache-Control: no-store`." if row.is_secret else "The resource.",
+                }
+                path_of_type, operations_of_type = json.loads(template.safe_substitute(placeholders))
                 yield path_of_type, operations_of_type
-
-
-def _placeholders(row: ResourceType) -> dict[str, str]:
-    """`Noun` is for the names of operations."""
-    return {
-        "message_type": row.message_type,
-        "type_url": row.type_url,
-        "rest_path": row.rest_path or "",
-        "noun": row.noun,
-        "Noun": "".join(part.capitalize() for part in row.noun.split("-")),
-        "fact": "The secret, with `Cache-Control: no-store`." if row.is_secret else "The resource.",
-    }

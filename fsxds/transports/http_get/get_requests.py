@@ -3,12 +3,12 @@
 | rule | source |
 | --- | --- |
 | `If-None-Match` compares weakly, `If-Match` strongly; `*` is any tag. | RFC 9110, 8.8.3.2, 13.1 |
-| Dates make no difference, because no answer has `Last-Modified`. | RFC 9110, 13.1.3, 13.1.4 |
-| `Prefer: wait=N` is a wish, and ignored if it is malformed; `?wait=N` is a demand. | RFC 7240 |
-| The most specific range of `Accept` that names a format decides about it; of equal ones the first in our order is sent. | RFC 9110, 12.5.1 |
+| Dates make no difference: no answer has `Last-Modified`. | RFC 9110, 13.1.3, 13.1.4 |
+| `Prefer: wait=N` is a wish, ignored if malformed; `?wait=N` is a demand. | RFC 7240 |
+| `Accept`'s most specific range that names a format decides about it; of equal ones our first is sent. | RFC 9110, 12.5.1 |
 | A coding is sent only if `Accept-Encoding` names it or `*`. | RFC 9110, 12.5.3 |
 | Different bytes have different strong tags: all but plain JSON have a suffix. | RFC 9110, 8.8.3 |
-| The type is in the URL, and not in the content. | xRFC TP1, "HTTP transport" |
+| The type is in the URL, not in the content. | xRFC TP1, "HTTP transport" |
 
 No I/O, but `content_of` and `compressed` may take long.
 """
@@ -53,21 +53,20 @@ ON_DEMAND_WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """The preconditions of a request.
+    """A request's preconditions.
 
-    `if_none_match` are the tags that the client has, `if_match` those that it demands; None without.
-
+    `if_none_match` are the client's tags, `if_match` those that it demands; None without.
     """
 
     if_none_match: frozenset[str] | None = None
     if_match: frozenset[str] | None = None
 
     def has(self, tag: str | None) -> bool:
-        """Whether the client has this content; None: there is none."""
+        """Whether the client has this content (None: none exists)."""
         return tag is not None and self.if_none_match is not None and bool(self.if_none_match & {tag, _ANY})
 
     def fails(self, tag: str | None) -> bool:
-        """Whether the client demands other content; None: there is none."""
+        """Whether the client demands other content (None: none exists)."""
         return self.if_match is not None and (tag is None or not self.if_match & {tag, _ANY})
 
 
@@ -76,11 +75,11 @@ class GetRequest:
     """One GET or HEAD.
 
     Attributes:
-        accept: the accepted formats, as written.
-        accept_encoding: the accepted codings, as written.
+        accept: accepted formats, as written.
+        accept_encoding: accepted codings, as written.
         patience_s: the wait for a change.
         on_demand_patience_s: the wait for upstreams to answer whether they have the resource.
-        preference: the applied `Prefer`, such as `wait=30`; empty for none.
+        preference: the applied `Prefer`, such as `wait=30`, or empty.
         base_url: the server's URL as the client has it, without a final slash.
     """
 
@@ -100,10 +99,13 @@ def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequ
     """Parse a GET or HEAD, by the server's authority and hold limit.
 
     Raises:
-        ProtocolError: it is malformed, or, with the code `NOT_FOUND`, its path has no type.
+        ProtocolError: malformed, or, with the code `NOT_FOUND`, without a type in its path.
     """
     peer = peer_of_request(request)
-    host = _host_of(request)
+    hosts = request.headers.getall("Host", [""])
+    if len(hosts) > 1 or not _HOST.fullmatch(hosts[0]):
+        raise ProtocolError("`host` is no host with or without a port; send one, such as example.com:18001")
+    host = hosts[0]
     target = read_target(_path_of(request.raw_path), host, authority)
     preference = ""
     deadline = request.headers.get(DEADLINE_HEADER)
@@ -132,13 +134,6 @@ def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequ
     )
 
 
-def _host_of(request: web.Request) -> str:
-    hosts = request.headers.getall("Host", [""])
-    if len(hosts) > 1 or not _HOST.fullmatch(hosts[0]):
-        raise ProtocolError("`host` is no host with or without a port; send one, such as example.com:18001")
-    return hosts[0]
-
-
 def _path_of(target: str) -> str:
     if target.startswith("/"):
         return target
@@ -151,7 +146,7 @@ def _listed(request: web.Request, name: str) -> str:
 
 
 def tags_of(request: web.Request, name: str, *, is_weak: bool = False) -> frozenset[str] | None:
-    """Return a header's tags, quoted; None without it. Weak ones only with `is_weak`."""
+    """Return a header's tags, quoted; None without it. `is_weak` allows weak ones."""
     if name not in request.headers:
         return None
     found = _TAG.findall(_listed(request, name))
@@ -171,7 +166,7 @@ _GZIP_FORMAT = zlib.MAX_WBITS | 16
 
 @dataclass(frozen=True, slots=True)
 class ContentFormat:
-    """A format, with the `suffix` of tags and file names; the first type is sent."""
+    """A format, with tags' and file names' `suffix`; the first type is sent."""
 
     media_types: tuple[str, ...]
     suffix: str
@@ -233,14 +228,14 @@ CODINGS: Mapping[str, Callable[[bytes], bytes]] = MappingProxyType(_CODERS)
 
 
 def compressed(content: bytes, coding: str) -> bytes:
-    """Compress content (not for an empty coding); equal content, equal bytes."""
+    """Compress content by a coding; equal content, equal bytes."""
     return CODINGS[coding](content) if coding else content
 
 
 # Clients of one kind send equal headers.
 @lru_cache(maxsize=256)
 def chosen_format(accept: str, offered: tuple[ContentFormat, ...]) -> ContentFormat | None:
-    """Return the format that an `Accept` prefers (empty: all), or None."""
+    """Return the format that an `Accept` prefers (empty: all)."""
     if not accept.strip():
         return offered[0]
     ranges = tuple(_choices(accept))
@@ -290,7 +285,7 @@ def content_of(resource: Resource, content_format: ContentFormat, printer: Print
     """Return a resource as JSON without `@type`, the same as YAML, or serialized.
 
     Raises:
-        ApiError: JSON cannot express it; impossible for resources loaded with the printer's catalogue.
+        ApiError: JSON cannot express it; impossible with its own catalogue's printer.
     """
     if content_format is PROTOBUF_CONTENT:
         return resource.body

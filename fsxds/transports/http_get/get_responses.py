@@ -1,7 +1,7 @@
-"""The answers to GET: headers, lists, and content, cached for all clients within limits.
+"""Answers to GET: headers, lists, and content, cached for all clients within limits.
 
-One thread makes expensive content, item by item. Started work is finished and cached; work without waiting clients is
-not started. So clients that request everything in every format, and leave, occupy one thread.
+One thread makes expensive content, item by item. Started work is finished and cached, work without waiting clients not
+started: clients that request everything in every format, and leave, occupy one thread.
 """
 
 from __future__ import annotations
@@ -69,13 +69,12 @@ _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 @dataclass(frozen=True, slots=True)
 class GetRules:
-    """The settings for GET.
+    """Settings for GET.
 
     Attributes:
-        authority: of the server; empty for none.
+        authority: the server's, or empty.
         authorities: URLs of other authorities, and of ours if clients see it under another URL.
-        cors_origins: pages of these origins may read answers; `*` is any.
-
+        cors_origins: pages of these may read answers; `*` is any.
     """
 
     authority: str = ""
@@ -95,7 +94,7 @@ class GetRules:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The answer to a request, in the accepted representation.
+    """A request's answer, in the accepted representation.
 
     Without content, `representation` is None; `version` is the tag's basis.
     """
@@ -178,7 +177,7 @@ class GetResponses:
         return web.Response(status=302, headers=headers)
 
     def headers(self, get: GetRequest, selected: Selected) -> dict[str, str]:
-        """Return the headers of content or of its 304."""
+        """Return content's or its 304's headers."""
         headers = {"Cache-Control": self._cache_control(selected.found), "Vary": _VARY}
         headers["X-Content-Type-Options"] = "nosniff"
         if selected.tag is not None:
@@ -277,11 +276,8 @@ class KeptContent:
 
         Args:
             key: identifies all bytes.
-            make: returns the content.
+            make: its exception is raised for all waiting requests.
             takes_long: use the thread.
-
-        Raises:
-            Exception: of `make`, for all waiting requests.
         """
         content = self._kept.get(key)
         if content is not None:
@@ -342,9 +338,9 @@ class Urls:
 
     Attributes:
         base_url: of this server as the client has it, without a final slash.
-        authority: of this server; empty for none.
+        authority: this server's, or empty.
         authorities: others, with their URLs.
-        node: the parameters that name the node; URLs of this server repeat them, to lead into the node's view.
+        node: parameters that name the node; this server's URLs repeat them, to lead into the node's view.
     """
 
     base_url: str
@@ -353,7 +349,7 @@ class Urls:
     node: Parameters = ()
 
     def of(self, message_type: str, name: str) -> str:
-        """Return a resource's absolute URL, at its authority's if known."""
+        """Return a resource's absolute URL, its authority's if known."""
         structured = parse_or_none(name)
         if structured is not None and structured.authority != self.authority:
             known = self.authorities.get(structured.authority)
@@ -372,12 +368,12 @@ class Urls:
 
     @property
     def own(self) -> str:
-        """The base of this server's URLs, preferably of the settings."""
+        """This server's base URL, preferably of the settings."""
         known = self.authorities.get(self.authority) if self.authority else None
         return known.url if known is not None and known.url else self.base_url
 
     def of_locator(self, locator: Mapping[str, PlainValue]) -> str:
-        """Return a locator's URL; an unknown authority is taken as host."""
+        """Return a locator's URL; unknown authorities are hosts."""
         path, authority = str(locator.get("id", "")), str(locator.get("authority", ""))
         if locator.get("scheme") == "FILE":
             return str(FileName(f"/{path.lstrip('/')}"))
@@ -421,7 +417,7 @@ def _inlined(entry: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
 
 
 def list_content(row: ResourceType, resources: Iterable[Resource], urls: Urls) -> list[PlainValue]:
-    """Return a list's URLs, with versions except of secrets."""
+    """Return a list's URLs, with non-secrets' versions."""
     return [_entry(row, resource, urls) for resource in resources]
 
 
@@ -431,7 +427,7 @@ def _entry(row: ResourceType, resource: Resource, urls: Urls) -> dict[str, Plain
 
 
 def index_content(snapshot: Snapshot, urls: Urls) -> dict[str, PlainValue]:
-    """Return types with resources, with versions and first names."""
+    """Return types with versions and first names."""
     types = [_type_content(row, snapshot.resources(row.type_url), urls) for row in RESOURCE_TYPES]
     return {"authority": urls.authority, "types": [each for each in types if each["count"]]}
 

@@ -1,1 +1,1 @@
-"""The mirror: a directory, watched by Envoy's filesystem subscriptions, that follows the snapshots."""
+"""The mirror: a directory, watched by Envoys, that follows the snapshots."""

@@ -1,4 +1,4 @@
-"""The output directory: its lock, atomic replacement of files, and the record of our files.
+"""The output directory: its lock, atomic replacement of files, and the record of ours.
 
 If others remove or change mirrored files, fsxds undoes it, at a limited rate.
 """
@@ -60,7 +60,7 @@ class MirrorDirectory:
         """Lock the directory; return whether it was unlocked.
 
         Raises:
-            UsageError: another process holds the lock.
+            UsageError: another process has it.
         """
         if self._lock.is_held:
             return False
@@ -85,7 +85,7 @@ class MirrorDirectory:
         return (self.root / path).read_bytes() if signature and stat.S_ISREG(signature[3]) else None
 
     def obstacle(self, path: PurePosixPath) -> PurePosixPath | None:
-        """Return the first part of a path that is of another kind, or None."""
+        """Return a path's first part of another kind, or None."""
         for folder in _folders_of(path):
             signature = self.signature(folder)
             if signature is not None and not stat.S_ISDIR(signature[3]):
@@ -98,8 +98,8 @@ class MirrorDirectory:
     ) -> Signature | None:
         """Replace a file atomically; return the new signature.
 
-        Envoy reloads a file only when another is renamed over it (ENVOY.md E23). `is_private` restricts file and new
-        folders to our user. `changed_at_s` is the modification time; None: now.
+        Envoy reloads a file only when another is renamed over it (ENVOY.md E23). `is_private`: our user alone. `changed_at_s`:
+        modification time; None: now.
         """
         target, temporary = self.root / path, self.root / _TEMPORARY
         self.make_folders(path, is_private=is_private)
@@ -122,7 +122,7 @@ class MirrorDirectory:
         return self.signature(path)
 
     def make_folders(self, path: PurePosixPath, *, is_private: bool = False) -> None:
-        """Make missing parent folders; private ones for our user alone."""
+        """Make missing parents; private: our user alone."""
         if (self.root / path).parent.exists():
             return
         mode = 0o700 if is_private else 0o755
@@ -179,7 +179,7 @@ _OF_AUTHORITY = 3
 class ManifestRow:
     """One of our files, maybe a stand-in (see `MirrorFile`).
 
-    `digest` is a SHA-256; None while it is about to be written: ours with any content.
+    `digest` is a SHA-256; None before it is written: ours with any content.
     """
 
     type_url: TypeUrl
@@ -206,7 +206,7 @@ def decode_manifest(content: bytes) -> dict[PurePosixPath, ManifestRow]:
     """Decode a manifest.
 
     Raises:
-        ValueError: it is none, or it names a file that fsxds cannot have written.
+        ValueError: it is none, or names a file that fsxds cannot have written.
     """
     try:
         document = json.loads(content)
@@ -225,7 +225,7 @@ def _row(fields: Mapping[str, object]) -> ManifestRow:
 
 
 def _checked(path: PurePosixPath) -> PurePosixPath:
-    """Reject paths outside of the directory: rows' files may be overwritten and removed."""
+    """Inside the directory: rows' files may be overwritten and removed."""
     stem, _, form = path.name.rpartition(".")
     if form in FORMS and is_path_of_resource(path):
         return path
@@ -240,7 +240,7 @@ def _checked(path: PurePosixPath) -> PurePosixPath:
 
 
 class MirrorRecords:
-    """The files of one directory that fsxds wrote, across restarts.
+    """One directory's files that fsxds wrote, across restarts.
 
     `load` first, `announce` before changes and `save` after: a crash leaves no unrecorded file.
     """
@@ -257,11 +257,11 @@ class MirrorRecords:
         self._known: dict[PurePosixPath, tuple[Signature | None, MirrorFile]] = {}
 
     def forget(self) -> None:
-        """Have `load` read again: others may have used the directory."""
+        """Have `load` read again, as others may have changed it."""
         self._is_loaded = False
 
     def load(self) -> None:
-        """Read the manifest once; if damaged, we own no file."""
+        """Read the manifest once; if damaged, no file is ours."""
         if self._is_loaded:
             return
         self._known = {}
@@ -280,7 +280,7 @@ class MirrorRecords:
         return self._rows.keys()
 
     def owns(self, path: PurePosixPath) -> bool:
-        """Whether fsxds wrote the file, or was about to."""
+        """Whether fsxds wrote it, or was about to."""
         return path in self._rows
 
     def owns_content(self, path: PurePosixPath, content: bytes | None) -> bool:
@@ -288,9 +288,9 @@ class MirrorRecords:
         return content is not None and self._rows[path].digest in {None, hashlib.sha256(content).hexdigest()}
 
     def changed_by_others(self) -> dict[PurePosixPath, Signature | None]:
-        """Return our files, and the manifest, that others changed or removed, with signatures.
+        """Return our files and manifest that others changed or removed, with signatures.
 
-        The lock may have been removed with them.
+        The lock may have gone with them.
         """
         known = {path: signature for path, (signature, _) in self._known.items()}
         if self._manifest:
@@ -301,7 +301,7 @@ class MirrorRecords:
     def held(self, snapshot: Snapshot) -> dict[PurePosixPath, FileOnDisk]:
         """Return our existing files; forget missing ones.
 
-        A bundle that would lose resources is read, to keep them for a while.
+        A bundle that would lose resources is read, to keep them a while.
         """
         held: dict[PurePosixPath, FileOnDisk] = {}
         for path, row in list(self._rows.items()):
@@ -312,18 +312,14 @@ class MirrorRecords:
             known = self._known.get(path)
             content = known[1] if known and known[0] == signature else None
             if content is None and row.type_url in BUNDLES and set(row.names) - snapshot.resources(row.type_url).keys():
-                content = self._read(path, row, signature)
+                content = self._encoding.decode(self._directory.read(path) or b"", path, row.type_url)
+                if content is not None:
+                    self._known[path] = signature, content
             held[path] = FileOnDisk(row.type_url, row.names, content, row.is_stand_in)
         return held
 
-    def _read(self, path: PurePosixPath, row: ManifestRow, signature: Signature) -> MirrorFile | None:
-        content = self._encoding.decode(self._directory.read(path) or b"", path, row.type_url)
-        if content is not None:
-            self._known[path] = signature, content
-        return content
-
     def announce(self, files: Iterable[MirrorFile]) -> None:
-        """Record that these files will be ours."""
+        """Record that these will be ours."""
         self._write(self._rows | {file.path: _row_of(file, None) for file in files})
 
     def record(self, file: MirrorFile, content: bytes, signature: Signature | None) -> None:
@@ -360,7 +356,7 @@ CHECK_INTERVAL_S = 0.05
 
 
 class ForeignChanges:
-    """Decides when to look at mirrored files before the next rescan, by calling `request_look`.
+    """Decides when to look at mirrored files before the next rescan, by `request_look`.
 
     In the event loop. Without inotify, and for other machines' changes, it detects nothing.
     """
@@ -398,7 +394,7 @@ class ForeignChanges:
                 notifications.stop()
 
     async def watch(self, find_folders: Callable[[], Collection[Path]]) -> None:
-        """Watch these folders, and look if any is new; `find_folders` runs in a thread."""
+        """Watch these folders, looking if any is new; `find_folders` runs in a thread."""
         if await asyncio.to_thread(self._arm, find_folders):
             self._note()
 
@@ -421,7 +417,7 @@ class ForeignChanges:
         self._next_look_s = max(self._next_look_s, asyncio.get_running_loop().time() + CHECK_INTERVAL_S)
 
     def restored(self) -> float:
-        """Record a restoration; return for how long further changes are left."""
+        """Record a restoration; return how long further changes are left."""
         now_s = asyncio.get_running_loop().time()
         self._restorations = 1 if now_s >= self._is_calm_at_s else self._restorations + 1
         surplus = self._restorations - AT_ONCE

@@ -1,12 +1,12 @@
-"""Derives from the statistics of an Envoy's admin page which mirrored files Envoy accepted and which it rejected.
+"""Derives from an Envoy's admin statistics which mirrored files it accepted and which it rejected.
 
 | rule | source |
 | --- | --- |
-| Clusters and listeners are taken when an update was accepted since they were written, their version shows, and none of them is warming. | ENVOY.md E57, E59 |
+| Clusters and listeners are taken when an update was accepted since, their version shows, and none is warming. | ENVOY.md E57, E59 |
 | Routes are taken when each changed route configuration that Envoy subscribes to was accepted once more. | ENVOY.md E58 |
-| An update that was rejected after the files were written is a NACK of them. | ENVOY.md E59 |
-| An Envoy that shows the version of a list collection reads that file, and no listeners beside it. | ENVOY.md E79 |
-| A type that Envoy does not subscribe to is not waited for. | |
+| An update rejected since the write is a NACK. | ENVOY.md E59 |
+| An Envoy that shows a list collection's version reads that file, and no listeners beside it. | ENVOY.md E79 |
+| A type without subscription is not awaited. | |
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FILTER = "|".join((
 
 @dataclass(frozen=True, slots=True)
 class ListVersions:
-    """Versions of list collections in the files, now and before the last write."""
+    """List collections' versions in the files, now and before the last write."""
 
     now: frozenset[Version] = frozenset()
     before: frozenset[Version] = frozenset()
@@ -60,7 +60,7 @@ NO_LISTS = ListVersions()
 
 @dataclass(frozen=True, slots=True)
 class FileRejection:
-    """A rejection: `names` that may be the cause, Envoy's message or None."""
+    """A rejection: `names` of possible causes, Envoy's message or None."""
 
     type_url: TypeUrl
     names: frozenset[str]
@@ -74,7 +74,7 @@ class FileRejection:
 class EnvoyReader:
     """Follows one Envoy: `mark` before writing files, `look` afterwards, then `standing`.
 
-    `lists` are the list collections that the Envoy may read.
+    `lists` are the list collections that it may read.
     """
 
     def __init__(self, page: EnvoyPage) -> None:
@@ -85,7 +85,7 @@ class EnvoyReader:
         self._listener_errors: str | None = None
 
     async def mark(self, changes: Mapping[TypeUrl, RowsChange] | None = None) -> None:
-        """Record statistics on `changes` before their files are written; None: all types.
+        """Record statistics before `changes` (None: all types) are written.
 
         Others stay: an earlier write may be awaited.
         """
@@ -106,7 +106,7 @@ class EnvoyReader:
         return True
 
     def standing(self, step: Step, written: Snapshot) -> Standing | FileRejection:
-        """Return the standing with a step in the files since `written` was written."""
+        """Return the standing with a step since `written` was written."""
         return standing_of(step, written, (self._before, self._now), self._listener_errors, lists=self.lists)
 
 
@@ -120,8 +120,7 @@ def standing_of(
 ) -> Standing | FileRejection:
     """Return an Envoy's standing with a step.
 
-    `written` is in the files, `looks` are the statistics before the write and now, `listener_errors` is Envoy's message
-    or None.
+    `written` is in the files, `looks` are statistics before the write and now, `listener_errors` is Envoy's message.
     """
     before, now = looks
     if not now:
@@ -174,7 +173,7 @@ def _standing_of_list(
     looks: tuple[Statistics, Statistics],
     facts: tuple[ListVersions, str | None],
 ) -> Standing | FileRejection:
-    """The list collection may be unchanged."""
+    """It may be unchanged."""
     (before, now), (lists, listener_errors), scope = looks, facts, _SCOPES[_LDS]
     if _has_grown(f"{scope}.update_rejected", before, now):
         return FileRejection(type_url, change.fresh, listener_errors)
@@ -203,7 +202,7 @@ def _standing_of_routes(change: RowsChange, before: Statistics, now: Statistics)
 
 
 def _by_route(counter: str, statistics: Statistics) -> dict[str, int]:
-    """Sum over the listeners that subscribe to a route configuration."""
+    """Summed over the listeners that subscribe to it."""
     counts: dict[str, int] = defaultdict(int)
     for name in statistics:
         found = _ROUTES.fullmatch(name)
@@ -239,7 +238,7 @@ _OK = 200
 
 
 class EnvoyPage:
-    """Queries an admin page; answers are empty while the Envoy starts, ends or is busy."""
+    """Queries an admin page; answers are empty while Envoy starts, ends or is busy."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -250,7 +249,7 @@ class EnvoyPage:
         return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
     async def listener_errors(self) -> str | None:
-        """Return Envoy's last rejection of listeners, worded like its NACK, without secrets, or None."""
+        """Return Envoy's last rejection of listeners, like its NACK, without secrets."""
         content = await self._get("/config_dump", {"resource": "dynamic_listeners", "mask": "name,error_state.details"})
         errors = "\n".join(_errors(content))
         return mask_reason(f"Error adding/updating listener(s) {errors}") if errors else None
@@ -284,7 +283,7 @@ def _errors(content: str) -> Iterator[str]:
 
 
 class Audience(NamedTuple):
-    """A directory's node, and its Envoy's reader or None."""
+    """A directory's node, and its Envoy's reader."""
 
     node: Node = Node("")
     reader: EnvoyReader | None = None

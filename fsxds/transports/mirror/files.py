@@ -72,8 +72,8 @@ FORMS = ("pb", "json", "yaml", "pb_text")
 class MirrorFile:
     """A file as it should be: a DiscoveryResponse, or one `Resource` if `is_wrapped`.
 
-    `is_stand_in`: the resource is not in the tree: an empty ClusterLoadAssignment for a referencing cluster, or no
-    resource for a listener's referenced extension.
+    `is_stand_in`: the tree lacks the resource: an empty ClusterLoadAssignment for a referencing cluster, or no resource
+    for a listener's referenced extension.
     """
 
     path: PurePosixPath
@@ -104,7 +104,7 @@ Held = Mapping[PurePosixPath, FileOnDisk]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The `files` that should exist, and our files that are `kept`.
+    """The `files` that should exist, and our `kept` ones.
 
     `kept_resources` are not in the snapshot; `left_sources` could not be pointed at a file.
     """
@@ -116,7 +116,7 @@ class Layout:
 
 
 def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
-    """Return the path of a resource's file, or of the type's bundle (`name` None).
+    """Return a resource's path, or the type's bundle's (`name` None).
 
     A list collection is at `lcds/<authority>/<path>`, without an authority at `lcds/<path>`.
     """
@@ -131,7 +131,7 @@ def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
 
 
 class MirrorPaths:
-    """A cache of paths: ten thousand cost more than all else on an unchanged snapshot.
+    """Caches paths: ten thousand cost more than all else on an unchanged snapshot.
 
     Call `keep_only` after every layout.
     """
@@ -160,7 +160,7 @@ class MirrorPaths:
             return path
 
     def keep_only(self, files: Mapping[PurePosixPath, MirrorFile]) -> None:
-        """Forget other paths, once they are half: a check per layout would cost more."""
+        """Forget other paths, once they are half: checking each time costs more."""
         if len(self._relative) <= 2 * len(files) + _SPARE_PATHS:
             return
         keys = {(file.type_url, name) for file in files.values() for name in (*file.names, None)}
@@ -169,7 +169,7 @@ class MirrorPaths:
 
 
 def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:
-    """Return a bundle of wanted resources and those before.
+    """Return a bundle of wanted and earlier resources.
 
     With additions its version is a digest, to differ.
     """
@@ -251,7 +251,7 @@ class Write:
 class Pause:
     """Lets Envoy read the files so far: two files renamed at once race.
 
-    Envoy then rejects up to a fifth of the listeners, without a retry (ENVOY.md E26).
+    Envoy then rejects up to a fifth of the listeners, without retrying (ENVOY.md E26).
     """
 
 
@@ -266,7 +266,7 @@ FileStep = Write | Pause | Remove
 
 
 class Phase(IntEnum):
-    """Phases with pauses: clusters before their users, unused files last."""
+    """With pauses: clusters before their users, unused files last."""
 
     CLUSTERS = 0
     LISTENERS = 1
@@ -278,12 +278,14 @@ CLUSTERS = BY_SHORT_NAME["cds"]
 
 
 def steps_to(layout: Layout, held: Held) -> tuple[FileStep, ...]:
-    """Return the steps from held files to a layout."""
+    """Return steps from held files to a layout."""
     changed = [file for path, file in layout.files.items() if path not in held or held[path].content != file]
     phases: dict[Phase, list[FileStep]] = {phase: [] for phase in Phase}
     for file in sorted(changed, key=lambda file: (_rank(file, held), file.path)):
         phases[_phase(file, held)].append(Write(file))
-    phases[Phase.UNUSED_FILES] += [Remove(path) for path in _unused_files(layout, held)]
+    unused = [path for path in held if path not in layout.files and path not in layout.kept]
+    ranks = {path: BY_TYPE_URL[held[path].type_url].file_order for path in unused}
+    phases[Phase.UNUSED_FILES] += [Remove(path) for path in sorted(unused, key=lambda path: (-ranks[path], path))]
     return tuple(_with_pauses(phases.values()))
 
 
@@ -296,12 +298,6 @@ def _phase(file: MirrorFile, held: Held) -> Phase:
     if file.is_stand_in and file.path in held:
         return Phase.STAND_INS
     return Phase.LISTENERS if _rank(file, held) > CLUSTERS.file_order else Phase.CLUSTERS
-
-
-def _unused_files(layout: Layout, held: Held) -> list[PurePosixPath]:
-    unused = [path for path in held if path not in layout.files and path not in layout.kept]
-    ranks = {path: BY_TYPE_URL[held[path].type_url].file_order for path in unused}
-    return sorted(unused, key=lambda path: (-ranks[path], path))
 
 
 def _with_pauses(phases: Iterable[list[FileStep]]) -> Iterable[FileStep]:

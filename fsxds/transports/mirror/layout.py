@@ -1,13 +1,13 @@
-"""Decides the files for a snapshot, with config sources that point at files, and stand-ins.
+"""Decides a snapshot's files, with config sources that point at files, and stand-ins.
 
-Envoy reads list collections from files with all listeners inline, and silently skips locators; a collection of only these removes every listener (ENVOY.md E80). So a locator's resource
-is written in its place; a collection that ends up empty is not written.
+Envoy reads list collections from files with all listeners inline, and silently skips locators; a collection of only
+these removes every listener (ENVOY.md E80). So a locator's resource is written in its place; an empty result is not.
 
 The layout `resources` has one `Resource` per file, at its name's path; a glob is a folder.
 
 `xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the type's plain name `foo/bar`, as in
 URLs. Other authorities are in `@<authority>/<type>/...`. Source: xRFC TP1, "File transport".
-Envoy reads none of these files, except lists (ENVOY.md E88).
+Envoy reads none of these, except lists (ENVOY.md E88).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ListenerFinder = Callable[[Snapshot], FindListeners]
 
 @dataclass(frozen=True, slots=True)
 class InlinedCollection:
-    """A list collection without locators, with the version of its inlined content.
+    """A list collection without locators, with its inlined content's version.
 
     `left_out` has reasons; `is_void`: no entry of the author is left: Envoy would remove all listeners.
     """
@@ -88,7 +88,7 @@ def by_name(snapshot: Snapshot) -> FindListeners:
 def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> InlinedCollection:
     """Replace a collection's locators by listeners, the first per name and address.
 
-    Two with the same make Envoy reject the collection, and still remove all further ones (ENVOY.md E56, E80).
+    For two with the same, Envoy rejects the collection, yet removes all further ones (ENVOY.md E56, E80).
     """
     message: DynamicMessage = catalogue.message_class(COLLECTION.message_type).FromString(collection.body)
     if not any(entry.HasField("locator") for entry in message.entries):
@@ -102,7 +102,9 @@ def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> 
             if isinstance(each, str):
                 left_out.append(f"entries[{index}] {each}")
                 continue
-            listener = _listener(catalogue, each)
+            listener: DynamicMessage = catalogue.message_class(LISTENER.message_type).FromString(
+                each.inline_entry.resource.value
+            )
             name = listener.name
             own = {address for _, address in addresses_taken(listener)}
             if name in taken:
@@ -140,10 +142,6 @@ def _entries(entry: DynamicMessage, find: FindListeners) -> Iterator[DynamicMess
         yield made
 
 
-def _listener(catalogue: Catalogue, entry: DynamicMessage) -> DynamicMessage:
-    return catalogue.message_class(LISTENER.message_type).FromString(entry.inline_entry.resource.value)
-
-
 # Longer paths become one cut file name: systems allow 4096 bytes.
 LONGEST_PATH = 1000
 
@@ -177,7 +175,7 @@ def is_path_of_resource(path: PurePosixPath) -> bool:
 
 
 class ResourceLayoutMaker:
-    """Makes layouts of successive snapshots; `authority` is the tree's or empty."""
+    """Lays out successive snapshots; `authority` is the tree's or empty."""
 
     def __init__(self, suffix: str, authority: str) -> None:
         self.suffix = suffix
@@ -186,7 +184,7 @@ class ResourceLayoutMaker:
         self._paths: dict[Key, PurePosixPath] = {}
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
-        """Return a snapshot's layout, given our files on disk."""
+        """Return a snapshot's layout, given our files."""
         files: dict[PurePosixPath, MirrorFile] = {}
         remarks: list[Remark] = []
         paths: dict[Key, PurePosixPath] = {}
@@ -205,7 +203,7 @@ class ResourceLayoutMaker:
         kept = {
             path: file.type_url
             for path, file in held.items()
-            if path not in files and _is_unsure(snapshot, file.type_url)
+            if path not in files and file.type_url in snapshot.incomplete | snapshot.withheld | snapshot.undeclared
         }
         remarks += [Remark(str(path), _reason_to_keep(snapshot, type_url)) for path, type_url in kept.items()]
         return Layout(files, frozenset(kept), tuple(sorted(remarks)))
@@ -222,7 +220,7 @@ def _served(snapshot: Snapshot) -> Iterator[Resource]:
 
 
 def _goes_before(file: MirrorFile, other: MirrorFile, held: Held) -> bool:
-    """The present owner keeps a path, else the structured name wins."""
+    """The present owner stays, else the structured name wins."""
     present = held.get(file.path)
     if present is not None and present.names in {file.names, other.names}:
         return present.names == file.names
@@ -233,10 +231,6 @@ def _same_file(left_out: MirrorFile, file: MirrorFile) -> Remark:
     return Remark(
         str(file.path), f"{left_out.names[0]} has no file: {file.names[0]} has the same path; rename one of the two"
     )
-
-
-def _is_unsure(snapshot: Snapshot, type_url: TypeUrl) -> bool:
-    return type_url in snapshot.incomplete | snapshot.withheld | snapshot.undeclared
 
 
 def _reason_to_keep(snapshot: Snapshot, type_url: TypeUrl) -> str:
@@ -252,14 +246,14 @@ Find = Callable[[RequestedResources], PurePosixPath | None]
 
 @dataclass(frozen=True, slots=True)
 class RewrittenResource:
-    """A resource whose config sources point at `paths`; None: left as written."""
+    """A resource whose config sources point at `paths` (None: left)."""
 
     resource: Resource
     paths: Mapping[RequestedResources, PurePosixPath | None]
 
 
 class MirrorConfigSources:
-    """Rewrites config sources, once per version. Call `keep_only` after every snapshot."""
+    """Rewrites config sources, once per version. Call `keep_only` after each snapshot."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -269,7 +263,7 @@ class MirrorConfigSources:
         self._rewritten: dict[tuple[TypeUrl, Version], RewrittenResource] = {}
 
     def eds_names(self, clusters: Iterable[Resource]) -> frozenset[str]:
-        """Return the names of the clusters' ClusterLoadAssignments."""
+        """Return clusters' ClusterLoadAssignment names."""
         return frozenset(name for cluster in clusters if (name := self._eds_name(cluster)) is not None)
 
     def _eds_name(self, cluster: Resource) -> str | None:
@@ -279,13 +273,13 @@ class MirrorConfigSources:
         return self._eds_names[key]
 
     def routes_of_scopes(self, scopes: Iterable[Resource]) -> tuple[str, ...]:
-        """Return route configuration names in scopes, sorted."""
+        """Return scopes' route configuration names, sorted."""
         messages: Iterable[DynamicMessage] = map(self._finder.parse, scopes)
         names = {message.route_configuration_name for message in messages}
         return tuple(sorted(names - {""}))
 
     def rewrite(self, resource: Resource, find: Find) -> RewrittenResource:
-        """Return a resource with `path_config_source` instead of ADS, REST, gRPC and `self`.
+        """Return a resource with `path_config_source` for ADS, REST, gRPC and `self`.
 
         `initial_fetch_timeout`, path sources and the version stay.
         """
@@ -312,7 +306,7 @@ class MirrorConfigSources:
         return RewrittenResource(resource if body is None else replace(resource, body=body), paths)
 
     def keep_only(self, resources: Iterable[Resource]) -> None:
-        """Forget the versions of other resources."""
+        """Forget other resources' versions."""
         keys = {(resource.type_url, resource.version) for resource in resources}
         self._eds_names = {key: value for key, value in self._eds_names.items() if key in keys}
         self._rewritten = {key: value for key, value in self._rewritten.items() if key in keys}
@@ -325,7 +319,7 @@ class MirrorConfigSources:
 
 
 class LayoutMaker:
-    """Makes layouts of successive snapshots.
+    """Lays out successive snapshots.
 
     `directory` is absolute, for config sources; None leaves them.
     """
@@ -344,7 +338,7 @@ class LayoutMaker:
         self.paths = MirrorPaths(suffix, directory or PurePosixPath())
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
-        """Return a snapshot's layout, given our files on disk."""
+        """Return a snapshot's layout, given our files."""
         layout = _LayoutBuilder(snapshot, held, self).build()
         self.paths.keep_only(layout.files)
         return layout
@@ -377,7 +371,10 @@ class _LayoutBuilder:
         for type_url in SINGLES:
             for resource in wanted[type_url]:
                 if type_url in COLLECTIONS:
-                    self._add_collection(resource)
+                    path = self._paths.relative(resource.type_url, resource.name)
+                    self._files[path] = MirrorFile(
+                        path, resource.type_url, resource.version, (resource,), is_wrapped=True
+                    )
                 else:
                     self._add(type_url, resource.name, (resource,))
         for type_url in BUNDLES:
@@ -426,7 +423,7 @@ class _LayoutBuilder:
     # -- list collections
 
     def _inlined(self, collections: Iterable[Resource]) -> Iterator[Resource]:
-        """Yield the collections to write; others stay as on disk."""
+        """The collections to write; others stay as on disk."""
         for collection in collections:
             made = inlined(self._sources.catalogue, collection, self._find_listeners)
             path = self._paths.relative(collection.type_url, collection.name)
@@ -437,15 +434,11 @@ class _LayoutBuilder:
             yield made.resource
 
     def _keep_collection(self, path: PurePosixPath, left_out: tuple[str, ...]) -> None:
-        """Leave a collection as it is: without unknown listeners in it, Envoy would remove them."""
+        """Without unknown listeners in it, Envoy would remove them."""
         if path in self._held:
             self._kept.add(path)
         what = "kept as it was" if path in self._held else "not written"
         self._remarks += [Remark(str(path), f"{what}: {each}") for each in left_out]
-
-    def _add_collection(self, collection: Resource) -> None:
-        path = self._paths.relative(collection.type_url, collection.name)
-        self._files[path] = MirrorFile(path, collection.type_url, collection.version, (collection,), is_wrapped=True)
 
     # -- bundles
 
@@ -494,17 +487,14 @@ class _LayoutBuilder:
         for result in results:
             for requested, path in result.paths.items():
                 if path is None:
-                    self._report_left(result.resource, requested)
+                    subject = f"{BY_TYPE_URL[result.resource.type_url].short_name} {result.resource.name}"
+                    noun = BY_TYPE_URL[requested.type_url].noun
+                    names = _some(requested.names) if requested.names else "those of its scopes"
+                    reason = f"config source for {noun} left as written: there is no one file for {names}"
+                    self._left.append(Remark(subject, reason))
                 elif requested.names and not self._will_be(requested.type_url, requested.names[0]):
                     self._add_stand_in(requested.type_url, requested.names[0])
         return tuple(result.resource for result in results)
-
-    def _report_left(self, resource: Resource, requested: RequestedResources) -> None:
-        subject = f"{BY_TYPE_URL[resource.type_url].short_name} {resource.name}"
-        noun = BY_TYPE_URL[requested.type_url].noun
-        names = _some(requested.names) if requested.names else "those of its scopes"
-        reason = f"config source for {noun} left as written: there is no one file for {names}"
-        self._left.append(Remark(subject, reason))
 
     def _will_be(self, type_url: TypeUrl, name: str) -> bool:
         if type_url not in self._snapshot.withheld and name in self._snapshot.resources(type_url):
@@ -517,17 +507,14 @@ class _LayoutBuilder:
         if type_url == SRDS:
             is_there = SRDS not in self._snapshot.withheld or self._paths.relative(SRDS, None) in self._held
             return self._paths.absolute(SRDS, None) if is_there else None
-        names = self._routes_of_scopes() if requested.names is None else requested.names
-        if len(names) != 1 or not (self._will_be(type_url, names[0]) or self._may_stand_in(type_url)):
+        names = requested.names
+        if names is None:
+            # Envoy requests all routes of scopes through one path, which can hold only one.
+            names = self._sources.routes_of_scopes(self._served(SRDS)) or tuple(self._snapshot.resources(RDS))
+        has_stand_ins = type_url in {EDS, ECDS} and type_url not in self._snapshot.incomplete | self._snapshot.withheld
+        if len(names) != 1 or not (self._will_be(type_url, names[0]) or has_stand_ins):
             return None
         return self._paths.absolute(type_url, names[0])
-
-    def _may_stand_in(self, type_url: TypeUrl) -> bool:
-        return type_url in {EDS, ECDS} and type_url not in self._snapshot.incomplete | self._snapshot.withheld
-
-    def _routes_of_scopes(self) -> tuple[str, ...]:
-        """Envoy requests all routes of scopes through one path, which can hold only one."""
-        return self._sources.routes_of_scopes(self._served(SRDS)) or tuple(self._snapshot.resources(RDS))
 
 
 def _some(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Keeps a directory of files, for Envoys that watch paths, in step with snapshots."""
+"""Keeps a directory of files, for watching Envoys, in step with snapshots."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from fsxds.protocol.messages import ClientStatus, SyncState, WatchStatus, combin
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.rollout import Step
 from fsxds.rollout.step import Standing, StepKind
-from fsxds.runtime.channels import Channel, Channels
-from fsxds.runtime.store import end_wait
+from fsxds.runtime.channels import Channel, Channels, end_wait
 from fsxds.runtime.supervisor import Attempts
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import MirrorRule
@@ -90,7 +89,7 @@ class MirrorOptions:
         """Return a directory's options from its rule, else the settings.
 
         Raises:
-            UsageError: the layout is not for Envoy, but an option for Envoys is set.
+            UsageError: an option for Envoys, and a layout that is not.
         """
         layout = rule.layout or settings.mirror_layout
         of_envoy = _first(rule.config_sources, settings.mirror_config_sources) or rule.admin is not None
@@ -165,7 +164,7 @@ class Mirror:
         return self._options.pause_s
 
     def has_changed(self) -> bool:
-        """Whether others changed our files since the last write. Raises OSError."""
+        """Whether others changed our files since writing. Raises OSError."""
         with self._lock:
             return self._records.changed_by_others() != self._left_changed
 
@@ -175,7 +174,7 @@ class Mirror:
             return frozenset(self.root / folder for path in self._records.paths for folder in path.parents)
 
     def __enter__(self) -> Self:
-        """Lock the directory. Raises UsageError if another process holds it.
+        """Lock the directory. Raises UsageError if another process has it.
 
         If it cannot be made or read, each `write` tries again.
         """
@@ -185,13 +184,13 @@ class Mirror:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Interrupt a write, wait for its end, and release the directory."""
+        """Interrupt a write, await its end, and release the directory."""
         self.interrupt()
         with self._lock:
             self._directory.release()
 
     def interrupt(self) -> None:
-        """End a write after its present file, and allow none until entered again."""
+        """End a write after its present file; allow none until entered again."""
         self._is_interrupted.set()
 
     def _take(self) -> None:
@@ -204,7 +203,7 @@ class Mirror:
 
         Raises:
             OSError: some were not written; call again to continue.
-            UsageError: another process holds the directory.
+            UsageError: another process has the directory.
         """
         with self._lock:
             started_s = time.monotonic()
@@ -237,7 +236,7 @@ class Mirror:
             )
 
     def _blocked(self, steps: Iterable[FileStep]) -> Iterator[Remark]:
-        """Yield files not written over others' ones; equal files are adopted."""
+        """Equal files are adopted."""
         for file in {step.file.path: step.file for step in steps if isinstance(step, Write)}.values():
             if (obstacle := self._directory.obstacle(file.path)) is not None:
                 reason = f"{obstacle} was not written by fsxds, and stays; move it away to have this file written"
@@ -320,8 +319,8 @@ class Mirroring:
 
     Files that others change are written again at once, after a growing pause, or at the next rescan.
 
-    A rollout step is taken when its files are written and `MirrorOptions.pause_s` has passed for Envoys to read them;
-    or by its Envoy's answer, if a reader follows one.
+    A rollout step is taken when its files are written and `MirrorOptions.pause_s` has passed, or by its Envoy's answer, if
+    a reader follows one.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, ... 30 seconds, and with
     each newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside.
@@ -361,7 +360,7 @@ class Mirroring:
 
     @property
     def name(self) -> str:
-        """The name in the log."""
+        """As in the log."""
         return str(self.root)
 
     @property
@@ -373,16 +372,16 @@ class Mirroring:
 
     @property
     def has_returned(self) -> bool:
-        """Always: it is in this process."""
+        """Always: it is here."""
         return True
 
     @property
     def is_away(self) -> bool:
-        """Never: files can be written any time."""
+        """Never: files can always be written."""
         return False
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the files are written and the Envoy, if known, has answered."""
+        """Return whether files are written and a known Envoy has answered."""
         return Standing.PENDING if self._generation < step.snapshot.generation else self._standing(step)
 
     def _standing(self, step: Step) -> Standing:
@@ -403,11 +402,11 @@ class Mirroring:
             self._unanswered = None
 
     def selected(self, _: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the selected names: all."""
+        """All: files have everything."""
         return names
 
     def sync_state(self) -> SyncState:
-        """Return how directory and Envoy compare to the current snapshot."""
+        """Return how directory and Envoy compare to the snapshot."""
         served = self._channel.store.current
         return combined_state(
             SyncState.STALE
@@ -417,7 +416,7 @@ class Mirroring:
         )
 
     def status(self) -> ClientStatus:
-        """Return the written types, with the Envoy's answer."""
+        """Return written types, with the Envoy's answer."""
         return ClientStatus(self.node, self.transport, self._watches(), self._since_s)
 
     def _watches(self) -> Iterator[WatchStatus]:
@@ -444,7 +443,7 @@ class Mirroring:
         """Write newer snapshots until cancelled, which ends a write after its present file.
 
         Raises:
-            UsageError: another process holds the directory.
+            UsageError: another process has the directory.
             ProtocolError: the node has no view.
         """
         self._ask_for_everything()
@@ -468,13 +467,6 @@ class Mirroring:
     def _ask_for_everything(self) -> None:
         for row in LISTED:
             self._channels.on_demand.ask(self, row.type_url, EVERYTHING)
-
-    def _with_unanswered(self, snapshot: Snapshot) -> Snapshot:
-        """Mark types as incomplete until other servers have answered, so that none of theirs is removed."""
-        unanswered = frozenset(
-            row.type_url for row in LISTED if self._channels.on_demand.unanswered(row.type_url, EVERYTHING)
-        )
-        return replace(snapshot, incomplete=snapshot.incomplete | unanswered) if unanswered else snapshot
 
     async def keep_read(self, reader: EnvoyReader) -> Never:
         """Poll the Envoy while a rollout waits for it."""
@@ -507,7 +499,6 @@ class Mirroring:
             end_wait(self._limit, self._foreign.due_s(until_s))
 
     async def _newer_than(self, generation: int, until_s: float) -> Snapshot:
-        """Raises TimeoutError if there is none in time, or the channel may have changed."""
         async with asyncio.timeout_at(until_s) as limit:
             self._limit = limit
             try:
@@ -519,8 +510,11 @@ class Mirroring:
         changes = None if self._written is None else _changes(self._written, snapshot)
         if self._reader is not None:
             await self._reader.mark(changes)
+        # Incomplete until other servers have answered, so that none of their resources is removed.
+        unanswered = [row.type_url for row in LISTED if self._channels.on_demand.unanswered(row.type_url, EVERYTHING)]
+        written = replace(snapshot, incomplete=snapshot.incomplete.union(unanswered)) if unanswered else snapshot
         try:
-            report = await asyncio.to_thread(self._mirror.write, self._with_unanswered(snapshot))
+            report = await asyncio.to_thread(self._mirror.write, written)
         except asyncio.CancelledError:
             # The thread continues, but the process does not wait for ten thousand files.
             self._mirror.interrupt()

@@ -6,11 +6,11 @@ Each polling node is one client of its channel.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from aiohttp import web
 
@@ -29,10 +29,9 @@ from fsxds.protocol.polling_node import POLLING, PollingNode
 from fsxds.protocol.subscription import Selection
 from fsxds.rollout import Step
 from fsxds.rollout.step import Standing
-from fsxds.runtime.channels import Channel
-from fsxds.runtime.store import end_wait
+from fsxds.runtime.channels import Channel, end_wait
 from fsxds.settings.forms import Address, TcpAddress
-from fsxds.transports.exchange import Exchange, Requester, peer_of_request
+from fsxds.transports.exchange import Clients, Exchange, Requester, peer_of_request
 from fsxds.transports.rest.http_edge import Handler, HttpEdge, check_host, check_page, is_envoy, origin_of
 from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
@@ -52,16 +51,9 @@ WRONG_CONTENT = ErrorResponse(415, 3, "the body is not declared as JSON; send it
 STOPPING = ErrorResponse(503, 14, "the server stops; ask again", {"Retry-After": "1"})
 
 
-class StatusRegistry(Protocol):
-    """Knows the status of all clients."""
-
-    def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
-        """Add clients, by a function that yields their statuses."""
-
-
 @dataclass(frozen=True, slots=True)
 class RestContext:
-    """The dependencies of the REST listener; capabilities add paths by `join(context, application)`.
+    """The REST listener's dependencies; capabilities add paths by `join(context, application)`.
 
     Attributes:
         address: of the listener; None accepts any `Host`.
@@ -72,7 +64,7 @@ class RestContext:
     exchange: Exchange
     catalogue: Catalogue
     observer: Observer
-    clients: StatusRegistry
+    clients: Clients
     address: Address | None = None
     relays: RelayIds = field(default_factory=RelayIds)
     posts: Mapping[str, Handler] = field(default_factory=dict)
@@ -81,7 +73,7 @@ class RestContext:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceivedPoll:
-    """A poll, its sender, and its maximum hold time."""
+    """A poll, its sender, its longest hold."""
 
     poll: PollRequest
     requester: Requester
@@ -91,7 +83,7 @@ class ReceivedPoll:
 def make_application(rest: RestJson) -> web.Application:
     """Make the application that answers polls, for `http_server.listening`.
 
-    Handlers must be cancelled when their client goes. Its shutdown answers all held polls.
+    Handlers must be cancelled when clients go. Its shutdown answers held polls.
     """
     application = rest.edge.application(rest.handlers)
     application[REST] = rest
@@ -137,14 +129,15 @@ class RestJson:
         self._bodies = ResponseBodies(Printer(context.catalogue))
 
     async def name_relays(self, _: web.Request, response: web.StreamResponse) -> None:
-        """Add the header with a response's relays."""
+        """Add the header with relays."""
         response.headers[HEADER] = self.relays.downwards
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self._check_page(request)
         handler = self.handlers.get(request.path)
         if handler is None:
-            if self.elsewhere is not None and (request.method != "POST" or _is_resource(request.path)):
+            is_of_type = request.path.removeprefix("/").partition("/")[0] in BY_MESSAGE_TYPE
+            if self.elsewhere is not None and (request.method != "POST" or is_of_type):
                 return await self.elsewhere(request)
             paths = ", ".join(self.handlers)
             fact = f"there is nothing at this path; POST to one of {paths}. VHDS and Delta have no REST form"
@@ -166,26 +159,19 @@ class RestJson:
 
     async def _answer_poll(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         try:
-            return await self._answer_admitted(row, request)
+            named = request.headers.get(HEADER)
+            if named is None:
+                return await self._answer_poll_of(row, request)
+            with self.relays.calling(relays_in(named)):
+                return await self._answer_poll_of(row, request)
         except ProtocolError as error:
             if error.code in DENIED:
-                await self._pause(request)
+                # A denied Envoy repeats after its `refresh_delay`, 20 times a second (ENVOY.md E4).
+                deadline = request.headers.get(DEADLINE_HEADER)
+                if deadline is not None:
+                    patience_s = patience_of(deadline, None, self.exchange.limiter.settings.max_hold_s)
+                    await self.exchange.pause(min(DENIED_PAUSE_S, patience_s))
             raise
-
-    async def _pause(self, request: web.Request) -> None:
-        """A denied Envoy repeats after its `refresh_delay`, 20 times a second (ENVOY.md E4)."""
-        deadline = request.headers.get(DEADLINE_HEADER)
-        if deadline is not None:
-            await self.exchange.pause(
-                min(DENIED_PAUSE_S, patience_of(deadline, None, self.exchange.limiter.settings.max_hold_s))
-            )
-
-    async def _answer_admitted(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
-        named = request.headers.get(HEADER)
-        if named is None:
-            return await self._answer_poll_of(row, request)
-        with self.relays.calling(relays_in(named)):
-            return await self._answer_poll_of(row, request)
 
     async def _answer_poll_of(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         peer = peer_of_request(request)
@@ -242,7 +228,7 @@ class RestJson:
         return last
 
     async def _read(self, request: web.Request, row: ResourceType) -> tuple[PollRequest, float]:
-        """Return the poll, and for how many seconds to hold it. Raises ProtocolError.
+        """The poll, and for how many seconds to hold it. Raises ProtocolError.
 
         A function, to free the body's 77 kB before the poll is held.
         """
@@ -270,11 +256,7 @@ class RestJson:
     async def _hold(
         self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
     ) -> tuple[Decision, Snapshot | None]:
-        """Return the decision and its snapshot; `Wait`: no update in time.
-
-        Raises:
-            ProtocolError: the sender may no longer ask, or too many polls are held.
-        """
+        """`Wait`: no update in time."""
         if not isinstance(decided[0], Wait):
             return decided
         with self.exchange.limiter.holding(len(received.poll.subscription.names)):
@@ -311,10 +293,6 @@ class RestJson:
         return response, is_received
 
 
-def _is_resource(path: str) -> bool:
-    return path.removeprefix("/").partition("/")[0] in BY_MESSAGE_TYPE
-
-
 REST = web.AppKey("rest", RestJson)
 
 
@@ -324,7 +302,7 @@ CHECK_INTERVAL_S = 30.0
 
 
 class RestClient:
-    """One polling node, with the `identity` of its last poll and the `limits` of held polls."""
+    """A polling node, with its last poll's `identity` and held polls' `limits`."""
 
     __slots__ = ("channel", "identity", "limits", "polls")
 
@@ -338,48 +316,48 @@ class RestClient:
 
     @property
     def node(self) -> Node:
-        """The node as described by itself."""
+        """The client's own description."""
         return self.polls.node
 
     @property
     def name(self) -> str:
-        """The name for the log."""
+        """As in the log."""
         return self.node.id
 
     node_count = 1
 
     @property
     def has_returned(self) -> bool:
-        """Whether the client polled after an answer."""
+        """Whether it polled after an answer."""
         return self.polls.has_returned
 
     @property
     def is_away(self) -> bool:
-        """Whether the client is unreachable, without an open poll."""
+        """Whether it is unreachable, without open polls."""
         return not self.polls.has_open_polls
 
     def standing(self, step: Step) -> Standing:
-        """Return the client's position in a step."""
+        """See `ChannelClient`."""
         return self.polls.standing(step)
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subscribed subset of `names`."""
+        """See `ChannelClient`."""
         return self.polls.selected(type_url, names)
 
     def sync_state(self) -> SyncState:
-        """Return the state relative to the channel's snapshot."""
+        """See `ChannelClient`."""
         snapshot = self.channel.store.current
         return combined_state(() if snapshot is None else self.polls.sync_states(snapshot))
 
     def status(self) -> ClientStatus:
-        """Return the resources sent, ACKed and NACKed."""
+        """See `ChannelClient`."""
         return self.polls.status(self.channel.store.current)
 
     def wake(self) -> None:
         """Do nothing: held polls wait themselves."""
 
     def follow(self, channel: Channel) -> None:
-        """Wake held polls to check another channel, already joined."""
+        """Wake held polls for a channel already joined."""
         self.channel = channel
         now_s = asyncio.get_running_loop().time()
         for limit in self.limits:
@@ -387,18 +365,18 @@ class RestClient:
 
 
 class RestClients:
-    """Knows the client of each polling node."""
+    """Knows each polling node's client."""
 
     def __init__(self) -> None:
         self._clients: dict[PollingNode, RestClient] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Return the number of polling nodes."""
+        """Count polling nodes."""
         return len(self._clients)
 
     def statuses(self) -> Iterator[ClientStatus]:
-        """Yield each client's status, maybe of gone ones."""
+        """Yield clients' status, maybe of gone ones."""
         for client in tuple(self._clients.values()):
             yield client.status()
 
@@ -441,14 +419,14 @@ class RestClients:
             client.channel.progressed(client)
 
     def receive_end(self, client: RestClient) -> None:
-        """Record a poll's end, maybe the client's last."""
+        """Record a poll's end, maybe the last."""
         if client.polls.is_polling:
             client.channel.progressed(client)
         else:
             self.forget(client.polls)
 
     def forget(self, polls: PollingNode) -> None:
-        """Remove a node's client from its channel."""
+        """Take a node's client from its channel."""
         client = self._clients.pop(polls, None)
         if client is not None:
             client.channel.leave(client)

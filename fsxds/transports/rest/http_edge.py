@@ -1,6 +1,6 @@
 """The edge of HTTP requests: an error ends only its own request, with a JSON answer; web pages are rejected.
 
-Another origin's page shows in `Origin` or `Sec-Fetch-Site`, DNS rebinding in `Host`; no page can send `content-type:
+Another origin's page shows in `Origin` or `Sec-Fetch-Site`, DNS rebinding in `Host`; none can send `content-type:
 application/json` without a preflight.
 
 Source: Fetch, "Origin header" and "CORS protocol"; Fetch Metadata Request Headers.
@@ -9,7 +9,6 @@ Source: Fetch, "Origin header" and "CORS protocol"; Fetch Metadata Request Heade
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -52,7 +51,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def origin_of(request: web.Request) -> str:
-    """Return the origin of pages of a listener."""
+    """Return a listener's pages' origin."""
     return f"{request.scheme}://{request.headers.get('Host')}"
 
 
@@ -81,7 +80,7 @@ class HttpEdge:
         self._admit = admit
 
     def application(self, paths: Iterable[str] = ()) -> web.Application:
-        """Make the application, for `listening`; it routes frequent `paths` first."""
+        """Make the application, for `listening`, routing frequent `paths` first."""
         application = web.Application(middlewares=(self._answer_elsewhere,))
         # A dot does not match a line feed, which a path may have.
         for path in (*paths, r"/{path:[\s\S]*}"):
@@ -90,7 +89,7 @@ class HttpEdge:
 
     @web.middleware
     async def _answer_elsewhere(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Requests without a path, such as `OPTIONS *`, which aiohttp would answer itself."""
+        """For requests without a path, such as `OPTIONS *`, which aiohttp would answer."""
         return await (handler(request) if request.match_info.http_exception is None else self.answer(request))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -134,7 +133,7 @@ class HttpEdge:
         return self.reject(request, ErrorResponse(status, code, str(error), _HEADERS.get(status, {})), error.subject)
 
     def reject(self, request: web.Request, error: ErrorResponse, subject: str = "") -> web.Response:
-        """Report and answer a rejected request."""
+        """Report and answer a rejection."""
         self._observer(RequestRejected(request.remote or "", error.status, error.message, subject))
         response = error_response(error)
         if not request.content.is_eof():
@@ -153,7 +152,7 @@ class HttpEdge:
 
 
 def _is_framed(request: web.Request) -> bool:
-    """Whether all parsers agree on a request's end (RFC 9112, section 6.1); aiohttp allows any white space."""
+    """Whether all parsers agree on its end (RFC 9112, section 6.1); aiohttp allows any white space."""
     if "Transfer-Encoding" not in request.headers:
         return True
     codings = [value for name, value in request.raw_headers if name.lower() == b"transfer-encoding"]
@@ -178,13 +177,10 @@ def check_page(
     origins: tuple[str, ...] | None = None,
     may_be_linked: bool = False,
 ) -> None:
-    """Check that no other origin's page sends the request, as far as browsers reveal it.
+    """Check that no other origin's page sends the request, as far as browsers reveal it. Raises ProtocolError.
 
-    Empty `own_origin`: no pages are served. `origins` may ask, `*`: any; None: no such option. `may_be_linked`: users
-    may follow another page's link here.
-
-    Raises:
-        ProtocolError: such a page sends it.
+    Empty `own_origin`: no pages are served. `origins` may ask, `*`: any; None: no such option. `may_be_linked`: users may
+    follow another page's link.
     """
     origin = headers.get("origin")
     if origins and (ANY_ORIGIN in origins or origin in origins):
@@ -203,17 +199,16 @@ def check_host(
     allowed: tuple[str, ...] | None = (),
     authorities: Iterable[str] = (),
 ) -> None:
-    """Check that no attacker made the name in `Host` lead here.
+    """Check that no attacker made the name in `Host` lead here. Raises ProtocolError.
 
     `allowed` adds names to `leads_here`, `*`: any; None: no such option. Served `authorities` are allowed too.
-
-    Raises:
-        ProtocolError: it could be such a name.
     """
     if allowed is None and not is_local(address):
         return
     host = headers.get("host", "")
-    if not leads_here(host, address) and not _is_allowed(host, {*(allowed or ()), *map(str.lower, authorities)}):
+    names = {*(allowed or ()), *map(str.lower, authorities)}
+    is_allowed = ANY_HOST in names or host.lower().partition(":")[0].removesuffix(".") in names
+    if not is_allowed and not leads_here(host, address):
         raise ProtocolError(f"{_FOREIGN_HOST}{'' if allowed == () else _MAY_BE_ALLOWED}", "PERMISSION_DENIED")
 
 
@@ -222,12 +217,8 @@ def is_envoy(headers: Mapping[str, str]) -> bool:
     return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
 
 
-def _is_allowed(written: str, allowed: AbstractSet[str]) -> bool:
-    return ANY_HOST in allowed or written.lower().partition(":")[0].removesuffix(".") in allowed
-
-
 def leads_here(written: str, address: TcpAddress) -> bool:
-    """Whether a Host header is `localhost`, the listener's host, or an IP."""
+    """Whether a Host is `localhost`, the listener's, or an IP."""
     try:
         host = (urlsplit(f"//{written}").hostname or "").removesuffix(".")
     except ValueError:

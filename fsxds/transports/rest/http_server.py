@@ -20,7 +20,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from fsxds.events.client_events import RequestAnswered, RequestRejected
 from fsxds.events.event import Observer
-from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.rest.poll_responses import INTERNAL, ErrorResponse, error_response
 from fsxds.transports.rest.tls_layer import HttpTls, TlsLayer
 from fsxds.transports.sockets import (
@@ -86,7 +86,7 @@ class ListenerOptions:
         option: names the address in errors.
         tls: None for plain text.
         max_connections: returns the limit; more get 503.
-        is_shared: others may listen too, so no connection may be lost at the end.
+        is_shared: others may listen too: at the end no connection may be lost.
         observer: receives clients that do not read, and malformed requests.
         name: in `RequestAnswered`.
     """
@@ -104,7 +104,7 @@ DEFAULT_OPTIONS = ListenerOptions()
 
 
 def raise_open_files_limit() -> int:
-    """Raise and return the limit of open files, as each held poll takes one."""
+    """Raise and return the limit of open files: each held poll takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Some systems report "unlimited" and reject it.
     with contextlib.suppress(ValueError, OSError):
@@ -117,8 +117,7 @@ def keep_large_buffers_apart() -> None:
     """Map large buffers separately, so that freed ones return to the system.
 
     Small objects of held polls settle between buffers of Envoy's 77 kB requests, and the heap never shrinks: 41 kB per
-    held poll against 14 kB, for 0.08 ms more of CPU per request. Fewer heaps save address space (`ulimit -v`). For
-    glibc only.
+    held poll against 14 kB, for 0.08 ms more CPU. Fewer heaps save address space (`ulimit -v`). For glibc only.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -136,11 +135,8 @@ async def listening(
 ) -> AsyncIterator[Address]:
     """Serve `application` at `address` within the context; yield the bound address.
 
-    Handlers are cancelled when their client goes. At the end, takes only connections made already, runs `on_shutdown`,
-    and lets requests end, within `grace_s` seconds and while they make progress.
-
-    Raises:
-        UsageError: the address cannot be bound.
+    Handlers are cancelled when clients go. At the end, takes only connections made already, runs `on_shutdown`, and lets
+    requests end, within `grace_s` seconds and while they make progress. Raises UsageError if unbindable.
     """
     runner = web.AppRunner(
         application,
@@ -149,7 +145,11 @@ async def listening(
         shutdown_timeout=grace_s,
     )
     with explained(address, options.option):
-        listeners = await _bind(address, options)
+        if isinstance(address, TcpAddress):
+            listeners = await bind_tcp(address, is_shared=options.is_shared)
+            address = TcpAddress(*listeners[0].getsockname()[:2])
+        else:
+            listeners = [(replace_unix if options.is_shared else bind_unix)(address.path, options.access)]
     stopping = asyncio.Event()
     try:
         # Before the sockets are closed: afterwards another process may have replaced it.
@@ -158,19 +158,13 @@ async def listening(
             await runner.setup()
             async with _accepting(listeners, _connections_of(runner, options, stopping)):
                 try:
-                    yield _bound(address, listeners[0])
+                    yield address
                 finally:
                     stopping.set()
                     file.close()
     finally:
         close_all(listeners)
         await _stop(runner, grace_s, last_request_s=LAST_REQUEST_S if options.is_shared else 0.0)
-
-
-async def _bind(address: Address, options: ListenerOptions) -> list[socket.socket]:
-    if isinstance(address, TcpAddress):
-        return await bind_tcp(address, is_shared=options.is_shared)
-    return [(replace_unix if options.is_shared else bind_unix)(address.path, options.access)]
 
 
 @asynccontextmanager
@@ -194,7 +188,7 @@ async def _accepting(listeners: list[socket.socket], make_connection: MakeProtoc
 
 
 async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> None:
-    """Accept until cancelled, then the waiting connections; the kernel resets any left.
+    """Until cancelled, then the waiting connections; the kernel resets any left.
 
     asyncio's server would log thousands of errors when descriptors run out.
     """
@@ -226,7 +220,12 @@ async def _keep_accepting(listener: socket.socket, accept_one: Callable[[], None
         try:
             accept_one()
         except BlockingIOError:
-            await _until_readable(listener)
+            loop, readable = asyncio.get_running_loop(), asyncio.Event()
+            loop.add_reader(listener, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(listener)
             continue
         except OSError:
             # The client is gone, or no descriptor is left.
@@ -235,15 +234,6 @@ async def _keep_accepting(listener: socket.socket, accept_one: Callable[[], None
         accepted += 1
         if accepted % ACCEPTED_AT_ONCE == 0:
             await asyncio.sleep(0)
-
-
-async def _until_readable(listener: socket.socket) -> None:
-    loop, readable = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(listener, readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(listener)
 
 
 async def _connect(loop: asyncio.AbstractEventLoop, connection: socket.socket, make_connection: MakeProtocol) -> None:
@@ -255,14 +245,14 @@ async def _connect(loop: asyncio.AbstractEventLoop, connection: socket.socket, m
 def _has_spare_files(descriptor: int, share: float) -> bool:
     """Whether a connection leaves that share of the spare descriptors free.
 
-    The kernel assigns the lowest free descriptor, so it shows how many are in use.
+    The kernel assigns the lowest free one: it shows how many are in use.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return descriptor < limit - share * min(SPARE_FILES, limit // 4)
 
 
 def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: asyncio.Event) -> MakeProtocol:
-    """Return the factory of connections, closed after an answer once `stopping` is set."""
+    """Closed after an answer once `stopping` is set."""
     loop, server = asyncio.get_running_loop(), runner.server
     if server is None:
         raise RuntimeError("the runner is set up before")
@@ -289,7 +279,7 @@ def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: a
 
 
 class _HttpRequest(web.Request):
-    """No `Server` header, which shows the versions of aiohttp and Python."""
+    """No `Server` header: it shows aiohttp's and Python's versions."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         await super()._prepare_hook(response)
@@ -308,6 +298,8 @@ class Connection(web.RequestHandler):
     )
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, options: ListenerOptions) -> None:
+        log = logging.getLogger("fsxds.transports.rest.http_server")
+        log.addFilter(_lower_client_errors)
         super().__init__(
             server,
             loop=loop,
@@ -316,7 +308,7 @@ class Connection(web.RequestHandler):
             lingering_time=LINGER_S,
             # aiohttp would decompress unread bodies too.
             auto_decompress=False,
-            logger=_server_log(),
+            logger=log,
             max_line_size=MOST_HEADER_BYTES,
             max_field_size=MOST_HEADER_BYTES,
             max_headers=MOST_HEADERS,
@@ -331,7 +323,7 @@ class Connection(web.RequestHandler):
         self._read_after_answer = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Limit the time of the head; mark surplus connections for a 503."""
+        """Limit the head's time; mark surplus connections for a 503."""
         super().connection_made(transport)
         self._peer = _limit_sending(transport)
         server, most = self._manager, self._options.max_connections()
@@ -345,7 +337,7 @@ class Connection(web.RequestHandler):
         self._limit_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop the timers; report a client that did not read."""
+        """Stop timers; report a client that did not read."""
         self._forget_limit()
         self._forget_unread()
         if isinstance(exc, TimeoutError):
@@ -353,7 +345,7 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request; discard them after a rejection."""
+        """Take a request's bytes; discard them after a rejection."""
         if self._is_answered:
             self._read_after_answer += len(data)
             if self._read_after_answer > LINGER_BYTES:
@@ -381,7 +373,7 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Write a response; record whether the connection stays open."""
+        """Write a response; record whether the connection stays."""
         finished = await super().finish_response(request, resp, start_time)
         self._is_busy = False
         self._is_answered = not resp.keep_alive
@@ -501,19 +493,6 @@ class Sending:
         except (RuntimeError, AttributeError):
             own = 0  # It is closed.
         return own if self.layer is None else own + self.layer.unsent
-
-
-def _bound(address: Address, listener: socket.socket) -> Address:
-    if isinstance(address, UnixAddress):
-        return address
-    host, port = listener.getsockname()[:2]
-    return TcpAddress(host, port)
-
-
-def _server_log() -> logging.Logger:
-    log = logging.getLogger("fsxds.transports.rest.http_server")
-    log.addFilter(_lower_client_errors)
-    return log
 
 
 # Malformed HTTP and broken bodies are clients' mistakes; clients may go away any time.

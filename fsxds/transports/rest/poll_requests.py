@@ -67,16 +67,13 @@ def is_continue_expected(request: web.Request) -> bool:
 def patience_of(
     deadline_text: str | None, timeout_text: str | None, max_hold_s: float, parameter: str = "timeout"
 ) -> float:
-    """Return for how many seconds to hold a request; 0.0: answer at once.
+    """Return for how many seconds to hold a request; 0.0: answer at once. Raises ProtocolError.
 
     Args:
         deadline_text: the header `x-envoy-expected-rq-timeout-ms`, in milliseconds.
         timeout_text: `?timeout=`, in seconds, or as `30s` or `500ms`.
         max_hold_s: the operator's limit.
-        parameter: that parameter's name.
-
-    Raises:
-        ProtocolError: one of them cannot be parsed.
+        parameter: its name.
     """
     expected_ms = None if deadline_text is None else _milliseconds("x-envoy-expected-rq-timeout-ms", deadline_text, 1)
     query_ms = None if timeout_text is None else _milliseconds(parameter, timeout_text, 1000)
@@ -99,7 +96,7 @@ async def read_body(
     `most_bytes` limits it as sent and as decompressed. `count` gets each part's size, and may raise.
 
     Raises:
-        ProtocolError: the body is broken, or, with their codes, too large, too slow, or of an unknown coding.
+        ProtocolError: broken, or, with their codes, too large, too slow, or of an unknown coding.
         ConnectionError: the client went away.
     """
     if (request.content_length or 0) > most_bytes:
@@ -174,16 +171,13 @@ class RestRequestReader:
         self._remembered: Lru[tuple[bytes, ResourceType, str, bool, str], PollRequest] = Lru(most_remembered)
 
     def read(self, body: bytes, row: ResourceType, peer: str, *, from_envoy: bool) -> PollRequest:
-        """Parse a body, or return the cached poll.
+        """Parse a body, or return the cached poll. Raises ProtocolError with field, problem and remedy.
 
         Args:
             body: proto JSON in either spelling; an Envoy's unknown fields are ignored.
-            row: of the request's path.
+            row: the path's.
             peer: an IP address, empty on a unix socket.
             from_envoy: the request has Envoy's deadline header.
-
-        Raises:
-            ProtocolError: with the field, the problem, and the remedy.
         """
         key = hashlib.sha256(body).digest(), row, peer, from_envoy, self._authority()
         poll = self._remembered.get(key)
@@ -191,7 +185,10 @@ class RestRequestReader:
             return poll
         poll = self._parse(body, row, peer, from_envoy=from_envoy)
         self.parsed += 1
-        if _weight(poll) <= MOST_KEPT_CHARACTERS:
+        texts = (poll.node.id, poll.node.cluster, poll.version_info or "", poll.response_nonce or "")
+        names = poll.subscription.names
+        size = sum(map(len, texts)) + len(poll.error_detail or "") + sum(map(len, names)) + 64 * len(names)
+        if size <= MOST_KEPT_CHARACTERS:
             self._remembered.put(key, poll)
         return poll
 
@@ -204,11 +201,18 @@ class RestRequestReader:
             raise ProtocolError(f"{NOT_JSON}: {error}") from error
         fields = _object("the body", message)
         node = _object("node", _field(fields, "node"))
-        _check_type_url(_text("type_url", _field(fields, "type_url")), row)
+        type_url = _text("type_url", _field(fields, "type_url"))
+        if type_url and type_url != row.type_url:
+            raise ProtocolError(
+                f"type_url: is {quoted_type_url(type_url)}, but this path serves {row.type_url}; send that, or leave type_url out"
+            )
         detail = _field(fields, "error_detail")
         names = _names(_field(fields, "resource_names"))
+        # Features matter to streams alone.
+        texts = _text("node.id", node.get("id")), _text("node.cluster", node.get("cluster"))
+        agent = _text("node.user_agent_name", _field(node, "user_agent_name"))
         poll = PollRequest(
-            node=_node(node, peer),
+            node=Node(*texts, peer, agent=agent, attributes=_attributes(node), serialized=serialized_node(node)),
             subscription=Subscription.for_request(row.type_url, checked_names(names, row.type_url, self._authority())),
             version_info=Version(_text("version_info", _field(fields, "version_info"))) or None,
             response_nonce=Nonce(_text("response_nonce", _field(fields, "response_nonce"))) or None,
@@ -235,22 +239,15 @@ class RestRequestReader:
 
     def _check_fields(self, fields: Mapping[str, object]) -> None:
         """A misspelt `resource_names` would request all resources."""
-        known = {name: _without_details(value) if name in _ERROR_DETAIL else value for name, value in fields.items()}
+        known = dict(fields)
+        for name in _ERROR_DETAIL & fields.keys():
+            if isinstance(detail := fields[name], dict):
+                # Details may have a type that the catalogue lacks.
+                known[name] = {key: each for key, each in detail.items() if key != "details"}
         for fault in self._converter.convert(cast("PlainValue", known), _DISCOVERY_REQUEST).faults:
             if fault.severity is Severity.ERROR:
                 place = shown_pointer(fault.field_path, fault.message, self._catalogue)
                 raise ProtocolError(f"{place}: {fault.message}; {fault.remedy}")
-
-
-def _weight(poll: PollRequest) -> int:
-    texts = (poll.node.id, poll.node.cluster, poll.version_info or "", poll.response_nonce or "")
-    names = poll.subscription.names
-    return sum(map(len, texts)) + len(poll.error_detail or "") + sum(map(len, names)) + 64 * len(names)
-
-
-def _without_details(value: object) -> object:
-    # Details may have a type that the catalogue lacks.
-    return {name: each for name, each in value.items() if name != "details"} if isinstance(value, dict) else value
 
 
 def _field(message: Mapping[str, object], name: str) -> object:
@@ -310,20 +307,6 @@ _JSON_TYPE_NAMES = {
 
 def _reject(name: str, value: object, demand: str) -> NoReturn:
     raise ProtocolError(f"{name}: is {_JSON_TYPE_NAMES.get(type(value), 'null')}; send {demand}")
-
-
-def _check_type_url(type_url: str, row: ResourceType) -> None:
-    if type_url and type_url != row.type_url:
-        raise ProtocolError(
-            f"type_url: is {quoted_type_url(type_url)}, but this path serves {row.type_url}; send that, or leave type_url out"
-        )
-
-
-def _node(node: Mapping[str, object], peer: str) -> Node:
-    # Features matter to streams alone.
-    texts = _text("node.id", node.get("id")), _text("node.cluster", node.get("cluster"))
-    agent = _text("node.user_agent_name", _field(node, "user_agent_name"))
-    return Node(*texts, peer, agent=agent, attributes=_attributes(node), serialized=serialized_node(node))
 
 
 def _attributes(node: Mapping[str, object]) -> Attributes:

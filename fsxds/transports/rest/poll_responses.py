@@ -56,7 +56,7 @@ class Payload:
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
     async def gzipped(self) -> Payload:
-        """Return the gzipped body, cached; large ones are made in a thread."""
+        """Return the gzipped body, cached; large ones take a thread."""
         if self._gzipped is None:
             if self.size < SMALL_BODY_BYTES:
                 self._gzipped = Payload(_gzip(self.pieces))
@@ -74,9 +74,9 @@ def _gzip(pieces: Iterable[bytes]) -> bytes:
 
 @dataclass(slots=True)
 class _TypeBodies:
-    """The rendered resources of one type.
+    """One type's rendered resources.
 
-    `whole`: the last body with all of them, with its key; `rendering`: set at the rendering's end.
+    `whole`: the last body with all, with its key; `rendering`: set at the rendering's end.
     """
 
     fragments: dict[Version, bytes] = field(default_factory=dict)
@@ -104,8 +104,8 @@ class ResponseBodies:
     async def payload_of(self, selection: Selection, snapshot: Snapshot, *, is_whole: bool) -> Payload:
         """Return the body with `selection` from `snapshot`.
 
-        Waits for another rendering of this type. Safe to cancel: finished fragments stay. `is_whole`: all resources of
-        the type, so other clients get the same bytes.
+        Waits for another rendering of this type. Safe to cancel: finished fragments stay. `is_whole`: all resources of the
+        type, the same bytes for other clients.
         """
         bodies = self._types.setdefault(selection.type_url, _TypeBodies())
         # Different resources may have equal authored versions.
@@ -113,27 +113,27 @@ class ResponseBodies:
         while True:
             if is_whole and bodies.whole is not None and bodies.whole[0] == key:
                 return bodies.whole[1]
-            if not _missing(bodies, selection.resources):
+            if not any(resource.version not in bodies.fragments for resource in selection.resources):
                 break
             if bodies.rendering is not None:
                 await bodies.rendering.wait()
                 continue
-            await self._render(bodies, selection, snapshot)
+            bodies.rendering = asyncio.Event()
+            try:
+                _sweep(bodies, snapshot, selection.type_url)
+                await self._render_fragments(bodies.fragments, selection.resources)
+            finally:
+                bodies.rendering.set()
+                bodies.rendering = None
             # Only the next rendering drops fragments; it starts later.
             break
-        payload = Payload(_join(selection, bodies.fragments))
+        head = f'{{"version_info":{json.dumps(selection.version)},"resources":['
+        tail = f'],"type_url":{json.dumps(selection.type_url)},"nonce":{json.dumps(nonce_of(selection.version))}}}'
+        resources = b",".join([bodies.fragments[resource.version] for resource in selection.resources])
+        payload = Payload(b"".join((head.encode(), resources, tail.encode())))
         if is_whole:
             bodies.whole = (key, payload)
         return payload
-
-    async def _render(self, bodies: _TypeBodies, selection: Selection, snapshot: Snapshot) -> None:
-        bodies.rendering = asyncio.Event()
-        try:
-            _sweep(bodies, snapshot, selection.type_url)
-            await self._render_fragments(bodies.fragments, selection.resources)
-        finally:
-            bodies.rendering.set()
-            bodies.rendering = None
 
     async def _render_fragments(self, fragments: dict[Version, bytes], resources: Collection[Resource]) -> None:
         slice_end_s = time.monotonic() + RENDER_SLICE_S
@@ -151,10 +151,6 @@ class ResponseBodies:
                 slice_end_s = time.monotonic() + RENDER_SLICE_S
 
 
-def _missing(bodies: _TypeBodies, resources: Collection[Resource]) -> bool:
-    return any(resource.version not in bodies.fragments for resource in resources)
-
-
 def _sweep(bodies: _TypeBodies, snapshot: Snapshot, type_url: TypeUrl) -> None:
     if snapshot.generation <= bodies.swept_at:
         return
@@ -168,13 +164,6 @@ def _sweep(bodies: _TypeBodies, snapshot: Snapshot, type_url: TypeUrl) -> None:
         current = {resource.version for resource in rows.values()}
         bodies.fragments = {version: text for version, text in bodies.fragments.items() if version in current}
     bodies.swept_at, bodies.rows, bodies.whole = snapshot.generation, rows, None
-
-
-def _join(selection: Selection, fragments: dict[Version, bytes]) -> bytes:
-    head = f'{{"version_info":{json.dumps(selection.version)},"resources":['
-    tail = f'],"type_url":{json.dumps(selection.type_url)},"nonce":{json.dumps(nonce_of(selection.version))}}}'
-    resources = b",".join([fragments[resource.version] for resource in selection.resources])
-    return b"".join((head.encode(), resources, tail.encode()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +194,7 @@ def not_modified() -> web.Response:
 
 
 async def send(request: web.Request, payload: Payload) -> tuple[web.StreamResponse, bool]:
-    """Write a body, compressed if accepted.
-
-    Returns:
-        The response, and whether a still connected client got all of the body.
-    """
+    """Write a body, compressed if accepted; return whether a connected client got all of it, too."""
     headers = JSON
     accepted = request.headers.get("Accept-Encoding")
     if accepted is not None and takes_gzip(accepted):
@@ -223,7 +208,7 @@ async def send(request: web.Request, payload: Payload) -> tuple[web.StreamRespon
 
 
 async def write_response(request: web.Request, headers: Mapping[str, str], payload: Payload) -> web.StreamResponse:
-    """Write a response, for HEAD its headers. Raises ConnectionError when the client goes."""
+    """Write a response, HEAD's headers alone. Raises ConnectionError when the client goes."""
     largest_write, slice_bytes = (
         (TLS_SLICE_BYTES, TLS_SLICE_BYTES) if request.secure else (LARGE_BODY_BYTES, SLICE_BYTES)
     )

@@ -1,6 +1,6 @@
 """TLS between an HTTP connection's socket and its request handler.
 
-asyncio's read buffer takes 256 KiB per connection, and a server that holds polls has thousands.
+asyncio's read buffer takes 256 KiB per connection, of thousands that hold polls.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TlsLayer(SSLProtocol):
 
     @property
     def unsent(self) -> int:
-        """Return the encrypted bytes that the socket has not taken."""
+        """Return encrypted bytes that the socket has not taken."""
         try:
             return 0 if self._below is None else self._below.get_write_buffer_size()
         except (RuntimeError, AttributeError):

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import ClientStatus, Node
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
 from fsxds.transports.exchange import Clients, Exchange

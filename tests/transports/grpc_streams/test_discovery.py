@@ -12,7 +12,7 @@ from fsxds.events.client_events import AckReceived, ResponseSent
 from fsxds.events.event import Event
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.runtime.store import Latest
+from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices

@@ -16,11 +16,11 @@ from aiohttp import web
 from fsxds.events.client_events import HandshakeFailed
 from fsxds.events.event import Event
 from fsxds.settings.forms import TcpAddress
+from fsxds.transports.credentials import Tls, TlsFiles
 from fsxds.transports.rest import tls_layer
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from fsxds.transports.rest.poll_responses import Payload, send
 from fsxds.transports.rest.tls_layer import HttpTls
-from fsxds.transports.server_tls import Tls, TlsFiles
 from tests.support.certificates import Authority, Pair
 
 SPIFFE = "spiffe://acme/edge/1"

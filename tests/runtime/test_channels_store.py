@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fsxds.model.resources import Snapshot
-from fsxds.runtime.store import Latest, SnapshotStore
+from fsxds.runtime.channels import Latest, SnapshotStore
 from tests.support.snapshots import snapshot
 
 

@@ -15,7 +15,7 @@ from fsxds.model.values import TypeUrl
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import RejectingNode, names_as_envoy
 from fsxds.settings.options import Settings
-from fsxds.upstream.late_nacks import BACK_OFF, REMEMBERED_FOR_S, LateNacks
+from fsxds.upstream.intake import BACK_OFF, REMEMBERED_FOR_S, LateNacks
 from tests.support.errors import Recorder
 from tests.support.snapshots import snapshot, type_url
 

@@ -14,7 +14,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Resource, Rows
 from fsxds.model.values import TypeUrl
-from fsxds.upstream.responses import MOST_FAULTS, ReadResponse
+from fsxds.upstream.holdings import MOST_FAULTS, ReadResponse
 from tests.support.messages import Generator
 from tests.support.snapshots import type_url
 from tests.upstream.made import (

@@ -6,7 +6,7 @@ from itertools import count
 from time import monotonic
 
 from fsxds.model.resources import ParsedFile
-from fsxds.server.parse_queue import BATCH_BYTES, ParseJob, ParseQueue
+from fsxds.server.parse_worker import BATCH_BYTES, ParseJob, ParseQueue
 from tests.support.trees import tree_of
 
 

@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from fsxds.client.listed import Fetched
-from fsxds.client.named import PROTOBUF, NamedReader
+from fsxds.client.listed import PROTOBUF, Fetched, NamedReader
 from fsxds.client.updates import ConnectionLostError
 from fsxds.model.resource_types import BY_SHORT_NAME
 

@@ -11,8 +11,8 @@ from fsxds.events.event import Event
 from fsxds.events.process_events import CertificatesKept, CertificatesReloaded
 from fsxds.model.errors import UsageError
 from fsxds.settings.options import Settings
-from fsxds.transports import server_tls
-from fsxds.transports.server_tls import Tls, TlsFiles
+from fsxds.transports import credentials
+from fsxds.transports.credentials import Tls, TlsFiles
 from tests.support.certificates import Authority, Pair, make_pair
 
 ENCRYPTED = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIF\n-----END ENCRYPTED PRIVATE KEY-----\n"
@@ -228,11 +228,11 @@ async def test_files_are_looked_at(
         heard.set()
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-        monkeypatch.setattr(server_tls, "CHECK_INTERVAL_S", 0.01)
+        monkeypatch.setattr(credentials, "CHECK_INTERVAL_S", 0.01)
         looking = tasks.create_task(tls.keep_current(receive))
         authority.issue("localhost").write(tmp_path, "tls")
         await heard.wait()
-        monkeypatch.setattr(server_tls, "CHECK_INTERVAL_S", 600)
+        monkeypatch.setattr(credentials, "CHECK_INTERVAL_S", 600)
         await asyncio.sleep(0.05)
         heard.clear()
         authority.issue("localhost").write(tmp_path, "tls")

@@ -1,6 +1,6 @@
-"""The stage that merges upstreams below the tree, before redirects are followed. Pure.
+"""Merges upstreams below the tree, as a stage before redirects are followed. Pure.
 
-A name is taken from the first source: the tree, then upstreams in their order. The cost depends on the changes.
+A name is taken from the first source: the tree, then upstreams in order. The cost is that of the changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Shadowed = Mapping[TypeUrl, tuple[frozenset[str], ...]]
 class MergedView:
     """A snapshot with upstreams; `raw` itself without any.
 
-    `problems` has a note for each upstream with `shadowed`, unserved names.
+    `problems` has a note per upstream with `shadowed`, unserved names.
     """
 
     snapshot: Snapshot
@@ -46,10 +46,7 @@ class MergedView:
 
 @dataclass(frozen=True, slots=True)
 class Shadowing:
-    """The shadowed resources of one upstream.
-
-    `examples` have the origin of the resource served instead.
-    """
+    """One upstream's shadowed resources; `examples` with the origin of the resource served instead."""
 
     count: int = 0
     examples: tuple[tuple[Key, str], ...] = ()

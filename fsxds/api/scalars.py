@@ -1,6 +1,6 @@
 """Reads scalars, durations, timestamps and field masks as Envoy does.
 
-Each rule was tried on Envoy 1.40 (`--mode validate`); ENVOY.md E51, E52 lists most. A value that Envoy rejects raises
+Each rule was tried on Envoy 1.40 (`--mode validate`); ENVOY.md E51, E52 lists most. A rejected value raises
 `WrongValueError`.
 """
 
@@ -57,7 +57,7 @@ class WrongValueError(Exception):
 
     Attributes:
         expected: follows "expected".
-        is_unknown_name: a name unknown to the API, which Envoy treats like an unknown field.
+        is_unknown_name: Envoy treats it like an unknown field.
         is_near: the remedy has a similar name.
     """
 

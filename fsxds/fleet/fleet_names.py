@@ -10,7 +10,7 @@
 | --- | --- |
 | Servers with a tree that do not publish ask, too. | Else the next publisher's tree would lack the resources. |
 | A name is absent at a server that serves the publication before. | That may have the name, or resources of `*`. |
-| Names are divided by a hash. | One more name writes a 64th of the names. |
+| Names are divided by a hash. | One more name writes a 64th of them. |
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class FleetPlanner:
         rollout.channel.store.listeners[self] = self._note
 
     async def until_kept(self) -> None:
-        """Wait, at most `KEPT_WITHIN_S`."""
+        """Wait until decisions are kept, at most `KEPT_WITHIN_S`."""
         for rollout in self.publisher.rollouts.values():
             self.publisher.keep(rollout)
         wanted = self._changed.current
@@ -335,7 +335,7 @@ class RejectingClient(RemoteClient):
         self.reasons: Mapping[ResourceVersion, str] = {}
 
     def standing(self, step: Step) -> Standing:
-        """Return TAKEN: its server leads it."""
+        """Return TAKEN: its server leads it apart."""
         return Standing.TAKEN
 
     def sync_state(self) -> SyncState:

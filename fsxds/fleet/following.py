@@ -10,7 +10,7 @@
 | A client with versions from this server does not wait. | This server may wait for it. |
 | A client that would be sent the same versions waits briefly, and not for an unreachable engine. | Its next types may differ. |
 | A client led on elsewhere gets the place that its versions indicate. | Else it would be led again from where it left. |
-| No client waits longer than the settings allow. | A server cut off for long serves all the same. |
+| No client waits longer than set. | A server cut off for long serves all the same. |
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Barrier:
             await self._progress.replaced()
 
     async def keep_reading(self) -> Never:
-        """Read it for waiting clients."""
+        """Read the last order for clients."""
         while True:
             await self._is_due.wait()
             self._is_due.clear()

@@ -6,7 +6,7 @@
 | A server leads its clients from their versions to the published ones by separate steps. | It may have missed publications. |
 | The publisher alone decides on holds. | |
 | Only a server with a loaded source is elected. | |
-| A new publisher whose tree changed before the last publication waits for its next tree. | Its copy may be late, and clients would go back. |
+| A publisher whose tree changed before the last publication waits for its next tree. | Its copy may be late. |
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 | rule | reason |
 | --- | --- |
-| A publisher begins a new epoch, above each published or reported one. | A restored etcd lacks the last publication. |
+| A publisher begins an epoch above each published or reported one. | A restored etcd lacks the last publication. |
 | A pointer moves only from the revision that this publisher knows. | A write without an answer may come about later, and lead back. |
 | After a write without an answer, the head is read. | It may have come about. |
 | Objects are removed when every server has gone on to a later snapshot. | Late servers read them. |

@@ -3,7 +3,7 @@
 | rule | reason |
 | --- | --- |
 | A record is written only from the revision that this publisher knows. | A write without an answer may come about later. |
-| Objects of the old and new text are kept until it is certain which is there. | The same. |
+| Objects of both texts are kept until it is certain which is there. | The same. |
 | Objects of a record sealed with another key are not kept. | It is written again with the first key. |
 | A rollout that serves its target and holds nothing has no record. | It begins with the published snapshot. |
 """

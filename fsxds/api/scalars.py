@@ -106,7 +106,14 @@ def read_integer(value: PlainValue, lowest: int, highest: int) -> int:
 def read_number(value: PlainValue) -> float:
     """Read a number; as text also infinity and "not a number"."""
     if isinstance(value, str):
-        return _number_of_text(value.strip(_BLANKS))
+        text = value.strip(_BLANKS)
+        is_hexadecimal = _HEXADECIMAL_FLOAT.fullmatch(text)
+        if not is_hexadecimal and not _NUMBER.fullmatch(text) and not _FLOAT_WORD.fullmatch(text):
+            raise WrongValueError("a number", "give a number")
+        try:
+            return float.fromhex(text) if is_hexadecimal else float(text)
+        except OverflowError:
+            return float("-inf" if text.startswith("-") else "inf")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise WrongValueError("a number", "give a number")
     try:
@@ -116,16 +123,6 @@ def read_number(value: PlainValue) -> float:
     if number - number != 0.0:
         raise _infinite()
     return number
-
-
-def _number_of_text(text: str) -> float:
-    is_hexadecimal = _HEXADECIMAL_FLOAT.fullmatch(text)
-    if not is_hexadecimal and not _NUMBER.fullmatch(text) and not _FLOAT_WORD.fullmatch(text):
-        raise WrongValueError("a number", "give a number")
-    try:
-        return float.fromhex(text) if is_hexadecimal else float(text)
-    except OverflowError:
-        return float("-inf" if text.startswith("-") else "inf")
 
 
 def _read_float(value: PlainValue) -> float:

@@ -163,30 +163,25 @@ class YamlWalk:
             return
         is_mapping = type(event) is MappingStartEvent
         inside = self._visitor.enter(path, "{" if is_mapping else "[")
+        inner: FieldPath
         if inside is None:
             self._skip(event)
         elif is_mapping:
-            self._mapping(inside)
+            while type(key := self._next_event()) is not MappingEndEvent:
+                if type(key) is not ScalarEvent or key.tag == "!ignore":
+                    self._skip(key)
+                    self._skip(self._next_event())
+                    continue
+                inner = (*inside, str(key.value))
+                self._note_place(inner, key)
+                self._value(self._next_event(), inner)
         else:
-            self._sequence(inside)
-
-    def _mapping(self, path: FieldPath) -> None:
-        while type(key := self._next_event()) is not MappingEndEvent:
-            if type(key) is not ScalarEvent or key.tag == "!ignore":
-                self._skip(key)
-                self._skip(self._next_event())
-                continue
-            inner = (*path, str(key.value))
-            self._note_place(inner, key)
-            self._value(self._next_event(), inner)
-
-    def _sequence(self, path: FieldPath) -> None:
-        position = 0
-        while type(inner_event := self._next_event()) is not SequenceEndEvent:
-            inner = (*path, position)
-            self._note_place(inner, inner_event)
-            self._value(inner_event, inner)
-            position += 1
+            position = 0
+            while type(member := self._next_event()) is not SequenceEndEvent:
+                inner = (*inside, position)
+                self._note_place(inner, member)
+                self._value(member, inner)
+                position += 1
 
     def _skip(self, event: Any) -> None:
         level = int(type(event) in _STARTS)

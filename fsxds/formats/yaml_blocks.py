@@ -365,7 +365,10 @@ def resolve_plain(text: str) -> PlainValue:
     if text[0] not in _FIRST_LETTERS or len(text) > _LONGEST_NUMBER:
         return PlainText(text) if text[0] == "$" else text
     if _INTEGER.match(text):
-        return _integer(text)
+        if _LEADING_ZERO.match(text) and not _OCTAL.match(text):
+            return _float(text)
+        number = int(text, 8 if _OCTAL.match(text) else 16 if "x" in text or "X" in text else 10)
+        return number if number in _INT32 else str(number) if number in _INT64 else text
     return _float(text) if _FLOAT.match(text) else text
 
 
@@ -405,15 +408,6 @@ def without_lost_breaks(text: str, source: str, style: str) -> str:
 def is_ambiguous(text: str) -> bool:
     """Whether many readers differ from Envoy: `yes`, `off`, `0755`."""
     return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
-
-
-def _integer(text: str) -> PlainValue:
-    if _LEADING_ZERO.match(text) and not _OCTAL.match(text):
-        return _float(text)
-    number = int(text, 8 if _OCTAL.match(text) else 16 if "x" in text or "X" in text else 10)
-    if number in _INT32:
-        return number
-    return str(number) if number in _INT64 else text
 
 
 def _float(text: str) -> PlainValue:

@@ -191,7 +191,11 @@ class _YamlReader:
         # With any other tag Envoy goes by the letters alone, except that no text is null any more.
         value = text if event.tag is not None and text in NULLS else resolve_plain(text)
         if event.tag is not None:
-            self._check_scalar_tag(event, value)
+            if event.tag not in _SCALAR_TAGS:
+                self._unknown_tag(event)
+            elif event.tag == _CORE + "str" and not isinstance(value, (str, SpelledFloat)):
+                message = "Envoy does not look at !!str: this is no text to it"
+                self._warn(event, message, 'write it in quotes, or with a single "!"')
         elif is_ambiguous(text):
             self._warn_ambiguous(event, value)
         else:
@@ -258,13 +262,6 @@ class _YamlReader:
         remedy = "remove it" if event.tag != _IGNORE else "put it before the key: only keys can be ignored"
         message = "this tag has no meaning here"
         self._report(Fault("unknown-tag", message, remedy, tuple(self._path), *_place(event)))
-
-    def _check_scalar_tag(self, event: Any, value: PlainValue) -> None:
-        if event.tag not in _SCALAR_TAGS:
-            self._unknown_tag(event)
-        elif event.tag == _CORE + "str" and not isinstance(value, (str, SpelledFloat)):
-            message = "Envoy does not look at !!str: this is no text to it"
-            self._warn(event, message, 'write it in quotes, or with a single "!"')
 
     def _warn_ambiguous(self, event: Any, value: PlainValue) -> None:
         text: str = event.value

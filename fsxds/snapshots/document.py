@@ -39,7 +39,6 @@ from fsxds.snapshots.shape import (
     RESOURCE_WRAPPER,
     Piece,
     TypeClaim,
-    TypeRules,
     rules_of,
     shape_of,
     wrapper_path,
@@ -354,7 +353,13 @@ class DocumentReader:
                 return None
             place, body = canonical, message.SerializeToString(deterministic=True)
         if (rules := rules_of(row)) is not None:
-            faults = self._complete(message, rules, place)
+            faults = [
+                replace(fault, field_path=place.field_path + authored_path(place.written, fault.field_path))
+                for fault in rules.complete(message, place.written, self._catalogue, self._authority)
+            ]
+            if (of_name := rules.name_fault(place.wrapping.name)) is not None:
+                around = wrapper_path(place.field_path)
+                faults.insert(0, replace(of_name, field_path=around + of_name.field_path))
             draft.faults += faults
             body = message.SerializeToString(deterministic=True)
             return None if faults else (place, body)
@@ -404,15 +409,6 @@ class DocumentReader:
             cast("_Named", message).name = name
             draft.faults.append(unnamed_fault(name, _name_path(LISTENER, place)))
         return name
-
-    def _complete(self, message: Message, rules: TypeRules, place: _Place) -> list[Fault]:
-        of_name = rules.name_fault(place.wrapping.name)
-        around = wrapper_path(place.field_path)
-        within = rules.complete(message, place.written, self._catalogue, self._authority)
-        return ([replace(of_name, field_path=around + of_name.field_path)] if of_name else []) + [
-            replace(fault, field_path=place.field_path + authored_path(place.written, fault.field_path))
-            for fault in within
-        ]
 
     def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: DocumentDraft) -> None:
         fault = shape.wrong_ttl(ttl_s, place.field_path)

@@ -49,7 +49,7 @@ from fsxds.snapshots.proposals import (
     Proposals,
     Records,
     ServedFiles,
-    common_ends,
+    differing,
 )
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
@@ -303,11 +303,8 @@ def differing_files(before: Tree, tree: Tree) -> tuple[tuple[SourceFile, ...], s
     """Return new file objects, and the paths of replaced or removed ones."""
     if isinstance(tree, OverlaidTree) and tree.below is before:
         return tuple(tree.changed.values()), set(tree.changed)
-    was, now = before.files, tree.files
-    start, end = common_ends(was, now)
-    was, now = was[start : len(was) - end], now[start : len(now) - end]
-    same = set(map(id, was)).intersection(map(id, now))
-    return tuple(file for file in now if id(file) not in same), {file.path for file in was if id(file) not in same}
+    gone, new = differing(before.files, tree.files)
+    return new, {file.path for file in gone}
 
 
 def _known_parse(file: SourceFile, record: FileRecord | None) -> ParsedFile | None:
@@ -404,7 +401,11 @@ def merge(
             type_changes[type_url] = type_change(old, rows, generation)
         else:
             type_changes[type_url] = before.changes[type_url]
-    undeclared = _undeclared(changes.values(), before)
+    listed = frozenset[TypeUrl]().union(*{change.now.declared for change in changes.values() if change.now is not None})
+    # A type stays declared when its last file goes.
+    undeclared = before.undeclared if before else frozenset(TYPE_URLS)
+    if not undeclared.isdisjoint(listed):  # else the same object, so that a thousand views share it
+        undeclared -= listed
     never_good = [path for path in changes if path in records and records[path].was_never_good]
     incomplete = frozenset[TypeUrl]().union(*map(may_define, never_good))
     good = (record.good for record in records.values() if record.good is not None)
@@ -479,14 +480,6 @@ def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
     added, changed = (tuple(name for name in updated if (name in old) is known) for known in (False, True))
     files = {rows[name].origin.path for name in updated} | {old[name].origin.path for name in removed}
     return TypeChange(generation, added, changed, removed, tuple(sorted(files)))
-
-
-def _undeclared(changes: Iterable[FileChange], before: Snapshot | None) -> frozenset[TypeUrl]:
-    """A type stays declared when its last file goes."""
-    declared = frozenset[TypeUrl]().union(*{change.now.declared for change in changes if change.now is not None})
-    undeclared = before.undeclared if before else frozenset(TYPE_URLS)
-    # Return the same object, so that a thousand views share it.
-    return undeclared if undeclared.isdisjoint(declared) else undeclared - declared
 
 
 def may_define(path: PurePosixPath) -> frozenset[TypeUrl]:

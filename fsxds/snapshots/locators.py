@@ -482,7 +482,11 @@ def located(resource: Resource, find: FindName, catalogue: Catalogue) -> tuple[R
         at, name = next(((at, name) for at, name in enumerate(names) if name), (0, ""))
         chosen[reference.name] = name or (str(choices[0].target) if choices else reference.name)
         if at:
-            notes.append(_alternative_used(resource, choices[0], name))
+            noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
+            fact = f'{noun} "{resource.name}" uses the alternative {name}, because {choices[0].target} is not there'
+            remedy = "add the first choice, or name the alternative in its place"
+            origin = resource.origin
+            notes.append(Problem(origin.path, origin.line, 1, "", "redirect-alternative", fact, remedy, Severity.NOTE))
     row = BY_TYPE_URL[resource.type_url]
     message = catalogue.message_class(row.message_type).FromString(resource.body)
     _NameChooser(catalogue, chosen).rewrite(message)
@@ -506,11 +510,3 @@ def _choices(text: str) -> tuple[Locator, ...]:
         return tuple(Locator.parse(text).choices())
     except MalformedName:
         return ()  # its file was reported, and an author may have the rule off
-
-
-def _alternative_used(resource: Resource, first: Locator, name: str) -> Problem:
-    noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
-    fact = f'{noun} "{resource.name}" uses the alternative {name}, because {first.target} is not there'
-    remedy = "add the first choice, or name the alternative in its place"
-    origin = resource.origin
-    return Problem(origin.path, origin.line, 1, "", "redirect-alternative", fact, remedy, Severity.NOTE)

@@ -178,18 +178,13 @@ class ServedFiles:
 
 def differing(was: tuple[T, ...], now: tuple[T, ...]) -> tuple[tuple[T, ...], tuple[T, ...]]:
     """Return the items only in one of both, by identity."""
-    start, end = common_ends(was, now)
+    shortest = min(len(was), len(now))
+    start = next(compress(count(), map(is_not, was, now)), shortest)
+    end = next(compress(count(), map(is_not, reversed(was), reversed(now))), shortest)
+    end = min(end, shortest - start)
     was, now = was[start : len(was) - end], now[start : len(now) - end]
     kept = set(map(id, was)).intersection(map(id, now))
     return tuple(one for one in was if id(one) not in kept), tuple(one for one in now if id(one) not in kept)
-
-
-def common_ends(one: tuple[object, ...], other: tuple[object, ...]) -> tuple[int, int]:
-    """Count identical objects at the start, and of the rest at the end."""
-    shortest = min(len(one), len(other))
-    start = next(compress(count(), map(is_not, one, other)), shortest)
-    end = next(compress(count(), map(is_not, reversed(one), reversed(other))), shortest)
-    return start, min(end, shortest - start)
 
 
 class Proposals:

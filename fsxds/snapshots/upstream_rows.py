@@ -116,25 +116,21 @@ def _merged(sources: Sources, earlier: Sources | None, was: Rows | None) -> Rows
         # The rows of the only source know their difference from its previous ones.
         return filled[0] if filled else sources[0]
     if earlier is None or was is None:
-        return _from_scratch(filled)
+        base = max(filled, key=len)
+        at = filled.index(base)
+        taken: dict[str, Resource] = {}
+        for index in range(len(filled) - 1, -1, -1):
+            if index < at:
+                taken |= filled[index]
+            elif index > at:
+                taken |= {name: resource for name, resource in filled[index].items() if name not in base}
+        return base.with_changes(taken.values(), ())
     names = _changed(sources, earlier)
     found = {name: next((rows[name] for rows in sources if name in rows), None) for name in names}
     return was.with_changes(
         [resource for resource in found.values() if resource is not None],
         [name for name, resource in found.items() if resource is None],
     )
-
-
-def _from_scratch(filled: Sequence[Rows]) -> Rows:
-    base = max(filled, key=len)
-    at = filled.index(base)
-    taken: dict[str, Resource] = {}
-    for index in range(len(filled) - 1, -1, -1):
-        if index < at:
-            taken |= filled[index]
-        elif index > at:
-            taken |= {name: resource for name, resource in filled[index].items() if name not in base}
-    return base.with_changes(taken.values(), ())
 
 
 def _changed(sources: Sources, earlier: Sources) -> set[str]:

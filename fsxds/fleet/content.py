@@ -51,7 +51,7 @@ _IN_PARTS = b"\xff" * _COUNT_BYTES
 
 
 class Keys:
-    """Keys and prefixes of a fleet, as in the table above."""
+    """A fleet's keys, as in the table."""
 
     def __init__(self, prefix: bytes) -> None:
         self.objects = prefix + b"o/"

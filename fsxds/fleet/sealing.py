@@ -81,7 +81,7 @@ class Sealing:
 
 
 class Cleartext:
-    """Seals nothing; `may_have_secrets` if so set."""
+    """Seals nothing; `may_have_secrets` if they may be kept in clear."""
 
     key_id = b""
 

@@ -1,4 +1,4 @@
-"""The API of one Envoy: its message types and other features."""
+"""The API of one Envoy: its message types and features."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Extensions = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The forms of a command in format strings: `%NAME(parameters):length%`."""
+    """The forms of a command in formats: `%NAME(parameters):length%`."""
 
     needs_parameters: bool
     takes_parameters: bool
@@ -39,14 +39,14 @@ _FORMS = ("needs_parameters", "takes_parameters", "takes_length")
 
 @dataclass(frozen=True)
 class Features:
-    """The features that a build of Envoy reports.
+    """The features of a build of Envoy.
 
     Attributes:
-        curves: the group that each curve name means.
+        curves: the group of each curve name.
         terminal: whether a filter of a type ends its chain, if known.
         digest: SHA-256 of the executable, in hex.
-        foreign: message types of others, which it does not report.
-        is_exact: this is the Envoy in use; if not, another one may have more extensions.
+        foreign: unreported message types of others.
+        is_exact: this Envoy is in use; another may have more extensions.
     """
 
     version: str
@@ -97,7 +97,7 @@ class Features:
 
     @cached_property
     def by_category(self) -> Mapping[str, frozenset[str]]:
-        """The message types of each category."""
+        """Message types by category."""
         return {
             category: frozenset(one for types in named.values() for one in types)
             for category, named in self.extensions.items()
@@ -105,20 +105,20 @@ class Features:
 
     @cached_property
     def known(self) -> frozenset[str]:
-        """The message types of all categories."""
+        """Message types of all categories."""
         return frozenset().union(*self.by_category.values())
 
     def types(self, category: str) -> frozenset[str]:
-        """Return the message types of a category."""
+        """Return a category's message types."""
         return self.by_category.get(category, frozenset())
 
     def names(self, category: str) -> frozenset[str]:
-        """Return the extension names of a category."""
+        """Return a category's extension names."""
         return frozenset(self.extensions.get(category, {}))
 
     @cached_property
     def minor_version(self) -> str:
-        """The version without its last part: `1.40`."""
+        """Without its last part: `1.40`."""
         return ".".join(self.version.split(".")[:2])
 
 
@@ -128,12 +128,12 @@ class _WithOptions(Protocol):
 
 
 class Catalogue:
-    """All message types of one API.
+    """One API's message types.
 
     Attributes:
         description: the origin, for users: `Envoy 1.40.0 from /usr/bin/envoy, 557 files`.
         features: None if unknown.
-        pool: the descriptors, with extensions of options (`validate.rules`, `udpa.annotations.sensitive`).
+        pool: with extensions of options (`validate.rules`, `udpa.annotations.sensitive`).
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Catalogue:
         """Parse a FileDescriptorSet, in any order, and add well-known files.
 
         Raises:
-            ApiError: the bytes are no such set, or its files do not fit together.
+            ApiError: it is no such set, or its files do not fit together.
         """
         pool = descriptor_pool.DescriptorPool()
         for file in completed(parse_set(serialized).file):
@@ -167,7 +167,7 @@ class Catalogue:
     def once(self, make: Callable[[Catalogue], T]) -> T:
         """Call `make` once, and keep the result.
 
-        Two threads may both call it at first; one of the results is then dropped.
+        Two threads may both call it at first; one result is dropped.
         """
         if make not in self._made:
             self._made.setdefault(make, make(self))
@@ -195,13 +195,13 @@ class Catalogue:
             return None
 
     def message_class(self, message_type: str) -> type[Message]:
-        """Return a type's class; KeyError for an unknown one."""
+        """Return a type's class; KeyError if unknown."""
         return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(message_type))
 
     def options_of(self, described: _WithOptions) -> DynamicMessage:
-        """Return the options of a descriptor.
+        """Return a descriptor's options.
 
-        `GetOptions()` returns a message of protobuf's default pool, which does not know this pool's extensions.
+        Those of `GetOptions()`, of protobuf's default pool, lack this pool's extensions.
         """
         options = described.GetOptions()
         return self.message_class(options.DESCRIPTOR.full_name).FromString(options.SerializeToString())
@@ -224,11 +224,11 @@ class Catalogue:
                 waiting.extend(descriptor.nested_types)
 
     def knows_word(self, name: str) -> bool:
-        """Whether a field, in either case, or enum value has this name."""
+        """Whether a field, in either case, or enum value exists."""
         return name in self.once(_words)
 
     def similar(self, message_type: str) -> str | None:
-        """Return the type that an unknown name probably means."""
+        """Return the type probably meant."""
         names = self.once(_names)
         package, _, last_part = message_type.rpartition(".")
         namesakes = [name for name in names if name.endswith(f".{last_part}")]

@@ -1,6 +1,6 @@
-"""Reads the API authors' comments, if the descriptors carry them.
+"""Reads the API authors' comments, if the descriptors have them.
 
-`protoc --include_source_info` keeps them; an Envoy executable has none.
+`protoc --include_source_info` keeps them; Envoy executables have none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The API's demands on one value, and their reports.
 
-`element_checks` and `whole_checks` are for set values; a `Demand` reports a missing one. Both follow the C++ code of
-PGV if that differs from its documentation (`not_in` beside `in`, `strict`).
+`element_checks` and `whole_checks` are for set values; a `Demand` reports a missing one. The C++ code of PGV counts, not
+its documentation (`not_in` beside `in`, `strict`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def show_nothing(_value: FieldValue) -> str:
 
 
 def show_size(size_of: Callable[[FieldValue], int]) -> Write:
-    """Show the length of the value."""
+    """Show the value's length."""
     return lambda value: f", has {size_of(value)}"
 
 
@@ -68,7 +68,7 @@ def show_as(write: Write) -> Write:
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """One demand, such as `must be at least 1`; `is_presence`: only an empty value breaks it."""
+    """One demand: `must be at least 1`; `is_presence`: only an empty value breaks it."""
 
     is_broken: Callable[[FieldValue], object]
     rule: str
@@ -78,23 +78,23 @@ class ValueCheck:
     is_presence: bool = False
 
     def message(self, value: FieldValue, *, secret: bool) -> str:
-        """Return the report of a broken demand."""
+        """Report a broken demand."""
         return self.demand if secret else self.demand + self.shown(value)
 
     def over(self, read: Callable[[FieldValue], FieldValue]) -> ValueCheck:
-        """Return the demand on the result of `read`."""
+        """Apply to the result of `read`."""
         is_broken, shown = self.is_broken, self.shown
         return replace(self, is_broken=lambda value: is_broken(read(value)), shown=lambda value: shown(read(value)))
 
     def unless_empty(self) -> ValueCheck:
-        """Return the demand, satisfied by empty values."""
+        """Accept empty values."""
         is_broken = self.is_broken
         return replace(self, is_broken=lambda value: value and is_broken(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One of these fields must be set; reported at `step`, else at the message."""
+    """One of these must be set; reported at `step`, else at the message."""
 
     fields: frozenset[str]
     step: str | None
@@ -107,7 +107,7 @@ class Demand:
 
 
 def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
-    """Return the demands on an element."""
+    """Return an element's demands."""
     message_type = field.message_type
     if message_type is None:
         return _scalar_checks(field, rules)
@@ -134,7 +134,7 @@ def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
 
 
 def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueCheck]:
-    """Return the checks for deprecated fields and values."""
+    """Return checks for deprecated fields and values."""
     if rules.is_disallowed(field):
         text = "was taken out of use, and Envoy rejects it"
         return [ValueCheck(_is_set, "disallowed-field", text, "remove it", show_nothing)]
@@ -149,17 +149,17 @@ def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueChec
 
 
 def beyond_presence(field: FieldDescriptor, checks: list[ValueCheck]) -> list[ValueCheck]:
-    """Return the checks on a set field, which without presence is not empty."""
+    """Return the checks on a set field, not empty without presence."""
     return [check for check in checks if field.has_presence or not check.is_presence]
 
 
 def is_unvisited(rules: RuleGroups) -> bool:
-    """Whether validation stops: the field is skipped, or has rules for an Any."""
+    """Whether validation stops: skipped, or rules for an Any."""
     return bool(rules.get("message", {}).get("skip")) or "any" in rules
 
 
 def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
-    """Return a message field's demand; members of a oneof have `choice_demand`."""
+    """Return a message field's demand, if in no oneof."""
     if field.is_repeated or field.containing_oneof is not None or field.message_type is None:
         return None
     # As in Envoy, only `required` of the type's group counts, but wrappers have no such group.
@@ -170,7 +170,7 @@ def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
 
 
 def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand | None:
-    """Return the demand for a field with an invalid default."""
+    """Demand a field with an invalid default."""
     if field.containing_oneof is not None or (field.message_type is not None and not field.is_repeated):
         return None
     default: FieldValue = () if field.is_repeated else field.default_value
@@ -182,7 +182,7 @@ def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand |
 
 
 def choice_demand(oneof: OneofDescriptor) -> Demand:
-    """Return the demand for one member of a oneof."""
+    """Demand a member of a oneof."""
     names = [field.name for field in oneof.fields]
     *others, last = (f'"{name}"' for name in names)
     if not others:
@@ -204,9 +204,21 @@ def _scalar_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck
         return []
     own = rules[group]
     if group == "string":
-        return _text_checks(own)
+        checks = [
+            *_membership_checks(own, _write_text, show_value),
+            *_length_checks(own, ("len", "min_len", "max_len"), len, "character"),
+            *_length_checks(own, ("len_bytes", "min_bytes", "max_bytes"), _bytes_in, "byte"),
+            *_part_checks(own, _write_text, show_value),
+            *_pattern_checks(own),
+        ]
+        return _unless_empty(checks, own)
     if group == "bytes":
-        return _bytes_checks(own)
+        checks = [
+            *_membership_checks(own, _write_bytes, show_nothing),
+            *_length_checks(own, ("len", "min_len", "max_len"), len, "byte"),
+            *_part_checks(own, _write_bytes, show_nothing),
+        ]
+        return _unless_empty(checks, own)
     if group == "bool":
         return _membership_checks(own, lambda value: str(value).lower(), show_value)
     if group == "enum":
@@ -226,7 +238,7 @@ def _unless_empty(checks: list[ValueCheck], rules: Rules) -> list[ValueCheck]:
 def _membership_checks(
     rules: Rules, write: Write, shown: Write, read: Callable[[FieldValue], FieldValue] = lambda value: value
 ) -> list[ValueCheck]:
-    """As in Envoy, `not_in` counts only without `in`; `read` makes the rules' values comparable."""
+    """As in Envoy, `not_in` counts only without `in`."""
     checks = []
     if "const" in rules:
         constant = read(rules["const"])
@@ -316,7 +328,6 @@ def _bound(
 
 
 def _moment_checks(rules: Rules, noun: str) -> list[ValueCheck]:
-    """Compare as Envoy does: seconds, then nanoseconds."""
     checks = [
         *_range_checks(rules, _write_moment, show_nothing, noun, _read_moment),
         *_membership_checks(rules, _write_moment, show_nothing, _read_moment),
@@ -335,12 +346,8 @@ def _write_moment(value: Duration | Timestamp) -> str:
     return f"{'-' if nanos < 0 else ''}{whole}{fraction}s"
 
 
-def _is_no_duration(value: Duration) -> bool:
-    return abs(value.nanos) >= NANOS_PER_S or abs(value.seconds) > LONGEST_DURATION_S
-
-
 _VALID_DURATION = ValueCheck(
-    _is_no_duration,
+    lambda value: abs(value.nanos) >= NANOS_PER_S or abs(value.seconds) > LONGEST_DURATION_S,
     "out-of-range",
     "must be a valid duration",
     "write a duration of less than 10 000 years",
@@ -349,26 +356,6 @@ _VALID_DURATION = ValueCheck(
 
 
 # Demands on texts and bytes
-
-
-def _text_checks(rules: Rules) -> list[ValueCheck]:
-    checks = [
-        *_membership_checks(rules, _write_text, show_value),
-        *_length_checks(rules, ("len", "min_len", "max_len"), len, "character"),
-        *_length_checks(rules, ("len_bytes", "min_bytes", "max_bytes"), _bytes_in, "byte"),
-        *_part_checks(rules, _write_text, show_value),
-        *_pattern_checks(rules),
-    ]
-    return _unless_empty(checks, rules)
-
-
-def _bytes_checks(rules: Rules) -> list[ValueCheck]:
-    checks = [
-        *_membership_checks(rules, _write_bytes, show_nothing),
-        *_length_checks(rules, ("len", "min_len", "max_len"), len, "byte"),
-        *_part_checks(rules, _write_bytes, show_nothing),
-    ]
-    return _unless_empty(checks, rules)
 
 
 def _size_checks(

@@ -1,6 +1,6 @@
 """Reads an API's demands from its options: `validate.rules` of PGV, and disallowed fields.
 
-All rules are read at once, so that an unknown one fails the start and not some check.
+All rules are read at once: an unknown one fails the start, not some check.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ _PARTS_OF_FIELDS = {"items", "keys", "values"}
 
 
 class ApiRules:
-    """The rules of an API; use `catalogue.once(ApiRules)`.
+    """An API's rules; use `catalogue.once(ApiRules)`.
 
     Attributes:
-        ruled: the messages with a rule on a field, and Any.
+        ruled: messages with a ruled field, and Any.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
-        """ApiError: a rule is unknown or does not fit its field."""
+        """ApiError: a rule is unknown or unfit."""
         self._catalogue = catalogue
         self._field_rules = catalogue.extension("validate.rules")
         self._required = catalogue.extension("validate.required")
@@ -89,7 +89,7 @@ class ApiRules:
                 self.ruled.add(descriptor.full_name)
 
     def rules_of(self, field: FieldDescriptor) -> RuleGroups:
-        """Return the `validate.rules` of a field."""
+        """Return a field's `validate.rules`."""
         return self._rules.get(field.full_name, {})
 
     def is_required(self, oneof: OneofDescriptor) -> bool:
@@ -97,14 +97,14 @@ class ApiRules:
         return oneof.has_options and bool(_extension(self._catalogue.options_of(oneof), self._required))
 
     def is_unruled(self, descriptor: Descriptor) -> bool:
-        """Whether a message's validation is disabled."""
+        """Whether validation is disabled."""
         if not descriptor.has_options:
             return False
         options = self._catalogue.options_of(descriptor)
         return any(_extension(options, switch) for switch in self._switches)
 
     def is_disallowed(self, field: FieldDescriptor) -> bool:
-        """Whether Envoy rejects this field; it accepts merely deprecated ones."""
+        """Whether Envoy rejects this field."""
         if not field.has_options:
             return False
         options = self._catalogue.options_of(field)
@@ -121,7 +121,7 @@ class ApiRules:
         )
 
     def holders_of(self, names: Collection[str]) -> set[str]:
-        """Return the messages that can hold one of these at any depth, and these."""
+        """Add the messages that hold one at any depth."""
         found = set(names)
         waiting = list(found)
         while waiting:
@@ -156,7 +156,7 @@ class ApiRules:
 
 
 def compile_pattern(pattern: str) -> re2._Regexp:
-    """Compile as Envoy does. re2.error: the expression is invalid."""
+    """Compile as Envoy does. Raises re2.error."""
     options = re2.Options()
     options.log_errors = False
     return re2.compile(pattern, options)
@@ -167,7 +167,7 @@ def _extension(options: FieldValue, extension: FieldDescriptor | None) -> FieldV
 
 
 def _read(rules: Message, field: FieldDescriptor, *, is_part: bool) -> RuleGroups:
-    """Return the rules of a field or, with `is_part`, of an element. ValueError: one is invalid."""
+    """ValueError: a rule is invalid."""
     groups: dict[str, Rules] = {}
     for group, detail in rules.ListFields():
         known = _KNOWN.get(group.name, frozenset())

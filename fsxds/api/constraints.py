@@ -1,10 +1,10 @@
-"""Checks a message and everything in it as Envoy does, by functions compiled once per message type.
+"""Checks a message and everything in it as Envoy does, by functions compiled once per type.
 
-The rules are those of PGV as in its C++ code (`constraint_options`, `constraint_checks`), and the ban on disallowed
-fields and values. The same walk opens every Any and calls the hooks of other checks.
+The rules are those of PGV's C++ code (`constraint_options`, `constraint_checks`), and the ban on disallowed fields and
+values. The same walk opens every Any and calls the hooks of other checks.
 
-A message type has a `Visit`; a field worth checking has a `Step`, which reports faults of its value and visits its
-messages. Types that can hold no rule, hook or Any have neither.
+A message type has a `Visit`; a field worth checking a `Step`, which reports faults of its value and visits its messages.
+Types that can hold no rule, hook or Any have neither.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ Report: TypeAlias = Callable[[FieldValue, Path, str | int, Walk], None]
 
 
 class _OneStep(NamedTuple):
-    """The step of a singular field, as data: most fields need no call. Each of `tests` triggers `report`."""
+    """A singular field's step, as data: most need no call. Each of `tests` triggers `report`."""
 
     name: str
     tests: tuple[Callable[[FieldValue], object], ...] = ()
@@ -89,7 +89,6 @@ class _OneStep(NamedTuple):
     visit: Visit | None = None
 
     def take(self, value: FieldValue, path: Path, walk: Walk) -> None:
-        """Report and visit the value; a `Step`."""
         if self.report is not None:
             self.report(value, path, self.name, walk)
         if self.visit is not None:
@@ -115,9 +114,8 @@ class _Mode(NamedTuple):
     """How a message is checked.
 
     Attributes:
-        is_ruled: its `validate.rules` count. Inside an Any they count again, because Envoy validates its content
-            separately (ENVOY.md E53).
-        is_opened: Envoy reads it; if not, nothing in it can break a rule.
+        is_ruled: its `validate.rules` count. In an Any they count again: Envoy validates it separately (ENVOY.md E53).
+        is_opened: Envoy reads it; if not, nothing in it breaks a rule.
     """
 
     is_ruled: bool = True
@@ -137,9 +135,9 @@ class FieldRules:
     """Checks messages, and calls hooks on the way."""
 
     def __init__(self, catalogue: Catalogue, hooks: Mapping[str, tuple[Hook, ...]] = _NO_HOOKS) -> None:
-        """Take hooks by the full name of their message or field.
+        """Take hooks by full names of messages and fields.
 
-        A field's hook is called with its value, only if it is set; its return value is ignored.
+        A field's hook is called with its value, if set; its result is ignored.
 
         Raises:
             ApiError: the catalogue has an unknown rule.
@@ -303,8 +301,7 @@ def _visit_packed(content: bytes, message_class: type[Message], visit: Visit, pl
 def _is_within_depth(path: Path, any_depth: int) -> bool:
     """Whether the stack suffices: each Any may be as deep again.
 
-    Deeper than `MAX_DEPTH` messages is reported elsewhere; lists count twice here, so that nothing less deep is
-    skipped.
+    Deeper than `MAX_DEPTH` messages is reported elsewhere; lists count twice, so that nothing less deep is skipped.
     """
     depth = 2 * any_depth
     while path is not None:

@@ -1,11 +1,11 @@
-"""The lenient conversion: accepts Envoy's JSON, and reports every fault.
+"""The lenient conversion: normalizes odd values for the fast path of `converter`, and reports every fault.
 
-It normalizes odd values for the fast path of `converter`, and builds no message. Envoy, unlike proto3 JSON, accepts:
+Envoy, unlike proto3 JSON, accepts:
 
 * one item for a list of one, a list within a list for its items, null for an empty item or entry;
 * `{"value": 1}` for a wrapper; `{"seconds": 1}` for a duration;
-* unknown names, if the caller has them dropped;
-* the forms of single values listed in `scalars`.
+* unknown names, if they are dropped;
+* the forms of scalars in `scalars`.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ DROPPED: Final = _Dropped.DROPPED
 
 @dataclass(frozen=True, slots=True)
 class ValuePlace:
-    """A place within a value, for reports.
+    """A place within a value.
 
     Attributes:
-        faults: in order, shared by all places of a value.
+        faults: shared by all places of a value.
         unknown_fields: the severity of unknown names.
-        path: keys and indexes, as the file spells them.
+        path: as the file spells it.
         depth: the number of enclosing messages.
         is_secret: the value must not be quoted.
     """
@@ -93,7 +93,7 @@ class ValuePlace:
         self.faults.append(Fault(rule, message, remedy, self.path, severity=severity))
 
     def add_unknown(self, rule: str, message: str, remedy: str) -> None:
-        """Report an unknown name, and drop its value."""
+        """Report an unknown name; drop its value."""
         fact = message if self.unknown_fields is Severity.ERROR else f"{message}; it is left out"
         self.add(rule, fact, remedy, self.unknown_fields)
 
@@ -102,7 +102,7 @@ class ValuePlace:
         self.add("wrong-value", f"expected {expected}, found {quoted(value, secret=self.is_secret)}", remedy)
 
     def read(self, read: Read, value: PlainValue) -> object:
-        """Return `read(value)`; DROPPED, with a fault, if it raises."""
+        """Return `read(value)`; DROPPED, with a fault, on error."""
         try:
             return read(value)
         except WrongValueError as error:
@@ -115,7 +115,7 @@ class ValuePlace:
             return DROPPED
 
     def is_too_deep(self) -> bool:
-        """Whether protobuf cannot read messages this deep; reports it."""
+        """Report messages too deep for protobuf."""
         if self.depth <= DEEPEST_MESSAGE:
             return False
         fact = f"nested too deeply: no more than {DEEPEST_MESSAGE} messages may be nested"
@@ -134,12 +134,12 @@ class LenientReader:
         self._readers: dict[str, Read] = {}
 
     def read(self, value: PlainValue, descriptor: Descriptor) -> tuple[PlainValue, tuple[Fault, ...]]:
-        """Return faults, and the normalized value, meaningless after an ERROR."""
+        """Return the normalized value, meaningless after an ERROR, and faults."""
         faults: list[Fault] = []
         return self._message(value, descriptor, ValuePlace(faults, self._unknown_fields)), tuple(faults)
 
     def read_any(self, value: PlainValue) -> tuple[PlainValue, tuple[Fault, ...]]:
-        """Do the same for the type in "@type"."""
+        """Read the type in "@type"."""
         faults: list[Fault] = []
         return self._packed(value, ValuePlace(faults, self._unknown_fields)), tuple(faults)
 
@@ -201,7 +201,7 @@ class LenientReader:
         return [element for element in items if element is not DROPPED]
 
     def _items(self, value: PlainValue, field: FieldDescriptor, place: ValuePlace) -> Iterator[PlainValue | _Dropped]:
-        """As in Envoy, null is an empty item, and a nested list stands for its items."""
+        """In Envoy null is an empty item, and a nested list its items."""
         if field.message_type is not None and field.message_type.full_name in (VALUE, LIST_VALUE):
             yield self._one(value, field, place)
         elif value is None:
@@ -306,7 +306,7 @@ class LenientReader:
 
 
 def _default(field: FieldDescriptor) -> PlainValue:
-    """Return the value that null means as a map's value or list's item, as in Envoy."""
+    """Null in a map or list, as in Envoy."""
     if field.message_type is not None:
         return empty_value(field.message_type.full_name)
     if field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
@@ -345,7 +345,7 @@ def _check_list(value: PlainValue, place: ValuePlace) -> None:
 
 
 def _check_value(value: PlainValue, place: ValuePlace) -> None:
-    """A plain decimal of YAML is text, as in Envoy 1.40 (ENVOY.md E51)."""
+    """A decimal of YAML is text, as in Envoy 1.40 (ENVOY.md E51)."""
     if isinstance(value, dict):
         _check_struct(value, place)
     elif isinstance(value, list):

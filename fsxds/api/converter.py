@@ -1,7 +1,7 @@
 """Converts plain values to messages, as Envoy does.
 
-The fast path, `CompiledConverter`, stops at any odd value: in another form, or wrong. Then the lenient path
-(`convert_lenient`) reports every fault, and returns a form for the fast path. Both use `scalars`.
+The fast path, `CompiledConverter`, stops at any odd value: in another form, or wrong. The lenient path
+(`convert_lenient`) then reports every fault, and returns a form for the fast path.
 """
 
 from __future__ import annotations
@@ -87,8 +87,7 @@ class Converter:
 def _converted(faults: tuple[Fault, ...], build: Callable[[], Message | None]) -> Converted:
     """Build a value that the lenient path has read.
 
-    The fuzz test looks for values that the fast path rejects then; none is known. It would be rejected rather than
-    guessed at.
+    The fuzz test finds none that the fast path rejects then; one would be rejected rather than guessed at.
     """
     if any(fault.severity is Severity.ERROR for fault in faults):
         return Converted(None, faults)
@@ -106,7 +105,7 @@ Convert: TypeAlias = Callable[[PlainValue, int], object]
 
 
 class NeedsLenientReader(Exception):  # noqa: N818 - it is no error: it sends a value down the lenient path
-    """A value is not in the one form that the fast path takes."""
+    """The fast path does not take this form."""
 
 
 # Signs of an odd value: our own checks, a name in no table, and the constructor's checks of range, text and depth. The
@@ -138,8 +137,8 @@ class _KnownAny(NamedTuple):
 class CompiledConverter:
     """Builds messages from canonical JSON.
 
-    A value is walked once, into keyword arguments for one call of the constructor. That accepts values that JSON does
-    not allow (an int for a bool, two members of a oneof), so the walk checks everything.
+    A value is walked once, into arguments for one call of the constructor. That accepts values that JSON does not allow (an
+    int for a bool, two members of a oneof), so the walk checks everything.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -157,14 +156,14 @@ class CompiledConverter:
         self._anys: Lru[bytes, _KnownAny] = Lru(_MOST_REMEMBERED)  # by their content
 
     def build(self, value: PlainValue, message_class: type[Message]) -> Message | None:
-        """Return the message, None for an odd value."""
+        """Return None for an odd value."""
         try:
             return _made(message_class, self._converter(descriptor_of(message_class))(value, 0))
         except _REFUSALS:
             return None
 
     def build_any(self, value: PlainValue) -> Message | None:
-        """Build the type in "@type"; None for an odd value."""
+        """Build the type in "@type", or None."""
         try:
             return self._packed_message(value, 0)
         except _REFUSALS:
@@ -245,10 +244,10 @@ class CompiledConverter:
 
 
 def _content_of(value: PlainValue) -> bytes | None:
-    """Return a key equal for values equal in content, type and order; None if there is none.
+    """Equal for values equal in content, type and order; None if there is no key.
 
-    `marshal` is quicker than a walk in Python. In this version, its output depends on the values alone; it rejects
-    `SpelledFloat`, which it could not distinguish from its number.
+    `marshal` is quicker than a walk. In this version, its output depends on the values alone; it rejects `SpelledFloat`,
+    which it could not distinguish from its number.
     """
     try:
         return marshal.dumps(value, 2)
@@ -350,7 +349,6 @@ def _list_fields(value: PlainValue, depth: int) -> dict[str, object]:
 
 
 def _struct_fields(value: PlainValue, depth: int) -> dict[str, object]:
-    """For a Struct in a list, in a map or at the top."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise NeedsLenientReader
     return {"fields": {key: _value_fields(element, depth + 2) for key, element in value.items()}}

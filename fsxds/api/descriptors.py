@@ -1,4 +1,4 @@
-"""Sorts, completes and merges sets of proto files, and reads Envoy executables."""
+"""Sorts, completes and merges proto files, and reads Envoy executables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parse_set(serialized: bytes) -> FileDescriptorSet:
 
 
 def completed(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Add missing files of `google/protobuf/`, in dependency order."""
+    """Add missing `google/protobuf/` files, in dependency order."""
     by_name = {module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb for module in _WELL_KNOWN}
     given = list(files)
     for file in given:
@@ -62,7 +62,7 @@ def in_dependency_order(files: Iterable[FileDescriptorProto]) -> list[FileDescri
     """Sort by name, but after imports.
 
     Raises:
-        ApiError: files import one another, or a missing one that is not well-known.
+        ApiError: an import is circular, or missing and not well-known.
     """
     by_name = {file.name: file for file in files}
     well_known = {module.DESCRIPTOR.name for module in _WELL_KNOWN}
@@ -75,7 +75,7 @@ def in_dependency_order(files: Iterable[FileDescriptorProto]) -> list[FileDescri
 def _place(
     name: str, by_name: Mapping[str, FileDescriptorProto], ordered: dict[str, FileDescriptorProto], known: set[str]
 ) -> None:
-    """Uses an explicit stack: import chains may be long."""
+    """Import chains may be long, hence a stack."""
     stack, open_names = [name], set[str]()
     while stack:
         current = stack[-1]
@@ -137,7 +137,7 @@ def read_version(executable: bytes | memoryview) -> str | None:
 
 
 def _names_ending_at(data: bytes | memoryview, end: int) -> Iterator[tuple[int, str]]:
-    """Yield each first field that may end at `end`, as offset and text."""
+    """Yield possible first fields, as offset and text."""
     first = max(0, end - _LONGEST_NAME)
     window = bytes(data[first:end])
     at = window.rfind(_NAME_TAG)
@@ -161,7 +161,7 @@ def _file_at(data: bytes | memoryview, start: int) -> tuple[descriptor_pb2.FileD
 
 
 def _field_ends(data: bytes | memoryview, start: int) -> list[int]:
-    """Return the ends of top-level fields, which protoc writes in ascending order."""
+    """Ends of top-level fields, which protoc writes in ascending order."""
     at, last, ends = start, 0, []
     while at < len(data):
         tag, after = _varint(data, at)

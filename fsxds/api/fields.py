@@ -3,11 +3,11 @@
 A fault quotes no other words of a file, because a secret may be in any wrong place: as a key, as an alias (`*pw`), as a
 tag (`!pw`). Each rule has one home:
 
-* a value (`quoted`): numbers, times such as `100ms`, true, false and null; other text is only called text;
-* the name of an enum's value: if it is near to one that exists (`scalars`);
-* the name of a field (`may_quote_field`): if some message of the API has such a field, or if it is near to a field of
-  its message, so that the remedy is "did you mean";
-* the name of a message type (`may_quote_type`): if it is written like one, `package.Name`;
+* a value (`quoted`): numbers, times such as `100ms`, true, false and null; other text is called text;
+* an enum value's name: if it is near to an existing one (`scalars`);
+* a field's name (`may_quote_field`): if some message of the API has it, or if it is near to a field of its message, so
+  that the remedy is "did you mean";
+* a message type (`may_quote_type`): if it is written like one, `package.Name`;
 * names of resources, and references to them, are not secret; the checks that know them quote them.
 """
 
@@ -109,7 +109,7 @@ def takes_null(field: FieldDescriptor) -> bool:
 
 
 def fields_by_name(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
-    """Return fields by snake_case and camelCase name."""
+    """Return fields by snake_case and camelCase."""
     spellings = {field.name: field for field in descriptor.fields}
     return spellings | {field.json_name: field for field in descriptor.fields}
 
@@ -121,7 +121,7 @@ def camel_case(name: str) -> str:
 
 
 def type_of_url(type_url: str) -> str | None:
-    """Return a URL's type; None without host and slash, which Envoy demands."""
+    """Return its type, or None; Envoy demands host and slash."""
     host, slash, message_type = type_url.rpartition("/")
     return message_type if host and slash else None
 
@@ -133,7 +133,7 @@ _LIKENESS = 0.55  # low enough to find "connect_timeout" for "conect"
 
 
 class FieldNames:
-    """Finds fields by either name, and advises on unknown ones."""
+    """Finds fields by either name; advises on unknown ones."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -148,18 +148,16 @@ class FieldNames:
         return fields.get(name)
 
     def unknown(self, descriptor: Descriptor, name: str, *, is_advised: bool = True) -> tuple[str, str]:
-        """Return fault and remedy for an unknown name; slow."""
+        """Return fault and remedy; slow."""
         names = frozenset(field.name for field in descriptor.fields)
         if (remedy := remedy_for(descriptor.full_name, name, names)) is not None:
             return f'{descriptor.full_name} has no field "{name}"', remedy
-        advice = self._advice_on(descriptor, name) if is_advised else "remove it"
+        short = name[:_LONGEST_NAME]
+        key = descriptor.full_name, short
+        advice = self._advice.find(key, lambda: _advice(descriptor, short)) if is_advised else "remove it"
         if may_quote_field(name, self._catalogue, advice):
             return f'{descriptor.full_name} has no field "{shortened(name)}"', advice
         return f"{descriptor.full_name} has no such field", advice
-
-    def _advice_on(self, descriptor: Descriptor, name: str) -> str:
-        key = descriptor.full_name, name[:_LONGEST_NAME]
-        return self._advice.find(key, lambda: _advice(descriptor, name[:_LONGEST_NAME]))
 
 
 def _advice(descriptor: Descriptor, wanted: str) -> str:
@@ -213,12 +211,12 @@ def quoted(value: object, *, secret: bool) -> str:
 
 
 def may_quote_field(name: str, catalogue: Catalogue, advice: str = "") -> bool:
-    """Whether a message may repeat a name; `advice` is the remedy."""
+    """Whether a name may be repeated; `advice` is the remedy."""
     return advice.startswith(DID_YOU_MEAN) or name == "@type" or catalogue.knows_word(name)
 
 
 def may_quote_type(name: str) -> bool:
-    """Whether a message may repeat this type."""
+    """Whether a type may be repeated."""
     return len(name) <= _LONGEST_TYPE and _TYPE_NAME.fullmatch(name) is not None
 
 

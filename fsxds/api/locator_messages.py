@@ -1,4 +1,4 @@
-"""Converts `xds.core.v3.ResourceLocator` messages to `Locator` and back."""
+"""Converts `xds.core.v3.ResourceLocator` to `Locator` and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def locator_of(message: DynamicMessage, authority: str = "") -> Locator:
     """Convert, with a default authority.
 
     Raises:
-        MalformedName: it is invalid, or of scheme `http:`, which fsxds does not resolve.
+        MalformedName: it is invalid, or of the unresolved scheme `http:`.
     """
     # Rules for the text of a locator hold for its message too.
     return Locator.parse(str(_read(message, authority, DEEPEST)), authority)

@@ -1,13 +1,12 @@
 """Merges a patch into a message's JSON form: RFC 7386, guided by field types.
 
-Objects are merged, `null` removes, and all else is replaced. Beyond RFC 7386:
+Objects are merged, `null` removes, all else is replaced. Beyond RFC 7386:
 
 * a field is the same in both spellings;
 * a field of a oneof removes its other members, as in protobuf;
-* a list of messages whose keys (`name`, or those of `LIST_KEYS`) are distinct is merged by key. Members of the patch
-  are merged into those of the same key, and others are added at the end. A member `{name: web, $patch: delete}` removes
-  one. Any other list is replaced.
-* an Any is merged with one of the same type, whether or not the patch repeats `@type`; one of another type is replaced.
+* a list of messages with distinct keys (`name`, or those of `LIST_KEYS`) is merged by key: members of the same key are
+  merged, others added at the end. A member `{name: web, $patch: delete}` removes one. Any other list is replaced.
+* an Any is merged with one of the same type, even without a repeated `@type`; one of another type is replaced.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ Sources = dict[FieldPath, tuple[bool, FieldPath]]
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A merged value; parts without a path in `sources` come from the base."""
+    """A merged value; parts outside of `sources` come from the base."""
 
     value: dict[str, PlainValue]
     sources: Sources = field(default_factory=dict)
 
 
 class PatchMerger:
-    """Merges patches into messages of a catalogue."""
+    """Merges patches into messages."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -125,7 +124,7 @@ class _Merging:
     def _message(
         self, base: _Object, patch: _Object, descriptor: Descriptor | None, place: _MergePlace
     ) -> _Object | None:
-        """None for messages of different types."""
+        """None for different types."""
         if descriptor is None or descriptor.full_name in _OBJECTS:
             return self.objects(base, patch, None, place)
         if descriptor.full_name != _ANY:

@@ -61,8 +61,8 @@ _Print: TypeAlias = Callable[[FieldValue], PlainValue]
 class Printer:
     """Writes messages as proto3 JSON with snake_case names.
 
-    Like protobuf's `MessageToDict(..., preserving_proto_field_name=True)`, but map keys are sorted, so that equal
-    messages give equal text, and NaN and infinity within a Struct are text. Thread-safe.
+    Like protobuf's `MessageToDict(..., preserving_proto_field_name=True)`, but with sorted map keys, so that equal messages
+    give equal text, and NaN and infinity within a Struct as text. Thread-safe.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -79,11 +79,11 @@ class Printer:
         self._packed: dict[str, tuple[type[Message], _Print, bool]] = {}  # by type URL
 
     def to_plain(self, message: Message) -> dict[str, PlainValue]:
-        """Return plain values; JSON that is no object is under the key "value".
+        """Return plain values; JSON that is no object is under "value".
 
         Raises:
-            ApiError: an Any of an unknown type or of broken bytes, or a time out of bounds. Messages from a Converter
-                of the same catalogue never raise it.
+            ApiError: an Any of unknown type or broken bytes, or a time out of bounds; never for messages from a Converter of
+                the same catalogue.
         """
         try:
             plain = self._printer(descriptor_of(message))(message)
@@ -92,7 +92,7 @@ class Printer:
         return plain if isinstance(plain, dict) else {"value": plain}
 
     def any_json(self, type_url: TypeUrl, body: bytes) -> bytes:
-        """Return compact UTF-8 JSON. Raises ApiError as `to_plain` does."""
+        """Return compact JSON. ApiError as in `to_plain`."""
         try:
             plain = self._unpacked(type_url, body)
         except (ValueError, DecodeError) as error:
@@ -100,7 +100,7 @@ class Printer:
         return dump(plain)
 
     def resource_plain(self, type_url: TypeUrl, body: bytes) -> dict[str, PlainValue]:
-        """Return a resource without "@type". Raises ApiError as `to_plain` does."""
+        """Omit "@type". ApiError as in `to_plain`."""
         try:
             plain = self._unpacked(type_url, body)
         except (ValueError, DecodeError) as error:
@@ -120,7 +120,7 @@ class Printer:
         return printer
 
     def _compile(self, descriptor: Descriptor, unfinished: dict[str, _Print]) -> _Print:
-        """Adds the printer, and those it needs, to `unfinished`."""
+        """Adds printers to `unfinished`."""
         name = descriptor.full_name
         known = self._printers.get(name) or unfinished.get(name)
         if known is not None:
@@ -234,7 +234,7 @@ def _double(value: float) -> PlainValue:
 
 
 def _float(value: float) -> PlainValue:
-    """Write the shortest decimal of the same 32-bit number."""
+    """The shortest decimal of the same 32 bits."""
     if not math.isfinite(value):
         return _double(value)
     for digits in range(6, 9):

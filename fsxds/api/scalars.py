@@ -1,6 +1,6 @@
 """Reads scalars, durations, timestamps and field masks as Envoy does.
 
-Each rule was tried on Envoy 1.40 (`--mode validate`); ENVOY.md E51, E52 lists most. A value that Envoy rejects raises
+Each rule was tried on Envoy 1.40 (`--mode validate`); ENVOY.md E51, E52 lists most. A rejected value raises
 `WrongValueError`.
 """
 
@@ -57,7 +57,7 @@ class WrongValueError(Exception):
 
     Attributes:
         expected: follows "expected".
-        is_unknown_name: a name unknown to the API, which Envoy treats like an unknown field.
+        is_unknown_name: Envoy treats it like an unknown field.
         is_near: the remedy has a similar name.
     """
 
@@ -106,7 +106,14 @@ def read_integer(value: PlainValue, lowest: int, highest: int) -> int:
 def read_number(value: PlainValue) -> float:
     """Read a number; as text also infinity and "not a number"."""
     if isinstance(value, str):
-        return _number_of_text(value.strip(_BLANKS))
+        text = value.strip(_BLANKS)
+        is_hexadecimal = _HEXADECIMAL_FLOAT.fullmatch(text)
+        if not is_hexadecimal and not _NUMBER.fullmatch(text) and not _FLOAT_WORD.fullmatch(text):
+            raise WrongValueError("a number", "give a number")
+        try:
+            return float.fromhex(text) if is_hexadecimal else float(text)
+        except OverflowError:
+            return float("-inf" if text.startswith("-") else "inf")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise WrongValueError("a number", "give a number")
     try:
@@ -116,16 +123,6 @@ def read_number(value: PlainValue) -> float:
     if number - number != 0.0:
         raise _infinite()
     return number
-
-
-def _number_of_text(text: str) -> float:
-    is_hexadecimal = _HEXADECIMAL_FLOAT.fullmatch(text)
-    if not is_hexadecimal and not _NUMBER.fullmatch(text) and not _FLOAT_WORD.fullmatch(text):
-        raise WrongValueError("a number", "give a number")
-    try:
-        return float.fromhex(text) if is_hexadecimal else float(text)
-    except OverflowError:
-        return float("-inf" if text.startswith("-") else "inf")
 
 
 def _read_float(value: PlainValue) -> float:

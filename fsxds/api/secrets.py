@@ -1,14 +1,14 @@
 """Decides which values are secret, and masks them wherever fsxds shows them.
 
-A value is secret because of one of these:
+A value is secret because of
 
 * its field: Envoy's `sensitive` option, `SECRET_FIELDS` and `SECRET_PLACES` for fields that Envoy does not mark, and
-  the messages in `_SECRET_TYPES`, in which only the source of a secret stays visible (`_OPEN_FIELDS`);
+  messages in `_SECRET_TYPES`, of which only the source stays visible (`_OPEN_FIELDS`);
 * the name of its header: values added to requests are hidden unless the header is one of `_HARMLESS_HEADERS`; values to
-  compare with are hidden if the name is that of a credential (`is_secret_name`);
-* its key in a Struct or a map, if that is the name of a credential;
-* its part of a URI or an authority: user info, and query parameters with the name of a credential. PEM blocks, JSON Web
-  Tokens and credentials after `Bearer` or `Basic` are found in any text.
+  compare with if the name is that of a credential (`is_secret_name`);
+* its key in a Struct or a map, if that names a credential;
+* its part of a URI or an authority: user info, and query parameters that name a credential. PEM blocks, JSON Web Tokens
+  and credentials after `Bearer` or `Basic` are found in any text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from hashlib import sha256
 from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, LIST_VALUE, SPECIAL_JSON, STRUCT, VALUE, is_map, map_parts, owner_of, type_of_url
@@ -148,7 +147,7 @@ def _pieces(name: str) -> list[str]:
 def is_secret_name(name: str) -> bool:
     """Whether a header, key or parameter is secret: `X-Api-Key`, `db_password`.
 
-    Places and numbers do not: `token_endpoint`, `secret_name`, `max_tokens`.
+    Places and numbers are not: `token_endpoint`, `secret_name`, `max_tokens`.
     """
     pieces = _pieces(name)
     if not pieces or pieces[-1] in _HARMLESS_ENDS or pieces[0] in _HARMLESS_STARTS:
@@ -158,7 +157,7 @@ def is_secret_name(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_secret_field(name: str) -> bool:
-    """Whether a field is secret, in either case, also if misspelled."""
+    """Whether a field is secret, even if misspelled."""
     snake = "_".join(_pieces(name))
     known = SECRET_FIELDS | INLINE_FIELDS | _CODE_FIELDS
     return snake in known or is_secret_name(name) or bool(get_close_matches(snake, known, 1, 0.85))
@@ -239,7 +238,7 @@ def _is_secret_in_text(name: str) -> bool:
 def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
     """Hide secrets in Envoy's text, except names and numbers.
 
-    `secrets` belong to the resource; None if unknown.
+    `secrets` are the resource's; None if unknown.
     """
     text = _LUA_CHUNK.sub(r"line \1: ", text)
     text = _REPEATED.sub(lambda match: _repeated(match, secrets), mask_text(text))
@@ -248,7 +247,7 @@ def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
 
 
 def _repeated(match: re.Match[str], secrets: Collection[str] | None) -> str:
-    """A repeated part of an expression may be a part of a secret."""
+    """It may be part of a secret."""
     if match["near"] is not None:
         return match[0] if _LUA_TOKEN.fullmatch(match["code"]) else match["near"] + HIDDEN
     regex = match["regex"]
@@ -269,7 +268,7 @@ def _without_values(
     quoted: re.Pattern[str] = _VALUE_IN_TEXT,
     harmless: re.Pattern[str] | None = None,
 ) -> str:
-    """Hide quoted values after secret names; harmless ones only after credentials' names."""
+    """Harmless values are hidden only after credentials' names."""
     shown: list[str] = []
     end = 0
     for match in _NAME_IN_TEXT.finditer(text):
@@ -288,7 +287,7 @@ def _is_name(field: str) -> bool:
 
 
 class Secrecy:
-    """Knows secret fields, by option, name or message."""
+    """Knows secret fields."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -304,15 +303,12 @@ class Secrecy:
                 or (owner in _SECRET_TYPES and field.name not in _OPEN_FIELDS)
                 or field.full_name in SECRET_PLACES
                 or (owner == _ADDED_HEADER and field.name != "key")
-                or self._is_marked(self._catalogue.options_of(field))
+                or any(
+                    extension.full_name == "udpa.annotations.sensitive" and value is True
+                    for extension, value in self._catalogue.options_of(field).ListFields()
+                )
             )
         return answer
-
-    def _is_marked(self, options: Message) -> bool:
-        return any(
-            extension.full_name == "udpa.annotations.sensitive" and value is True
-            for extension, value in options.ListFields()
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +333,7 @@ class Masker:
         return self.masked(json.loads(self._printer.any_json(type_url, body)))
 
     def masked(self, resource: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
-        """Return a resource without its secrets."""
+        """Return it without secrets."""
         return self._any(resource, _MaskedPlace())
 
     def masked_message(self, message: Mapping[str, PlainValue], message_type: str) -> dict[str, PlainValue]:
@@ -345,7 +341,7 @@ class Masker:
         return self._fields(message, self._catalogue.descriptor(message_type), _MaskedPlace())
 
     def secrets_in(self, resource: Mapping[str, PlainValue]) -> frozenset[str]:
-        """Return every hidden text of a resource."""
+        """Return every hidden text."""
         found: set[str] = set()
 
         def collect(text: str) -> str:
@@ -401,7 +397,7 @@ class Masker:
         return {"map": {f"{self._hide(key)}{number or ''}": row for number, (key, row) in enumerate(rows.items())}}
 
     def _covers(self, field: FieldDescriptor, owner: Mapping[str, PlainValue], site: _MaskedPlace) -> bool:
-        """Like `Secrecy.covers`, but added headers and inline content may be harmless."""
+        """Added headers and inline content may be harmless."""
         if not self._secrecy.covers(field):
             return False
         if owner_of(field).full_name == _ADDED_HEADER:
@@ -486,7 +482,7 @@ class Masker:
 
 
 def _names_secret(value: Mapping[str, PlainValue]) -> bool:
-    """Whether an object names the header or key of a credential."""
+    """Whether it names a credential's header or key."""
     if any(isinstance(name := value.get(field), str) and is_secret_name(name) for field in _NAMING_FIELDS):
         return True
     path = value.get("path")
@@ -499,7 +495,7 @@ def _names_secret(value: Mapping[str, PlainValue]) -> bool:
 
 
 class CredentialFinder:
-    """Finds resources with credentials, and remembers answers."""
+    """Finds resources with credentials; remembers answers."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._found = False

@@ -1,8 +1,8 @@
 """Successors of v2's message types and fields, for remedies and `fsxds import --upgrade`.
 
-The API names each message's predecessor (`udpa.annotations.versioning`). The fields are those of v2 that v3 lacks,
-found by comparing `xds-protos` (`tests/api/test_v2_spellings.py` repeats that). A field with the same number was
-renamed; else comments of v2 name the replacement.
+The API names each message's predecessor (`udpa.annotations.versioning`). The fields are those that v3 lacks, found by
+comparing `xds-protos` (`tests/api/test_v2_spellings.py` repeats that). One with the same number was renamed; else
+comments of v2 name the replacement.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def successor_of(catalogue: Catalogue, message_type: str) -> str | None:
 
 
 def similar_type(catalogue: Catalogue, message_type: str) -> str | None:
-    """Return a successor, else a similar name."""
+    """Return successor, else similar name."""
     return successor_of(catalogue, message_type) or catalogue.similar(message_type)
 
 

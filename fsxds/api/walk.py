@@ -67,14 +67,14 @@ MOST_ERRORS: Final = 2000
 
 
 class TooManyFaultsError(Exception):
-    """More than `MOST_ERRORS` errors: the walk ends."""
+    """More than `MOST_ERRORS`: the walk ends."""
 
 
 class Walk:
     """The findings of one walk, in field order.
 
-    `noted` counts them. The content of an Any in which nothing was noted is not walked again, there or elsewhere. A
-    check that is silent because of the Any's surroundings must therefore call `depend_on_place`.
+    `noted` counts them. An Any in which nothing was noted is not walked again, there or elsewhere. So a check that is silent
+    because of the Any's surroundings must call `depend_on_place`.
     """
 
     __slots__ = ("_errors", "_visit", "faults", "noted", "references")
@@ -95,7 +95,7 @@ class Walk:
             raise TooManyFaultsError
 
     def warning(self, path: Path, rule: str, message: str, remedy: str) -> None:
-        """Report a construct that is hardly intended."""
+        """Report a hardly intended construct."""
         self.noted += 1
         self.faults.append(Fault(rule, message, remedy, field_path_of(path), severity=Severity.WARNING))
 
@@ -105,16 +105,16 @@ class Walk:
         self.references.append(Reference(type_url, name, field_path_of(path), severity))
 
     def refer_to_static(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
-        """Note a reference into the bootstrap."""
+        """Note a bootstrap reference."""
         self.noted += 1
         self.references.append(Reference(type_url, name, field_path_of(path), severity, is_static=True))
 
     def depend_on_place(self) -> None:
-        """Note that a result depends on more than message and field."""
+        """Note that more than message and field counts."""
         self.noted += 1
 
     def forgetting(self, is_unread: Callable[[Fault], bool]) -> Leave:
-        """Return a function that drops faults found until then in fields that Envoy does not read."""
+        """Return a function that drops faults found until then in unread fields."""
         count = len(self.faults)
 
         def forget() -> None:
@@ -129,7 +129,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An Any of unknown type, or broken."""
+    """An unknown or broken Any."""
 
     field_path: FieldPath
     message_type: str
@@ -151,8 +151,7 @@ def messages_of(field: FieldDescriptor, value: FieldValue) -> Iterator[tuple[Fie
 class MessageVisitor:
     """Visits a message and all within it, also in Anys, outer ones first.
 
-    Messages that the catalogue does not know or cannot read are skipped. `enters` decides, once per field, whether a
-    field is entered.
+    Unknown or broken messages are skipped. `enters` decides once per field.
     """
 
     def __init__(self, catalogue: Catalogue, enters: Callable[[FieldDescriptor], bool]) -> None:
@@ -187,7 +186,7 @@ def parts_of(
 ) -> Iterator[tuple[FieldPath, Message] | Unreadable]:
     """Yield a message and all within it, outer ones first, with paths.
 
-    An Any's content has the Any's path. An unreadable or too deep one is yielded as `Unreadable`.
+    An Any's content has its path. An unreadable or too deep one is `Unreadable`.
     """
     if message.DESCRIPTOR.full_name != ANY:
         yield field_path, message
@@ -211,7 +210,7 @@ def unreadable_parts(message: Message, catalogue: Catalogue, field_path: FieldPa
 
 
 def messages_in(message: Message, catalogue: Catalogue) -> Iterator[tuple[FieldPath, DynamicMessage]]:
-    """Yield the readable parts, as `parts_of` does."""
+    """Yield readable parts, with paths."""
     return (part for part in parts_of(message, catalogue) if not isinstance(part, Unreadable))
 
 
@@ -222,7 +221,7 @@ _IPV4 = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}")
 
 
 def addresses_taken(listener: DynamicMessage) -> Iterator[tuple[Path, str]]:
-    """Yield place and key of each exclusive address."""
+    """Yield each exclusive address, with its place."""
     for place, address in _addresses(listener):
         key = _key(address)
         if key is not None:
@@ -266,7 +265,7 @@ def _host(address: str) -> str | None:
 def ip_version(text: str) -> int | None:
     """Return 4 or 6 for an IP address, else None.
 
-    An address with a scope, such as "fe80::1%eth0", is 6: whether the scope exists depends on Envoy's machine.
+    With a scope, such as "fe80::1%eth0", it is 6: whether the scope exists depends on Envoy's machine.
     """
     if _IPV4.fullmatch(text) is not None:
         return 4

@@ -2,16 +2,16 @@
 
 | key | value |
 | --- | --- |
-| `o/` and a digest | an object; if it is large, the number of its parts, each under the same key with `/` and its number |
+| `o/` and a digest | an object; if large, the number of its parts, each under the same key with `/` and its number |
 | `p/` and a view | the pointer of the view |
-| `p/` | the head: the last publication, of whatever view |
+| `p/` | the head: the last publication of any view |
 | `publisher` | the id of the publisher, under its lease |
 | `s/` and the id of a server | its report, under its lease |
 | `k/` and a name | a record for the next publisher (`records.py`) |
 | `c/`, `a/` | requests to the publisher, and its answers (`fleet_commands.py`) |
 | `n/`, `u/` | names that clients ask for, and absent ones (`fleet_names.py`) |
 
-Objects are written first, pointers last. Each write is fenced: it succeeds only if the writer is still the publisher.
+Objects are written first, pointers last. Each write is fenced: it succeeds only for the publisher.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _IN_PARTS = b"\xff" * _COUNT_BYTES
 
 
 class Keys:
-    """The engine's keys, and their prefixes, of a fleet's prefix; see the table above."""
+    """A fleet's keys, as in the table."""
 
     def __init__(self, prefix: bytes) -> None:
         self.objects = prefix + b"o/"
@@ -75,8 +75,8 @@ class Published:
     """All pointers, or the changed ones.
 
     Attributes:
-        head: None if it did not change, or nothing was ever published.
-        pointers: None for a removed pointer.
+        head: None if unchanged, or nothing was ever published.
+        pointers: None for a removed one.
     """
 
     head: Head | None
@@ -92,12 +92,12 @@ class FleetContent:
         self.sealing = sealing or Cleartext()
 
     async def published(self) -> Published:
-        """Read all pointers, including every write before this call."""
+        """Read all pointers, with every write before."""
         found = await self.engine.read_prefix(self.keys.pointers)
         return self._read(found.values)
 
     async def last_order(self) -> Order:
-        """Read the order of the last publication, including every write before this call."""
+        """Read the last publication's order, with every write before."""
         found = (await self.engine.read([self.keys.pointers])).values.get(self.keys.pointers)
         if found is None:
             return NOTHING_PUBLISHED
@@ -127,33 +127,33 @@ class FleetContent:
         return Put(key, self.sealing.sealed(key, value), lease)
 
     async def write(self, changes: Iterable[Put | Delete], fences: Collection[Guard] = ()) -> bool:
-        """Make changes in as many writes as they need, in order; return False if a fence does not hold."""
+        """Make changes in as many writes as they need, in order; return False if a fence fails."""
         for each in _batches(changes):
             if await self.engine.write(each, fences) is None:
                 return False
         return True
 
     def may_keep(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot has no secrets, or the engine may keep them."""
+        """Whether the engine may keep a snapshot: without secrets, or not in clear."""
         return self.sealing.may_have_secrets or not snapshot.resources(SECRET)
 
     def name_of(self, digest: Digest) -> bytes:
-        """Return an object's name under the current key."""
+        """Name an object under the current key."""
         return self.sealing.name_of(digest, self.sealing.key_id)
 
     def object_puts(self, objects: Mapping[bytes, Sequence[bytes]]) -> Iterator[Put]:
-        """Yield the changes that write objects, given their parts by name."""
+        """Yield writes of objects, given their parts by name."""
         for name, parts in objects.items():
             for number, part in enumerate(parts):
                 yield self.put(self._part(name, number), part)
 
     def object_removals(self, objects: Mapping[bytes, int]) -> Iterator[Delete]:
-        """Yield the changes that remove objects, given their numbers of parts by name."""
+        """Yield removals of objects, given their numbers of parts."""
         for name, count in objects.items():
             yield from (Delete(self._part(name, number)) for number in range(count))
 
     async def objects(self) -> dict[bytes, int]:
-        """Return stored objects, with their numbers of keys."""
+        """Return stored objects with their part counts."""
         found = await self.engine.read_prefix(self.keys.objects, is_keys_only=True)
         start = len(self.keys.objects)
         return dict(Counter(key[start : start + DIGEST_BYTES] for key in found.values))
@@ -163,10 +163,10 @@ class FleetContent:
         return key + b"/%d" % number if number else key
 
     async def snapshot(self, pointer: Pointer, near: Snapshot | None) -> Snapshot:
-        """Read a snapshot, except the objects that `near` has.
+        """Read a snapshot, except objects in `near`.
 
         Raises:
-            DamagedBytesError: an object is damaged, or was removed meanwhile.
+            DamagedBytesError: an object is damaged, or was removed.
         """
         difference = pointer.difference
         if difference is not None and near is not None and _root_of(near) == difference.before:
@@ -184,7 +184,7 @@ class FleetContent:
         return await asyncio.to_thread(_snapshot_of, pointer.root, objects, near)
 
     async def read_objects(self, digests: Sequence[Digest], key_id: bytes) -> dict[Digest, Content]:
-        """Read objects written with a key. DamagedBytesError: one is missing or damaged."""
+        """Read objects written with a key. Raises DamagedBytesError."""
         names = {digest: self.sealing.name_of(digest, key_id) for digest in digests}
         keys = {digest: [self._part(name, 0)] for digest, name in names.items()}
         values = await self._values([key for (key,) in keys.values()])
@@ -220,7 +220,6 @@ def _snapshot_of(root: Digest, objects: Mapping[Digest, Content], near: Snapshot
 
 
 def _batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
-    """Yield lists that each fit into one write."""
     batch: list[Put | Delete] = []
     size = 0
     for one in changes:
@@ -235,7 +234,7 @@ def _batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
 
 
 def encoded_object(kept: KeptObject) -> list[bytes]:
-    """Encode an object, in parts: mostly one."""
+    """Encode in parts: mostly one."""
     children = joined(child.digest for child in kept.children())
     whole = (len(children) // DIGEST_BYTES).to_bytes(_COUNT_BYTES) + children + kept.content()
     if len(whole) <= MOST_PART_BYTES:
@@ -245,12 +244,12 @@ def encoded_object(kept: KeptObject) -> list[bytes]:
 
 
 def count_of_parts(first: bytes) -> int:
-    """Return the number of further parts; 0 for a whole object."""
+    """Count further parts; 0 for a whole."""
     return int.from_bytes(first[_COUNT_BYTES:]) if first[:_COUNT_BYTES] == _IN_PARTS else 0
 
 
 def decoded_object(whole: bytes) -> Content:
-    """Decode an object. DamagedBytesError: there is none."""
+    """Decode an object. Raises DamagedBytesError."""
     end = _COUNT_BYTES + int.from_bytes(whole[:_COUNT_BYTES]) * DIGEST_BYTES
     if len(whole) < end or len(whole) < _COUNT_BYTES:
         raise DamagedBytesError("an object is damaged")

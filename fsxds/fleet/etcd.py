@@ -2,12 +2,12 @@
 
 | rule | reason |
 | --- | --- |
-| Each member has a separate gRPC channel; after a missed deadline, calls and watches go to the next member. | A channel of three addresses never left a frozen member. |
+| Each member has its own gRPC channel; after a missed deadline, calls and watches go to the next. | A channel of three addresses never left a frozen member. |
 | A watch continues with the next revision. | |
-| A write without an answer is not repeated here. | It may have succeeded; the writer knows how to find out. |
-| An expired token is renewed, and the call repeated. | The call was rejected before it did anything. |
+| A write without an answer is not repeated here. | It may have succeeded; the writer can find out. |
+| An expired token is renewed, and the call repeated. | It was rejected before it did anything. |
 
-The messages are built from a table, with the field numbers of `rpc.proto` and `kv.proto` of etcd 3.
+Messages are built from a table, with field numbers of etcd 3 (`rpc.proto`, `kv.proto`).
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Members:
     """The addresses of an engine's members.
 
     Attributes:
-        targets: in gRPC's notation, such as `127.0.0.1:2379` or `unix:/run/fleet`.
+        targets: in gRPC's notation: `127.0.0.1:2379`, `unix:/run/fleet`.
         credentials: None for connections in clear.
-        user: a name and a password, or None.
+        user: name and password, or None.
     """
 
     targets: tuple[str, ...]
@@ -175,7 +175,7 @@ class EtcdKeyValues:
                 await asyncio.sleep(PAUSE_S)
 
     async def _responses(self, create: Any) -> AsyncGenerator[Any]:
-        """TimeoutError: the watch does not begin, or calls move to another member."""
+        """TimeoutError: the watch does not begin, or calls move on."""
         await self._authenticate()
         calling = self._method("watch", "stream_stream")(metadata=self._metadata())
         patience_s: float | None = CALL_WITHIN_S
@@ -233,7 +233,7 @@ class EtcdKeyValues:
         return await self._asked(call, is_repeated=is_repeated)
 
     async def _asked(self, call: Callable[[], Awaitable[Any]], *, is_repeated: bool) -> Any:
-        """A call that may be repeated goes to each member in turn."""
+        """A repeatable call goes to each member in turn."""
         error: Exception = TimeoutError()
         is_renewed = False
         for _ in range(len(self._channels) + 1):
@@ -264,7 +264,7 @@ class EtcdKeyValues:
         self._token = response.token
 
     def _leave(self, moved: object) -> None:
-        """Move to the next member, unless calls moved meanwhile."""
+        """Unless calls moved meanwhile."""
         if moved is self._moved:
             self._at = (self._at + 1) % len(self._channels)
             self._moved = object()
@@ -293,7 +293,7 @@ class _EndedError(Exception):
 
 
 def _end_after(prefix: bytes) -> bytes:
-    """The first key after a prefix, whose last byte is not 255."""
+    """The prefix's last byte is not 255."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 

@@ -2,10 +2,10 @@
 
 | key | value |
 | --- | --- |
-| `c/`, the id of a server, `/` and a number | a request, under the lease of the requesting server |
-| `a/` and the same | its answer, under the lease of the publisher |
+| `c/`, a server's id, `/` and a number | a request, under the requesting server's lease |
+| `a/` and the same | its answer, under the publisher's lease |
 
-A publisher removes a request before it carries it out: none is carried out twice. Without an answer, the outcome is
+A publisher removes a request before carrying it out: none is carried out twice. Without an answer, the outcome is
 unknown.
 """
 
@@ -63,7 +63,10 @@ class FleetCommands:
                 async with aclosing(engine.watch(answer_key, revision or 0)) as watching:
                     async for changed in watching:
                         if (found := changed.values.get(answer_key)) is not None:
-                            return _result_of(self.content.sealing.opened(answer_key, found.value))
+                            answer = json.loads(self.content.sealing.opened(answer_key, found.value))
+                            if "error" in answer:
+                                raise ProtocolError(str(answer["error"]), str(answer["code"]))
+                            return answer["result"]
         except TimeoutError as error:
             fact = f"no server answered within {within_s:g} s; the command may still be carried out"
             raise ProtocolError(f"{fact}: fsxds rollout status shows it", "UNAVAILABLE") from error
@@ -76,15 +79,8 @@ class FleetCommands:
         raise ProtocolError("the fleet cannot be asked", "UNAVAILABLE")
 
 
-def _result_of(encoded: bytes) -> Any:
-    answer = json.loads(encoded)
-    if "error" in answer:
-        raise ProtocolError(str(answer["error"]), str(answer["code"]))
-    return answer["result"]
-
-
 class CommandedPublisher:
-    """Answers requests while `fence` holds. Run `keep_answered`."""
+    """Answers while `fence` holds. Run `keep_answered`."""
 
     def __init__(self, content: FleetContent, fence: Guard, lease: int, answer: Answer) -> None:
         self._content = content
@@ -93,7 +89,7 @@ class CommandedPublisher:
         self._answer = answer
 
     async def keep_answered(self) -> None:
-        """Answer until cancelled. EngineError: requests cannot be read."""
+        """Answer until cancelled. EngineError: requests are unreadable."""
         async with aclosing(followed(self._content.engine, self._content.keys.commands)) as following:
             async for values, _ in following:
                 for key, one in values.items():
@@ -101,7 +97,7 @@ class CommandedPublisher:
                         await self._take(key, one.value, one.modified)
 
     async def _take(self, key: bytes, value: bytes, modified: int) -> None:
-        """Carry a request out, unless it was taken back or another server publishes."""
+        """Unless taken back, or another server publishes."""
         engine, keys = self._content.engine, self._content.keys
         if await engine.write([Delete(key)], [self._fence, Guard(key, modified=modified)]) is None:
             return

@@ -1,6 +1,6 @@
-"""The status of a fleet, and operators' decisions, at any server.
+"""A fleet's status, and operators' decisions, at any server.
 
-Each server adds the rollouts of its own clients.
+Each server adds its own clients' rollouts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Publishing: TypeAlias = Callable[[], tuple[OperatorControl, FleetPlanner] | None
 
 
 class FleetControl:
-    """The `AdminControl` of a fleet's server; `own` is that of its clients."""
+    """A server's `AdminControl`; `own` is that of its clients."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class FleetControl:
 
     @property
     def state_directory(self) -> Path | None:
-        """The state directory; None without `--state`."""
+        """None without `--state`."""
         return self._own.state_directory
 
     async def channels(self) -> Sequence[ChannelReport]:
@@ -93,11 +93,11 @@ class FleetControl:
         return self._own.views()
 
     def layers_of_node(self, node_id: str) -> Layers | None:
-        """Return a client's layers; None for an unknown node id."""
+        """Return a client's layers; None for unknown ids."""
         return self._own.layers_of_node(node_id)
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return this server's snapshot for these layers."""
+        """Return this server's snapshot."""
         return self._own.served(layers)
 
     def wanted(self, layers: Layers) -> Snapshot | None:
@@ -106,7 +106,7 @@ class FleetControl:
         return (self._own if fleet is None else fleet[0]).wanted(layers)
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return views' outlines, and the rules of holding."""
+        """Return outlines and rules of holding."""
         fleet = self._publishing()
         return (self._holding(), self._own.outlines()[1]) if fleet is None else fleet[0].outlines()
 
@@ -115,7 +115,7 @@ class FleetControl:
         return [row.entry for row in await _read(read_history(self._content))]
 
     async def servers(self) -> Sequence[FleetServerReport]:
-        """Return all servers; none if the engine does not answer."""
+        """Return all servers; none without an engine."""
         content = self._content
         keys = content.keys
         try:
@@ -138,7 +138,7 @@ class FleetControl:
         return FleetServerReport(name, is_publisher, f"{order.epoch}.{order.serial}", order < last, count)
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot with its layers."""
+        """Return snapshot and layers."""
         for row in await _read(read_history(self._content)):
             if row.entry.number == number:
                 return row.entry.layers, await self._snapshot(row)
@@ -196,7 +196,7 @@ class FleetControl:
 
 
 async def _read(reading: Awaitable[Result]) -> Result:
-    """Read from the engine. ProtocolError: it cannot be read."""
+    """ProtocolError: the engine cannot be read."""
     try:
         return await reading
     except (EngineError, DamagedBytesError) as error:

@@ -2,15 +2,15 @@
 
 | key | value |
 | --- | --- |
-| `n/`, the id of a server, `/` and a number | names that its clients ask for, under its lease |
-| `u/` | upstreams are asked for names only if a client asks for them |
+| `n/`, a server's id, `/` and a number | names that its clients ask for, under its lease |
+| `u/` | upstreams are asked only for names that a client asks for |
 | `u/` and a number | asked names that no upstream has, and the order of the publication before |
 
 | rule | reason |
 | --- | --- |
-| Servers with a tree that do not publish ask, too. | Else the next publisher's tree would lack the asked resources. |
-| A name counts as absent at a server that serves the publication before. | That may have the name, or resources that `*` stands for. |
-| Names are divided by a hash. | For one more name, one 64th of the names is written. |
+| Servers with a tree that do not publish ask, too. | Else the next publisher's tree would lack the resources. |
+| A name is absent at a server that serves the publication before. | That may have the name, or resources of `*`. |
+| Names are divided by a hash. | One more name writes a 64th of them. |
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ def _encoded(names: Mapping[str, list[str]], order: Order = NOTHING_PUBLISHED) -
 
 
 def _decoded(encoded: bytes) -> tuple[Order, NamesByType]:
-    """DamagedBytesError: there are none."""
+    """Raises DamagedBytesError."""
     with decoding("a list of names"):
         order, names = json.loads(encoded)
         return Order.of(order), {TypeUrl(url): frozenset(map(str, each)) for url, each in names.items()}
 
 
 class FleetNames:
-    """The `OnDemand` of a server: names that its clients ask for, and absent ones.
+    """A server's `OnDemand`: names that its clients ask for, and absent ones.
 
     Run `keep_reported` and `keep_answered`.
 
@@ -95,19 +95,19 @@ class FleetNames:
 
     @property
     def is_asking(self) -> bool:
-        """Whether upstreams are asked only for names that clients ask for."""
+        """Whether upstreams are asked only for clients' names."""
         return self._is_always_asking or self._has_key
 
     def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
-        """Replace a client's names of a type; `*` is everything."""
+        """Replace a client's names; `*` is all."""
         self._asked.ask(client, type_url, names)
 
     def forget(self, client: object) -> None:
-        """Drop a client's names, if any."""
+        """Drop a client's names."""
         self._asked.forget(client)
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the names that an upstream may have."""
+        """Return names that an upstream may have."""
         if not self.is_asking:
             return frozenset()
         prefix = self._content.keys.absent
@@ -223,10 +223,10 @@ class UpstreamNames:
 
 
 class AbsentNames:
-    """Publishes absent names, as the publisher; `names` is None if upstreams are not asked."""
+    """Publishes absent names; `names` is None if upstreams are not asked."""
 
     def __init__(self, publication: Publication, names: UpstreamNames | None, on_due: Callable[[], object]) -> None:
-        """Call only this `on_due` whenever absent names may have changed."""
+        """Call only this `on_due` when absent names may have changed."""
         self._publication = publication
         self._names = names
         self._on_due = on_due
@@ -243,7 +243,7 @@ class AbsentNames:
         self._on_due()
 
     def take(self) -> None:
-        """Take the absent names of now, if they may have changed: `write` them after the next publication."""
+        """Take the absent names, if changed: `write` them after the next publication."""
         if not self._is_due:
             return
         self._taken, self._is_due = {}, False
@@ -253,7 +253,7 @@ class AbsentNames:
             self._taken = {prefix: {}, **{prefix + b"%d" % number: one for number, one in divided.items()}}
 
     async def write(self) -> None:
-        """Write the taken names, until that succeeded once. NoPublisherError: another server publishes by now."""
+        """Write the taken names, until it succeeds once. Raises NoPublisherError."""
         if (rows := self._taken) is None:
             return
         content, order, known = self._publication.content, self._publication.order, self._written

@@ -2,11 +2,11 @@
 
 | rule | reason |
 | --- | --- |
-| A server has taken a step when all its awaited clients have. It has a vote for each node that rejects nothing. | Each server leads its clients by separate steps. |
+| A server has taken a step when all its awaited clients have. It has a vote for each node that rejects nothing. | Each leads its clients by separate steps. |
 | A server that does not report in time is not waited for. | |
-| A node that rejects versions is a separate client, and is not waited for. | The rules of verdicts are those of a single server. |
-| Each canary is a separate client. | Other nodes follow when canaries have lived with a change. |
-| A view that no server has served for ten minutes is dropped, unless rolled back. | Each view costs a load of the tree, and space in etcd. |
+| A node that rejects versions is a separate client, and not waited for. | As at a single server. |
+| Each canary is a separate client. | Others follow when canaries have lived with a change. |
+| A view that no server has served for ten minutes is dropped, unless rolled back. | It costs a load of the tree, and space in etcd. |
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fsxds.fleet.key_values import EngineError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import Publication
 from fsxds.fleet.records import FleetHistory, FleetPlaces, Records, read_places
-from fsxds.fleet.reports import MemberReport, NodeName, RejectingGroup, Servers, ViewClients
+from fsxds.fleet.reports import MemberReport, NodeName, Servers, ViewClients
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import WHOLE_TREE, Layers, TypeUrl
@@ -54,13 +54,13 @@ KEPT_WITHIN_S = 5.0
 
 
 def rules_of_fleet(rules: PublishRules) -> PublishRules:
-    """Let the publisher wait longer than servers wait."""
+    """The publisher waits longer than servers."""
     return replace(rules, rollout=replace(rules.rollout, step_timeout_s=rules.rollout.step_timeout_s * PATIENCE_SHARE))
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherStart:
-    """The state that a publisher continues from."""
+    """The state to continue from."""
 
     records: Records
     places: Mapping[ViewKey, RolloutState]
@@ -76,7 +76,7 @@ class PublisherStart:
 
 
 class FleetPlanner:
-    """Publishes for a fleet, as its publisher. Run `run`."""
+    """Publishes for a fleet. Run `run`."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class FleetPlanner:
         return rollout
 
     def report(self, event: Event) -> None:
-        """Report an event, except publications: each server reports its own to clients."""
+        """Omit publications: servers report their own."""
         if not isinstance(event, SnapshotPublished):
             self._observer(event)
 
@@ -159,7 +159,7 @@ class FleetPlanner:
         rollout.channel.store.listeners[self] = self._note
 
     async def until_kept(self) -> None:
-        """Wait until decisions are kept, `KEPT_WITHIN_S` at most."""
+        """Wait until decisions are kept, at most `KEPT_WITHIN_S`."""
         for rollout in self.publisher.rollouts.values():
             self.publisher.keep(rollout)
         wanted = self._changed.current
@@ -174,7 +174,7 @@ class FleetPlanner:
             raise ProtocolError(f"{fact}; decide again when etcd answers", "UNAVAILABLE") from None
 
     async def run(self) -> None:
-        """Publish until cancelled. NoPublisherError: another server publishes."""
+        """Publish until cancelled. Raises NoPublisherError."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._servers.keep_current())
             tasks.create_task(self.publisher.keep_publishing())
@@ -226,7 +226,7 @@ class FleetPlanner:
                     await self._history.add(key.layers, good)
 
     def _is_exposed(self, key: ViewKey, snapshot: Snapshot) -> bool:
-        """Whether a snapshot has secrets that etcd would keep in clear; reported once."""
+        """Whether etcd would keep secrets in clear; reported once."""
         if self._publication.content.may_keep(snapshot):
             self._exposed.discard(key)
             return False
@@ -275,7 +275,7 @@ OrderOf: TypeAlias = Callable[[ViewKey, int], "Order | None"]
 
 
 class RemoteClient:
-    """A client at another server, or that server; `taken` by all of its clients."""
+    """A client at another server, or that server; `taken` by all its clients."""
 
     transport = "fleet"
     has_returned = True
@@ -308,11 +308,11 @@ class RemoteClient:
         return Standing.TAKEN if self.has_taken(step.snapshot.generation) else Standing.PENDING
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return all names: clients may subscribe to any."""
+        """Return all names: any may be subscribed."""
         return names
 
     def sync_state(self) -> SyncState:
-        """Return SYNCED: subclasses report problems."""
+        """Return SYNCED; see subclasses."""
         return SyncState.SYNCED
 
     def status(self) -> ClientStatus:
@@ -320,10 +320,10 @@ class RemoteClient:
         return ClientStatus(self.node, self.transport)
 
     def wake(self) -> None:
-        """Do nothing: servers follow publications."""
+        """Do nothing: servers follow."""
 
     def follow(self, channel: Channel) -> None:
-        """Do nothing: servers follow publications."""
+        """Do nothing: servers follow."""
 
 
 class RejectingClient(RemoteClient):
@@ -343,7 +343,7 @@ class RejectingClient(RemoteClient):
 
 
 class CanaryClient(RemoteClient):
-    """A canary; `is_synced` if it has taken everything it is served."""
+    """A canary; `is_synced` if it has taken all it is served."""
 
     is_synced = False
 
@@ -356,7 +356,7 @@ Client = TypeVar("Client", bound=RemoteClient)
 
 
 class FleetClients:
-    """Keeps the publisher's clients as servers report them."""
+    """Keeps the clients that servers report."""
 
     def __init__(
         self, publisher: Publisher, order_of: OrderOf, rollout_of: Callable[[ViewKey], ChannelRollout]
@@ -393,7 +393,9 @@ class FleetClients:
     def _clients_of(self, server: str, view: ViewKey, clients: ViewClients) -> Iterator[RemoteClient]:
         rejecting = set[NodeName]()
         for group in clients.rejecting:
-            for name in _members(server, group):
+            # Unnamed nodes get names of the server's.
+            unnamed = range(len(group.named), min(group.count, MOST_OF_GROUP))
+            for name in (*group.named, *((f"{server}, node {number}", "") for number in unnamed)):
                 rejecting.add(name)
                 self._receive_reasons(node := self._client(RejectingClient, server, view, name), group.reasons)
                 yield node
@@ -428,10 +430,3 @@ class FleetClients:
             channel.join(client)
             channel.progressed(client)
         return client
-
-
-def _members(server: str, group: RejectingGroup) -> Iterator[NodeName]:
-    """Unnamed nodes get names of the server's."""
-    yield from group.named
-    for number in range(len(group.named), min(group.count, MOST_OF_GROUP)):
-        yield f"{server}, node {number}", ""

@@ -1,16 +1,16 @@
-"""Keeps the published snapshots of wanted views at hand; clients of other servers wait until that has caught up.
+"""Keeps published snapshots of wanted views at hand; clients from other servers wait until it has caught up.
 
 | rule | reason |
 | --- | --- |
-| A publication earlier than the snapshot at hand is ignored. | An etcd restored from a backup has it: clients would go back. |
-| After a lost watch, or if a snapshot is no longer there, the pointers are read again. | |
+| A publication earlier than the snapshot at hand is ignored. | A restored etcd has it: clients would go back. |
+| After a lost watch, or if a snapshot is gone, pointers are read again. | |
 | While the engine cannot be read, the snapshots at hand stay. | |
-| A client that would be sent other versions than it brings waits until this server serves everything published. | Its versions may be newer. |
-| The last order is read after the client came; one read serves all earlier clients. | A read under way may miss the client's versions. |
-| A client with versions from this server does not wait. | This server may itself wait for that client. |
-| A client that would be sent the same versions waits briefly, and not while the engine is unreachable. | The next types of its stream may differ. |
-| A client that was led on elsewhere gets the place that its versions indicate. | Else it would be led again from the place where it left. |
-| No client waits longer than the settings allow. | A server may be cut off for long, and serves all the same. |
+| A client that would be sent other versions than it brings waits until everything published is served. | Its versions may be newer. |
+| The last order is read after the client came; one read serves all earlier ones. | An earlier read may miss its versions. |
+| A client with versions from this server does not wait. | This server may wait for it. |
+| A client that would be sent the same versions waits briefly, and not for an unreachable engine. | Its next types may differ. |
+| A client led on elsewhere gets the place that its versions indicate. | Else it would be led again from where it left. |
+| No client waits longer than set. | A server cut off for long serves all the same. |
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _RecentPublication:
 
     @cached_property
     def steps(self) -> tuple[Snapshot, ...]:
-        """Steps from earlier snapshots; each takes a millisecond among 100 000 resources."""
+        """Steps from earlier snapshots; each takes 1 ms among 100 000 resources."""
         steps = (one for earlier in self._earlier for one in steps_between(earlier, self.snapshot))
         return tuple(one.step.snapshot for one in steps if not one.is_last)
 
@@ -66,7 +66,7 @@ class Following:
 
     Attributes:
         head: None before the first read.
-        applied: the order up to which all publications of wanted views are at hand.
+        applied: up to this order all publications of wanted views are at hand.
         lost_s: the monotonic time when the engine stopped answering; None while it answers, or was not asked yet.
     """
 
@@ -97,14 +97,14 @@ class Following:
         return frozenset() if self.head is None else self.head.existing
 
     def is_loaded_by(self, views: Views) -> bool:
-        """Return True: the publisher loads views, by its own rules."""
+        """Return True: the publisher loads views."""
         return True
 
     def recent(self, key: ViewKey) -> Iterator[Snapshot]:
         """Yield snapshots that a server may have served lately.
 
-        Published ones first, the newest first, then the steps between any two: a server that missed publications led
-        its clients by steps that were never published.
+        Published ones, the newest first, then steps between any two: a server that missed publications led its clients by steps
+        that were never published.
         """
         published = tuple(self._recent.get(key, ()))
         yield from (one.snapshot for one in published)
@@ -124,7 +124,7 @@ class Following:
             del self.snapshots[key], self.orders[key], self._recent[key]
 
     async def keep_current(self) -> Never:
-        """Follow until cancelled, also while the engine fails."""
+        """Follow until cancelled, despite failures."""
         while True:
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -177,19 +177,13 @@ class Following:
                 self.applied.replace(order)
 
     async def _apply(self, key: ViewKey, pointer: Pointer) -> bool:
-        """Take a publication, if it is a wanted and later one; return whether it is."""
+        """Take a wanted later publication; return whether it was one."""
         if key.layers not in self._wanted or pointer.order <= self.orders.get(key, NOTHING_PUBLISHED):
             return False
         near = self.snapshots.get(key) or self.snapshots.get(ViewKey(key.layers)) or self.snapshots.get(ViewKey())
         snapshot = await self._content.snapshot(pointer, near)
         if key.layers not in self._wanted:
             return False
-        self.snapshots[key], self.orders[key] = self._numbered(key, snapshot), pointer.order
-        recent = self._recent.setdefault(key, deque(maxlen=MOST_RECENT))
-        recent.appendleft(_RecentPublication(self.snapshots[key], tuple(one.snapshot for one in recent)))
-        return True
-
-    def _numbered(self, key: ViewKey, snapshot: Snapshot) -> Snapshot:
         self._generation += 1
         before = self.snapshots.get(key)
         changes = {
@@ -199,7 +193,11 @@ class Following:
             for type_url, rows in snapshot.by_type.items()
             if before is None or rows is not before.resources(type_url)
         }
-        return replace(snapshot, generation=self._generation, changes=MappingProxyType(changes))
+        snapshot = replace(snapshot, generation=self._generation, changes=MappingProxyType(changes))
+        self.snapshots[key], self.orders[key] = snapshot, pointer.order
+        recent = self._recent.setdefault(key, deque(maxlen=MOST_RECENT))
+        recent.appendleft(_RecentPublication(self.snapshots[key], tuple(one.snapshot for one in recent)))
+        return True
 
 
 # The least time between two reads of the last order.
@@ -223,11 +221,11 @@ class Barrier:
         self._progress: Latest[object] = Latest(None)
 
     def note(self) -> None:
-        """Note a possible change of served snapshots."""
+        """Served snapshots may have changed."""
         self._progress.replace(object())
 
     async def passed(self, view: ViewKey) -> None:
-        """Wait until a view is served everything published by now."""
+        """Wait until everything published by now is served."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._is_due.set()
@@ -236,7 +234,7 @@ class Barrier:
             await self._progress.replaced()
 
     async def keep_reading(self) -> Never:
-        """Read the last order for waiting clients."""
+        """Read the last order for clients."""
         while True:
             await self._is_due.wait()
             self._is_due.clear()
@@ -257,7 +255,7 @@ class Barrier:
 
 
 class FleetChannels:
-    """A server's `Channels`: a client may have to wait, `patience_s` at most."""
+    """A server's `Channels`: a client waits `patience_s` at most."""
 
     def __init__(self, channels: NodeChannels, barrier: Barrier, patience_s: float, on_demand: OnDemand) -> None:
         self.on_demand = on_demand

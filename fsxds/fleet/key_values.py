@@ -1,10 +1,10 @@
-"""Keys and values that a fleet's servers share, as in etcd or in memory, and a server's lease of them.
+"""Keys and values that a fleet's servers share, as in etcd or memory, and a server's lease.
 
 | word | meaning |
 | --- | --- |
-| revision | the number of a write; each has one more than the one before, whatever its keys |
-| guard | a condition of a write: nothing is written if one does not hold |
-| lease | its keys are removed when it was not kept alive for its time to live; a server without one counts as absent |
+| revision | the number of a write: one more than the one before, whatever its keys |
+| guard | a condition of a write: if one fails, nothing is written |
+| lease | if not kept alive for its time to live, its keys are removed; a server without one is absent |
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_BYTES = 1_000_000
 
 
 class EngineError(FsxdsError):
-    """An engine did not do a request."""
+    """A request was not done."""
 
 
 class UnreachableError(EngineError):
@@ -31,7 +31,7 @@ class UnreachableError(EngineError):
 
 
 class RejectedRequestError(EngineError):
-    """The engine rejects a request for good: no space, or no permission."""
+    """A request is rejected for good: no space, or no permission."""
 
 
 class LeaseLostError(EngineError):
@@ -39,7 +39,7 @@ class LeaseLostError(EngineError):
 
 
 class CompactedError(EngineError):
-    """Changes are no longer known, before a revision."""
+    """Changes before a revision are no longer known."""
 
     def __init__(self, revision: int) -> None:
         super().__init__(f"what changed before revision {revision} was compacted")
@@ -47,7 +47,7 @@ class CompactedError(EngineError):
 
 
 class KeyValue(NamedTuple):
-    """A value, with the revisions of creation and last change."""
+    """A value, with revisions of creation and last change."""
 
     value: bytes
     created: int
@@ -55,7 +55,7 @@ class KeyValue(NamedTuple):
 
 
 class Put(NamedTuple):
-    """A value for a key; without a lease (0) it stays."""
+    """Without a lease (0) it stays."""
 
     key: bytes
     value: bytes
@@ -69,7 +69,7 @@ class Delete(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """A key's revisions of creation and last change; 0: it does not exist. None: any."""
+    """Revisions of creation and last change; 0: there is no such key. None: any."""
 
     key: bytes
     created: int | None = None
@@ -84,7 +84,7 @@ class Found(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The result of writes; None for a removed key."""
+    """The result of writes; None for removed keys."""
 
     revision: int
     values: Mapping[bytes, KeyValue | None]
@@ -94,29 +94,29 @@ class KeyValues(Protocol):
     """An engine. Each method may raise EngineError."""
 
     async def read(self, keys: Sequence[bytes]) -> Found:
-        """Read keys, including every write before the call."""
+        """Read keys, with every write before."""
 
     async def read_prefix(self, prefix: bytes, *, is_keys_only: bool = False) -> Found:
         """Read all keys with a prefix."""
 
     async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
-        """Make all changes, or none if a guard does not hold; return the revision or None."""
+        """Make all changes, or none if a guard fails; return the revision or None."""
 
     def watch(self, prefix: bytes, since: int) -> AsyncGenerator[Changed]:
-        """Yield changes of keys with a prefix, since a revision. CompactedError: they are no longer known."""
+        """Yield changes of keys with a prefix, since a revision. Raises CompactedError."""
 
     async def grant(self, ttl_s: int) -> int:
         """Create a lease."""
 
     async def keep_alive(self, lease: int) -> None:
-        """Restart a lease's time to live. LeaseLostError: there is no such lease."""
+        """Restart a lease's time to live. Raises LeaseLostError."""
 
     async def revoke(self, lease: int) -> None:
-        """Revoke a lease, if it exists."""
+        """Revoke a lease, if any."""
 
 
 async def followed(engine: KeyValues, prefix: bytes) -> AsyncGenerator[tuple[Mapping[bytes, KeyValue | None], bool]]:
-    """Yield all keys with a prefix (True), then changes (False), without end; after a compaction, all keys again."""
+    """Yield all keys with a prefix (True), then changes (False), without end; after a compaction all again."""
     while True:
         found = await engine.read_prefix(prefix)
         yield found.values, True
@@ -164,7 +164,7 @@ class Lease:
         self.current.replace(lease)
 
     async def revoke(self) -> None:
-        """Revoke the lease: other servers need not wait."""
+        """Other servers need not wait then."""
         if lease := self.current.current:
             self._change(0, "it was given back")
             with suppress(EngineError):

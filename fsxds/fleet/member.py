@@ -2,11 +2,11 @@
 
 | rule | reason |
 | --- | --- |
-| Every server, also the publisher, serves only published snapshots. | One that only one server has could be lost, and clients would go back. |
+| Every server, also the publisher, serves only published snapshots. | If a server with an unpublished one is lost, clients would go back. |
 | A server leads its clients from their versions to the published ones by separate steps. | It may have missed publications. |
 | The publisher alone decides on holds. | |
 | Only a server with a loaded source is elected. | |
-| A new publisher whose tree changed before the last publication waits for its next tree. | Its copy may be late, and clients would go back. |
+| A publisher whose tree changed before the last publication waits for its next tree. | Its copy may be late. |
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class MemberContext:
     """A server's environment; `tree` is None for another source, or none.
 
     Attributes:
-        asks_names: upstreams are asked only for names that clients ask for.
+        asks_names: upstreams are asked only for clients' names.
         lag_patience_s: the longest wait of a client from another server until this one has caught up.
     """
 
@@ -94,7 +94,7 @@ def member_of(settings: Settings, observer: Observer, tree: Path | None, *, has_
     """Return the member for these settings.
 
     Raises:
-        UsageError: a file of the settings cannot be used.
+        UsageError: a file of the settings is unusable.
     """
     rule = settings.fleet
     if rule is None:
@@ -123,14 +123,14 @@ def _read_user(path: Path) -> tuple[str, str]:
 
 
 class Member(SingleServer):
-    """This server in its fleet. `run` is to be run.
+    """This server in its fleet. Run `run`.
 
     Attributes:
-        planner: publishes for the fleet; None while another server does.
+        planner: None while another server publishes.
     """
 
     def __init__(self, context: MemberContext, name: str = "") -> None:
-        """A new id is made if none is given."""
+        """Without a name, make one."""
         super().__init__()
         self.name = name or f"{socket.gethostname()}-{token_hex(3)}"
         self.planner: FleetPlanner | None = None
@@ -156,7 +156,7 @@ class Member(SingleServer):
 
     @property
     def asks_names(self) -> bool:
-        """Whether upstreams are asked for the names that this server's clients ask for."""
+        """Whether upstreams are asked for clients' names."""
         return self._names.is_asking
 
     def rules(self, rules: PublishRules) -> PublishRules:
@@ -194,7 +194,7 @@ class Member(SingleServer):
         self._barrier.note()
 
     def _is_served(self, view: ViewKey) -> bool:
-        """Whether a view's snapshot at hand is served, with no further step of this server."""
+        """With no further step of this server."""
         rollout = None if self._publisher is None else self._publisher.rollouts.get(ChannelKey(*view))
         if rollout is None or view not in self.following.orders:
             return True
@@ -205,7 +205,7 @@ class Member(SingleServer):
         return (is_wanted and is_last) or self._taken_of(view, rollout) >= self.following.orders[view]
 
     def control(self, make: Callable[[Publisher], OperatorControl]) -> AdminControl:
-        """Return the control for the whole fleet."""
+        """Return the fleet's control."""
         from fsxds.fleet.fleet_control import FleetControl  # noqa: PLC0415 - for a capability
 
         def publishing() -> tuple[OperatorControl, FleetPlanner] | None:
@@ -232,11 +232,11 @@ class Member(SingleServer):
             raise ProtocolError(f"fsxds itself failed; the log of {self.name} says how", "INTERNAL") from error
 
     def waits_for(self) -> str:
-        """Return why there is no first snapshot yet."""
+        """Return the lack of a first snapshot."""
         return "" if self.following.snapshots else "what the fleet publishes"
 
     async def run(self, supervisor: Supervisor) -> None:
-        """Run all parts, until cancelled."""
+        """Run until cancelled."""
         works: dict[str, Callable[[], Awaitable[object]]] = {
             "fleet": self.following.keep_current,
             "fleet lease": self._lease.keep_alive,
@@ -284,7 +284,7 @@ class Member(SingleServer):
         return self._taken.get(view, NOTHING_PUBLISHED)
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take this server's tree, for when it is the publisher."""
+        """Keep this server's tree, for when it publishes."""
         if self._loaded.current is not None:
             before, since_s = self._loaded.current
             if all(same_content(before[layers], one) for layers, one in targets.items() if layers in before):
@@ -295,7 +295,7 @@ class Member(SingleServer):
             self.planner.receive(targets, detected_s)
 
     def _is_late(self) -> bool:
-        """Whether another server published something since the tree of this one changed."""
+        """Whether another server published since the tree changed."""
         return self._loaded.current is not None and self._loaded.current[1] < self._other_served_s
 
     async def _keep_elected(self) -> Never:
@@ -319,7 +319,7 @@ class Member(SingleServer):
             await asyncio.sleep(PAUSE_S)
 
     async def _resign(self, lease: int) -> None:
-        """Let another server publish, which may have the key that is missing here."""
+        """Another server may have the key that is missing here."""
         with suppress(EngineError):
             found = (await self._engine.read([self._keys.publisher])).values.get(self._keys.publisher)
             if found is not None and found.value == self.name.encode():
@@ -328,7 +328,7 @@ class Member(SingleServer):
         await asyncio.sleep(RESIGNED_FOR_S)
 
     async def _elected(self, lease: int) -> Guard | None:
-        """Wait to be the publisher, and return the fence; None for another attempt."""
+        """Wait to be the publisher; return the fence, or None for another attempt."""
         key = self._keys.publisher
         if not lease:
             return None
@@ -363,7 +363,7 @@ class Member(SingleServer):
             tasks.create_task(self._publish_loaded(self.planner))
 
     async def _publish_loaded(self, planner: FleetPlanner) -> None:
-        """Publish this server's tree; if it is late, the next one, after `LATE_TREE_PATIENCE_S` at most."""
+        """Publish this server's tree; if late, the next one, after `LATE_TREE_PATIENCE_S` at most."""
         if self._is_late():
             self._context.observer(PublisherWaits(LATE_TREE_PATIENCE_S))
             with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""An engine in memory that processes of one machine share, at a socket with etcd's API; each range is a prefix."""
+"""An engine in memory, shared by processes of one machine at a socket with etcd's API; each range is a prefix."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Lease:
 
 
 class MemoryKeyValues:
-    """An engine in memory, used from the event loop only."""
+    """An engine in memory, for the event loop only."""
 
     def __init__(self) -> None:
         self.revision = 1
@@ -43,7 +43,7 @@ class MemoryKeyValues:
         return Found(self.revision, {key: self._values[key] for key in keys if key in self._values})
 
     async def read_prefix(self, prefix: bytes, *, is_keys_only: bool = False) -> Found:
-        """Read all keys with a prefix."""
+        """Read keys with a prefix."""
         within = {key: one for key, one in sorted(self._values.items()) if key.startswith(prefix)}
         if is_keys_only:
             within = {key: one._replace(value=b"") for key, one in within.items()}
@@ -122,7 +122,7 @@ class MemoryKeyValues:
         return asyncio.get_running_loop().call_later(ttl_s, self._end_soon, lease)
 
     def _end_soon(self, lease: int) -> None:
-        """End a lease unless it is kept alive right now: this process may have been frozen."""
+        """This process may have been frozen: a keep-alive may wait."""
         if (found := self._leases.get(lease)) is not None:
             found.timer = asyncio.get_running_loop().call_later(LEASE_GRACE_S, self._end, lease)
 
@@ -143,7 +143,7 @@ MOST_LOGGED = 1000
 
 @asynccontextmanager
 async def served(engine: MemoryKeyValues, target: str) -> AsyncIterator[None]:
-    """Serve an engine at a gRPC target, such as `unix:/run/fleet`, while the context lasts."""
+    """Serve an engine at a gRPC target: `unix:/run/fleet`."""
     server, calls = grpc.aio.server(), _Calls(engine)
     for name, (path, request, response) in METHODS.items():
         if (answer := getattr(calls, name, None)) is not None:

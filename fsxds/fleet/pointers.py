@@ -1,7 +1,7 @@
-"""Pointers to the snapshots that a fleet serves.
+"""Pointers to a fleet's snapshots.
 
-A server that serves the snapshot before applies the changes, and checks the resulting digest; else it reads the objects
-that it lacks (`snapshots/encoding.py`).
+A server that serves the snapshot before applies the changes, and checks the digest; else it reads the objects that it
+lacks (`snapshots/encoding.py`).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _LENGTH_BYTES = 4
 
 
 class Order(NamedTuple):
-    """The numbers of a publisher and its publication: later ones are greater."""
+    """Numbers of a publisher and its publication: later ones are greater."""
 
     epoch: int
     serial: int
 
     @classmethod
     def of(cls, row: Any) -> Order:
-        """Read an order of JSON. ValueError, TypeError: it is none."""
+        """Read JSON. Raises ValueError, TypeError."""
         epoch, serial = row
         return cls(int(epoch), int(serial))
 
@@ -49,7 +49,7 @@ NOTHING_PUBLISHED = Order(0, 0)
 
 
 class ViewKey(NamedTuple):
-    """A view's canaries, or its other nodes."""
+    """A view's canaries, or others."""
 
     layers: Layers = ()
     is_canary: bool = False
@@ -61,7 +61,7 @@ class ViewKey(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> ViewKey:
-        """Read a key. DamagedBytesError: it is none."""
+        """Read a key. Raises DamagedBytesError."""
         with decoding(f"the view {text!r}"):
             layers, is_canary = json.loads(text)
             return cls(tuple(map(str, layers)), bool(is_canary))
@@ -69,10 +69,10 @@ class ViewKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowsDifference:
-    """The changes from a snapshot to the next one.
+    """The changes from a snapshot to the next.
 
     Attributes:
-        facts: properties of the next snapshot besides its resources.
+        facts: of the next snapshot, beside its resources.
         updated: new and changed resources, by `encode_resources`.
     """
 
@@ -83,7 +83,7 @@ class RowsDifference:
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot) -> RowsDifference | None:
-        """Return the changes; None if they are large."""
+        """Return the changes; None if large."""
         removed, updated = dict[TypeUrl, tuple[str, ...]](), list[Resource]()
         for type_url, rows in after.by_type.items():
             old = before.resources(type_url)
@@ -102,7 +102,7 @@ class RowsDifference:
         return cls(digest, facts_of(after), MappingProxyType(removed), encode_resources(updated))
 
     def applied_to(self, before: Snapshot) -> Snapshot:
-        """Return the next snapshot. DamagedBytesError: the bytes are invalid."""
+        """Return the next snapshot. Raises DamagedBytesError."""
         updated: dict[TypeUrl, list[Resource]] = {row.type_url: [] for row in RESOURCE_TYPES}
         for resource in decode_resources(self.updated):
             updated.get(resource.type_url, []).append(resource)
@@ -115,10 +115,10 @@ class RowsDifference:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """The published snapshot of a view.
+    """A view's published snapshot.
 
     Attributes:
-        difference: None if the changes are large, or there was no snapshot before.
+        difference: None if large, or without a snapshot before.
         key_id: the key that it and its objects are sealed with; set by the reader.
     """
 
@@ -128,7 +128,7 @@ class Pointer:
     key_id: bytes = b""
 
     def encoded(self) -> bytes:
-        """Return the pointer as bytes."""
+        """Return bytes."""
         head: dict[str, Any] = {"order": self.order, "root": self.root.hex()}
         updated = b""
         if self.difference is not None:
@@ -139,7 +139,7 @@ class Pointer:
 
     @classmethod
     def decoded(cls, encoded: bytes) -> Pointer:
-        """Decode a pointer. DamagedBytesError: there is none."""
+        """Decode a pointer. Raises DamagedBytesError."""
         with decoding("a pointer"):
             end = _LENGTH_BYTES + int.from_bytes(encoded[:_LENGTH_BYTES])
             head = json.loads(encoded[_LENGTH_BYTES:end])
@@ -153,20 +153,20 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last publication; each folder in `existing` may be a layer."""
+    """The last publication; a folder in `existing` may be a layer."""
 
     order: Order = NOTHING_PUBLISHED
     publisher: str = ""
     existing: frozenset[str] = frozenset()
 
     def encoded(self) -> bytes:
-        """Return the head as bytes."""
+        """Return bytes."""
         row = {"order": self.order, "publisher": self.publisher, "existing": sorted(self.existing)}
         return json.dumps(row, separators=(",", ":")).encode()
 
     @classmethod
     def decoded(cls, encoded: bytes) -> Head:
-        """Decode a head. DamagedBytesError: there is none."""
+        """Decode a head. Raises DamagedBytesError."""
         with decoding("the last publication"):
             row = json.loads(encoded)
             return cls(Order.of(row["order"]), str(row["publisher"]), frozenset(map(str, row["existing"])))

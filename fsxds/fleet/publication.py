@@ -2,12 +2,12 @@
 
 | rule | reason |
 | --- | --- |
-| A publisher begins a new epoch, above each published or reported one. | An etcd restored from a backup lacks the last publication. |
+| A publisher begins an epoch above each published or reported one. | A restored etcd lacks the last publication. |
 | A pointer moves only from the revision that this publisher knows. | A write without an answer may come about later, and lead back. |
-| After a write without an answer, the head is read. | The write may have come about. |
+| After a write without an answer, the head is read. | It may have come about. |
 | Objects are removed when every server has gone on to a later snapshot. | Late servers read them. |
 | Removals and publications take turns. | A removal is fenced by the head, which a publication moves. |
-| After a removal without an answer, the head is written again before objects are. | The removal comes about before that, or never; else it could remove objects that are needed again. |
+| After a removal without an answer, the head is written again before objects are. | It comes about before that, or never; else it could remove objects needed again. |
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAUSE_S = 0.2
 
 
 class NoPublisherError(FsxdsError):
-    """Another server publishes by now, or this one has lost its lease."""
+    """Another server publishes, or the lease is lost."""
 
     def __init__(self, fact: str = "another server publishes by now") -> None:
         super().__init__(fact)
@@ -69,7 +69,7 @@ class Publication:
         self._left_until: Order | None = None
 
     async def begin(self, published: Published, at_hand: Mapping[ViewKey, Snapshot]) -> None:
-        """Continue from published snapshots; unreadable ones are published anew."""
+        """Continue from published snapshots; publish unreadable ones anew."""
         head = published.head or Head()
         self.order, self.existing = Order(head.order.epoch + 1, 0), head.existing
         found = await self.content.engine.read([self.content.keys.pointers])
@@ -88,13 +88,13 @@ class Publication:
                     self._roots[key] = deque([Pointer(pointer.order, root.digest)])
 
     def _use(self, root: KeptObject) -> list[KeptObject]:
-        """Count a use of a snapshot; return newly used objects."""
+        """Return newly used objects."""
         new = [*self._uses.add(root)]
         self._digests |= {self.content.name_of(one.digest): one.digest for one in new}
         return new
 
     def advance_past(self, reported: Order) -> bool:
-        """Have what is published next come after what a server reports; return whether that is later than it is now."""
+        """Let publications come after a reported one; return whether that is later than now."""
         if reported <= self.order:
             return False
         self.order = self._least = Order(reported.epoch + 1, 0)
@@ -117,14 +117,14 @@ class Publication:
             await self._move({})
 
     async def remove(self, keys: Collection[ViewKey]) -> None:
-        """Remove views that no server follows."""
+        """Remove views without followers."""
         if keys := [key for key in keys if key in self.served]:
             await self._move(dict.fromkeys(keys))
             for key in keys:
                 del self.served[key], self.orders[key]
 
     async def _pointer(self, key: ViewKey, snapshot: Snapshot) -> Pointer | None:
-        """Write a snapshot's objects, and return its pointer; None if it is published already."""
+        """Write objects; None if it is published already."""
         root, roots = await self.keep(snapshot), self._roots.get(key)
         if roots and roots[-1].root == root and self.orders[key] >= self._least:
             self.release(root)
@@ -166,16 +166,16 @@ class Publication:
         self._digests |= {self.content.name_of(digest): digest for digest in new}
 
     def release(self, root: Digest) -> None:
-        """Let a snapshot's unshared objects be removed."""
+        """Its unshared objects may go."""
         self._unused += map(self.content.name_of, self._uses.remove(root))
 
     async def write(self, changes: Iterable[Put | Delete], *guards: Guard) -> None:
-        """Make changes while this server is the publisher."""
+        """Write only while this server publishes."""
         if not await self.content.write(changes, (self.fence, *guards)):
             raise NoPublisherError
 
     async def _move(self, pointers: Mapping[ViewKey, Pointer | None]) -> None:
-        """Move pointers until the write is known to have succeeded."""
+        """Repeat until it is known to have succeeded."""
         order = self.order._replace(serial=self.order.serial + 1)
         keys = self.content.keys
         head = self.content.put(keys.pointers, Head(order, self._publisher, self.existing).encoded())
@@ -199,7 +199,7 @@ class Publication:
                 return
 
     async def _written(self, head: Put) -> int | None:
-        """Return the revision of the written head; None if it is not written yet."""
+        """Return the head's revision; None if not written yet."""
         found = await self.content.engine.read([head.key, self.fence.key])
         publisher, last = found.values.get(self.fence.key), found.values.get(head.key)
         if publisher is None or publisher.created != self.fence.created:
@@ -244,7 +244,7 @@ class Publication:
 
 
 class ObjectUses:
-    """Counts references by objects and served snapshots."""
+    """Counts objects' references."""
 
     def __init__(self) -> None:
         self._uses = Counter[Digest]()
@@ -255,7 +255,7 @@ class ObjectUses:
         return digest in self._children
 
     def add(self, kept: KeptObject) -> Iterator[KeptObject]:
-        """Count a use, and yield newly used objects; must be exhausted."""
+        """Count a use; yield newly used objects; must be exhausted."""
         self._uses[kept.digest] += 1
         if kept.digest in self._children:
             return
@@ -266,7 +266,7 @@ class ObjectUses:
             yield from self.add(child)
 
     def add_named(self, digest: Digest, children: Mapping[Digest, tuple[Digest, ...]]) -> Iterator[Digest]:
-        """Count a stored object, given all children below it; yields digests."""
+        """Count a stored object, given all children below; yields digests."""
         self._uses[digest] += 1
         if digest in self._children:
             return
@@ -276,7 +276,7 @@ class ObjectUses:
             yield from self.add_named(child, children)
 
     def remove(self, digest: Digest) -> Iterator[Digest]:
-        """Uncount a use, and yield unused objects; must be exhausted."""
+        """Uncount a use; yield unused objects; must be exhausted."""
         self._uses[digest] -= 1
         if self._uses[digest]:
             return

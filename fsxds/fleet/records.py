@@ -1,9 +1,9 @@
-"""Records for the next publisher: the history, and the places of rollouts, with the objects of their snapshots.
+"""Records for the next publisher: the history, and places of rollouts, with objects of their snapshots.
 
 | rule | reason |
 | --- | --- |
 | A record is written only from the revision that this publisher knows. | A write without an answer may come about later. |
-| Objects of the old and new text are kept until it is certain which is there. | The same. |
+| Objects of both texts are kept until it is certain which is there. | The same. |
 | Objects of a record sealed with another key are not kept. | It is written again with the first key. |
 | A rollout that serves its target and holds nothing has no record. | It begins with the published snapshot. |
 """
@@ -54,19 +54,19 @@ class KeptRecord:
     key_id: bytes = b""
 
     def encoded(self) -> bytes:
-        """Return the record as bytes."""
+        """Return bytes."""
         return json.dumps({"text": self.text, "roots": [root.hex() for root in self.roots]}).encode()
 
     @classmethod
     def read(cls, sealing: Sealing | Cleartext, key: bytes, sealed: bytes) -> KeptRecord:
-        """Open and decode a record. DamagedBytesError: there is none."""
+        """Open and decode a record. Raises DamagedBytesError."""
         opened = sealing.opened(key, sealed)
         with decoding("a record"):
             row = json.loads(opened)
             return cls(str(row["text"]), tuple(map(bytes.fromhex, row["roots"])), sealing.key_of(sealed))
 
     async def snapshot(self, content: FleetContent, near: Snapshot | None, root: Digest | None = None) -> Snapshot:
-        """Return a snapshot, the first by default, sharing resources with `near`. DamagedBytesError: it cannot be read."""
+        """Return a snapshot, by default the first, sharing parts with `near`. Raises DamagedBytesError."""
         pointer = Pointer(NOTHING_PUBLISHED, self.roots[0] if root is None else root, key_id=self.key_id)
         return await content.snapshot(pointer, near)
 
@@ -75,7 +75,7 @@ class Records:
     """Records by name. Each method may raise NoPublisherError or EngineError.
 
     Attributes:
-        found: the records when this server began to publish.
+        found: those when this server began to publish.
     """
 
     def __init__(self, publication: Publication) -> None:
@@ -89,7 +89,7 @@ class Records:
         self._roots: dict[str, list[Digest]] = {}
 
     async def begin(self) -> None:
-        """Read readable records, and keep their objects."""
+        """Read records; keep their objects."""
         keys = self.content.keys
         found = await self.content.engine.read_prefix(keys.records)
         for key, one in found.values.items():
@@ -122,7 +122,7 @@ class Records:
         return record
 
     async def remove(self, name: str) -> None:
-        """Remove a record, if it exists."""
+        """Remove a record, if any."""
         if self._modified.get(name, 0) or self._roots.get(name):
             await self._write(name, Delete(self.content.keys.records + name.encode()))
             self._modified[name] = 0
@@ -160,7 +160,7 @@ class HistoryRow(NamedTuple):
 
     @classmethod
     def of(cls, number: str, record: KeptRecord) -> HistoryRow:
-        """Read the entry of a record. DamagedBytesError: it has none."""
+        """Read a record's entry. Raises DamagedBytesError."""
         with decoding("an entry"):
             row = json.loads(record.text)
             return cls(entry_of(int(number), json.dumps(row["layers"]), row["facts"]), record)
@@ -179,7 +179,7 @@ async def read_history(content: FleetContent) -> list[HistoryRow]:
 
 
 class FleetHistory:
-    """Adds to the history, as the publisher, with the git commit of `tree`, if any."""
+    """Adds to the history, with the git commit of `tree`, if any."""
 
     def __init__(self, records: Records, tree: Path | None) -> None:
         self._records = records
@@ -230,7 +230,7 @@ class FleetPlaces:
     """A fleet's `PlaceKeeper`. Reports restore rejections."""
 
     def __init__(self, records: Records, kept: Mapping[ViewKey, RolloutState], on_due: Callable[[], object]) -> None:
-        """Call `on_due` when there is a place to write; `kept` are those of an earlier publisher."""
+        """Call `on_due` when a place is to be written; `kept` are those of an earlier publisher."""
         self.read_members: Callable[[], Mapping[Layers, Tombstones]] = dict
         self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
         self._records = records
@@ -248,14 +248,14 @@ class FleetPlaces:
         }
 
     def restored_members(self) -> dict[Layers, Tombstones]:
-        """Return nothing: servers know the removed members."""
+        """Return nothing: servers know them."""
         return {}
 
     def restore_rejections(self, rejections: Rejections) -> None:
         """Do nothing: reports restore rejections."""
 
     def note_rejections(self) -> None:
-        """Do nothing: reports restore rejections."""
+        """Do nothing: see `restore_rejections`."""
 
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
         """Write a rollout's place soon, as it is then."""
@@ -268,7 +268,7 @@ class FleetPlaces:
         self.save(key, lambda: None)
 
     async def write(self) -> None:
-        """Write due places. NoPublisherError, EngineError: they cannot be written."""
+        """Write due places. Raises NoPublisherError, EngineError."""
         may_keep = self._records.content.may_keep
         for key, read in tuple(self._due.items()):
             state, now_s = read(), time.time()
@@ -284,7 +284,7 @@ class FleetPlaces:
 
 
 async def read_places(records: Records) -> dict[ViewKey, RolloutState]:
-    """Return readable places of an earlier publisher."""
+    """Return an earlier publisher's readable places."""
     found: dict[ViewKey, RolloutState] = {}
     for name, record in records.found.items():
         if name.startswith(_PLACES):
@@ -309,7 +309,7 @@ async def _read(record: KeptRecord, records: Records, near: Snapshot | None) -> 
 
 
 def _at(served: Snapshot, kept: RolloutState | None) -> RolloutState:
-    """The published snapshot may be later than the kept state."""
+    """The published snapshot may be later."""
     if kept is None:
         return RolloutState(served, served, served)
     target = served if same_content(kept.target, served) else kept.target

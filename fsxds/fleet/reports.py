@@ -1,9 +1,9 @@
-"""The report of each server, under its lease; also on its clients: rejections, and canaries.
+"""Each server's report, under its lease; also on its clients: rejections, and canaries.
 
 | rule | reason |
 | --- | --- |
-| A rejection is reported until the node takes that version or leaves. | The publisher holds the version back meanwhile, and would offer it again. |
-| Nodes with equal rejections are one group, with some of them named. | All of ten thousand may reject. |
+| A rejection is reported until the node takes that version or leaves. | The publisher holds it back meanwhile, and would offer it again. |
+| Nodes with equal rejections are one group, some of them named. | All of ten thousand may reject. |
 | Each canary is named. | The silence of one that left is no consent. |
 """
 
@@ -44,11 +44,11 @@ CHECK_INTERVAL_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
-    """The standing of a server.
+    """A server's standing.
 
     Attributes:
         order: up to this one, it has all publications of its views.
-        taken: the order that all awaited clients of a view have taken.
+        taken: the orders that all awaited clients of views have taken.
     """
 
     order: Order = NOTHING_PUBLISHED
@@ -56,7 +56,7 @@ class MemberReport:
     clients: Mapping[ViewKey, ViewClients] = field(default_factory=lambda: MappingProxyType({}))
 
     def encoded(self) -> bytes:
-        """Return the report as bytes."""
+        """Return bytes."""
         taken = {key.text: order for key, order in sorted(self.taken.items())}
         clients = {key.text: one.row() for key, one in sorted(self.clients.items())}
         row = {"order": self.order, "taken": taken, "clients": clients}
@@ -64,7 +64,7 @@ class MemberReport:
 
     @classmethod
     def decoded(cls, encoded: bytes) -> MemberReport:
-        """Decode a report. DamagedBytesError: there is none."""
+        """Decode a report. Raises DamagedBytesError."""
         with decoding("a report"):
             row = json.loads(encoded)
             taken = {ViewKey.of(text): Order.of(each) for text, each in row["taken"].items()}
@@ -83,7 +83,7 @@ class MemberReporter:
         self._is_due = asyncio.Event()
 
     def note(self) -> None:
-        """Note that the report may have changed."""
+        """The report may have changed."""
         self._is_due.set()
 
     async def keep_reported(self) -> Never:
@@ -114,14 +114,14 @@ class Servers:
     """The reports of servers with leases. Run `keep_current`."""
 
     def __init__(self, content: FleetContent, on_changed: Callable[[], object]) -> None:
-        """Call `on_changed` after the first read, and after each change."""
+        """Call `on_changed` after the first read, and each change."""
         self.reports: dict[str, MemberReport] = {}
         self._content = content
         self._prefix = content.keys.servers
         self._on_changed = on_changed
 
     async def keep_current(self) -> None:
-        """Follow until cancelled. EngineError: the reports cannot be read."""
+        """Follow until cancelled. Raises EngineError."""
         async with aclosing(followed(self._content.engine, self._prefix)) as following:
             async for values, is_all in following:
                 if is_all:
@@ -136,7 +136,7 @@ class Servers:
 
 
 def read_report(content: FleetContent, key: bytes, sealed: bytes) -> MemberReport:
-    """Read a report; an empty one if a server of another version or with another key wrote it."""
+    """Read a report; empty from another version or key."""
     try:
         return MemberReport.decoded(content.sealing.opened(key, sealed))
     except DamagedBytesError:
@@ -153,7 +153,7 @@ NodeName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RejectingGroup:
-    """Nodes with equal rejections, some of them named; `reasons` are the first one's."""
+    """Nodes with equal rejections, some named; `reasons` are the first one's."""
 
     reasons: Mapping[ResourceVersion, str]
     named: tuple[NodeName, ...]
@@ -165,7 +165,7 @@ class ViewClients:
     """A view's nodes at one server.
 
     Attributes:
-        canaries: whether each has taken everything it is served.
+        canaries: whether each has taken all it is served.
     """
 
     count: int = 0
@@ -182,7 +182,7 @@ class ViewClients:
 
     @classmethod
     def of(cls, row: Any) -> ViewClients:
-        """Read a row of JSON. ValueError, TypeError: it is none."""
+        """Read JSON. Raises ValueError, TypeError."""
         count, rejecting, canaries = row
         groups = tuple(
             RejectingGroup(
@@ -199,7 +199,7 @@ class ViewClients:
 
 
 class ClientsReporter:
-    """Collects the reports on this server's clients."""
+    """Reports on this server's clients."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
@@ -264,7 +264,7 @@ class ClientsReporter:
 
 
 def _has_taken(client: ChannelClient, rollout: ChannelRollout) -> bool:
-    """Whether a client has all that its view is published."""
+    """All that its view is published."""
     if rollout.goal is not None or client not in rollout.channel.clients:
         return False
     is_taken = rollout.asked is None or client.standing(rollout.asked) is Standing.TAKEN

@@ -2,9 +2,9 @@
 
 | rule | reason |
 | --- | --- |
-| The first key of the file seals, each of them opens. | A new one is added below the others on all servers, then moved up on all. |
-| A value is sealed together with its key in the engine. | A value moved under another key is not opened. |
-| The digests of objects are hashed with the key. | The digest of a guessable secret would reveal it. |
+| The file's first key seals, each opens. | A new one is added below the others on all servers, then moved up on all. |
+| A value is sealed together with its key in the engine. | Moved under another key it is not opened. |
+| Digests of objects are hashed with the key. | The digest of a guessable secret would reveal it. |
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NONCE_BYTES = 12
 
 
 class Sealing:
-    """Seals with the first key, and opens with any."""
+    """The first key seals, any opens."""
 
     may_have_secrets = True
 
@@ -36,7 +36,7 @@ class Sealing:
 
     @classmethod
     def of(cls, path: Path) -> Sealing:
-        """Read a file of keys: 64 hex digits on each line. UsageError: it is none."""
+        """Read keys: 64 hex digits on each line. Raises UsageError."""
         try:
             lines = path.read_text(encoding="ascii").split()
             keys = tuple(map(bytes.fromhex, lines))
@@ -60,7 +60,7 @@ class Sealing:
         return self.key_id + nonce + self._keys[self.key_id].encrypt(nonce, value, key)
 
     def opened(self, key: bytes, sealed: bytes) -> bytes:
-        """Open the value of a key. DamagedBytesError: no key opens it."""
+        """Open a key's value. Raises DamagedBytesError."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
 
         cipher, start = self._keys.get(sealed[:_ID_BYTES]), _ID_BYTES + _NONCE_BYTES
@@ -76,12 +76,12 @@ class Sealing:
         return sealed[:_ID_BYTES]
 
     def name_of(self, digest: Digest, key_id: bytes) -> bytes:
-        """Return a name that does not reveal the digest."""
+        """Do not reveal the digest."""
         return blake2b(digest, digest_size=DIGEST_BYTES, key=self._names[key_id], person=b"name").digest()
 
 
 class Cleartext:
-    """Seals nothing; `may_have_secrets` if secrets may be kept in clear."""
+    """Seals nothing; `may_have_secrets` if they may be kept in clear."""
 
     key_id = b""
 

@@ -1,7 +1,6 @@
 """The table of formats, one module per format.
 
-Decoding never raises for bad input: mistakes are in the faults. A new format needs a module (`decode`, `encode`) and a
-row.
+Decoding never raises for bad input: mistakes are faults. A new format needs a module (`decode`, `encode`) and a row.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format; `suffixes` are in lower case; `locate` is None for a format without lines."""
+    """`suffixes` are in lower case; `locate` is None without lines."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -51,6 +50,6 @@ FORMATS: tuple[Format, ...] = (
 
 
 def format_of(path: PurePosixPath) -> Format | None:
-    """Return the format of a suffix, ignoring case, or None."""
+    """Return a suffix's format, ignoring case, or None."""
     suffix = path.suffix.lower()
     return next((row for row in FORMATS if suffix in row.suffixes), None)

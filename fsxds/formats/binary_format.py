@@ -17,7 +17,7 @@ _REMEDY: Final = "write it again, whole; Envoy itself would delete its resources
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read a DiscoveryResponse; other types are not read, since any bytes are some message.
+    """Read a DiscoveryResponse; no other type, since any bytes are some message.
 
     Envoy takes an empty file, garbage and a truncated file as far as they parse, and deletes the rest (ENVOY.md E13).
     """

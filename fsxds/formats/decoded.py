@@ -1,4 +1,4 @@
-"""The decoded documents of a file, and common helpers."""
+"""A file's decoded documents, and common helpers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ LONGEST_KEY, LONGEST_TYPE = 40, 120
 class PlainDocument:
     """One document of plain values.
 
-    `line` is its first line, from 1. `item_lines` are those of the items at the top or under `resources`; empty without
-    such a list in place (none at all, or an alias to one).
+    `line` is its first line, from 1. `item_lines` are those of items at the top or under `resources`; empty without such a
+    list in place (none, or an alias to one).
     """
 
     value: PlainValue
@@ -63,7 +63,7 @@ Encode = Callable[[Message, Printer], bytes]
 
 
 class UnreadableError(Exception):
-    """Reading cannot continue after this fault; never leaves this package."""
+    """Reading ends with this fault; never leaves this package."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -71,12 +71,12 @@ class UnreadableError(Exception):
 
 
 def unreadable(fault: Fault) -> Decoded:
-    """Return the result for an unreadable file: only the fault."""
+    """Return only the fault."""
     return Decoded((), (fault,))
 
 
 def too_deep(line: int | None = None, column: int | None = None, field_path: FieldPath = ()) -> Fault:
-    """Return the fault of nesting beyond `MAX_DEPTH`."""
+    """Report nesting beyond `MAX_DEPTH`."""
     return Fault(
         "too-deep",
         f"values are nested more than {MAX_DEPTH} levels deep",
@@ -88,7 +88,7 @@ def too_deep(line: int | None = None, column: int | None = None, field_path: Fie
 
 
 def shown(name: str, longest: int = LONGEST_KEY) -> str:
-    """Return a name in quotes, cut to a length."""
+    """Quote a name, cut to a length."""
     cut = name if len(name) <= longest else name[: longest - 1] + "…"
     return '"' + "".join(letter if letter.isprintable() else "?" for letter in cut) + '"'
 
@@ -106,7 +106,7 @@ def read_text(content: bytes, *, allow_mark: bool = True) -> str:
     """Return text without its byte order mark, which Envoy accepts only in YAML.
 
     Raises:
-        UnreadableError: the bytes are not UTF-8, or have NUL characters, or a mark that is not allowed.
+        UnreadableError: it is not UTF-8, or has NUL characters, or a mark that is not allowed.
     """
     for mark, encoding in _OTHER_ENCODINGS:
         if content.startswith(mark):
@@ -129,7 +129,7 @@ def read_text(content: bytes, *, allow_mark: bool = True) -> str:
 
 
 def place_after(before: str) -> tuple[int, int]:
-    """Return line and column, from 1, after this text."""
+    """Return the next line and column, from 1."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
@@ -145,13 +145,13 @@ class LineIndex:
         self._starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return an index's line and column, from 1."""
+        """Return line and column, from 1."""
         line = bisect_right(self._starts, index)
         return line, index - self._starts[line - 1] + 1
 
 
 class AllFoundError(Exception):
-    """A visitor has found all places; ends the walk."""
+    """All places are found: the walk ends."""
 
 
 class Visitor(Protocol):
@@ -161,11 +161,11 @@ class Visitor(Protocol):
         """Receive a key's or item's place, from 1; the empty path is the top.
 
         Raises:
-            AllFoundError: ends the walk; its caller has to catch it.
+            AllFoundError: ends the walk, whose caller catches it.
         """
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
-        """Return the path of a container's content, or None to skip it.
+        """Return the path of a container's content; None to skip it.
 
         `opener` is `{` or `[`. An object may stand for a list of one.
         """

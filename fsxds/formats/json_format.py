@@ -1,10 +1,10 @@
 """JSON files as Envoy reads them: strict JSON with leniencies.
 
-json's own scanner is called item by item so that the lines of items are known. A text that is not strict JSON is tried
+json's own scanner is called item by item, so that lines of items are known. A text that is not strict JSON is tried
 again with trailing commas, single quotes and bare keys rewritten, line for line.
 
-json does not report duplicate keys or depth. Both follow from the brackets and colons: whole-text operations cost a
-tenth of reading a text, a hook that gets every object's pairs twice that.
+json does not report duplicate keys or depth. Both follow from brackets and colons: whole-text operations cost a tenth of
+reading a text, a hook that gets every object's pairs twice that.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def read_json(text: str) -> Decoded:
     """Read one value; white space alone is None.
 
     Raises:
-        json.JSONDecodeError: the text is not strict JSON.
-        UnreadableError: it is strict JSON that no message can hold.
+        json.JSONDecodeError: it is not strict JSON.
+        UnreadableError: no message can hold it.
     """
     start = skip_blanks(text, 0)
     if start == len(text):
@@ -126,7 +126,10 @@ def read_json(text: str) -> Decoded:
     except json.JSONDecodeError:
         raise
     except ValueError:
-        raise UnreadableError(_number_fault(text)) from None
+        index = next((token.start() for token in _NUMBERS.finditer(text) if token[1] and _is_odd(token[1])), 0)
+        fact = "this number is not finite, or far too long"
+        fault = Fault("bad-number", fact, "write a finite number", (), *place_after(text[:index]))
+        raise UnreadableError(fault) from None
     structure = structure_of(text, MAX_DEPTH)
     if structure.too_deep_at is not None:
         raise UnreadableError(too_deep(*place_after(text[: structure.too_deep_at])))
@@ -136,7 +139,7 @@ def read_json(text: str) -> Decoded:
 
 
 class _JsonReader:
-    """Reads the outermost container by hand, its content by json's scanner."""
+    """Reads the outermost container by hand."""
 
     def __init__(self, text: str) -> None:
         self.item_lines: list[int] = []
@@ -213,12 +216,6 @@ def _constant(_name: str) -> NoReturn:
     raise _NumberError
 
 
-def _number_fault(text: str) -> Fault:
-    index = next((token.start() for token in _NUMBERS.finditer(text) if token[1] and _is_odd(token[1])), 0)
-    fact = "this number is not finite, or far too long"
-    return Fault("bad-number", fact, "write a finite number", (), *place_after(text[:index]))
-
-
 def _is_odd(number: str) -> bool:
     if number[-1].isalpha() or len(number) > _MOST_DIGITS:
         return True
@@ -275,7 +272,7 @@ _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A text's brackets: `members` counts keys; `too_deep_at` is the first one beyond a depth."""
+    """Brackets: `members` counts keys; `too_deep_at` is the first one beyond a depth."""
 
     members: int
     too_deep_at: int | None
@@ -300,7 +297,7 @@ def structure_of(text: str, depth: int) -> Structure:
 
 
 def find_level(text: str, depth: int) -> int | None:
-    """Return the index of the first bracket beyond `depth`, or None."""
+    """Return the first bracket beyond `depth`, or None."""
     level = 0
     for token in _BRACKETS.finditer(text):
         if token[1]:
@@ -334,7 +331,7 @@ _IN_SINGLE_QUOTES: Final = re.compile(r"\\.|\"")
 
 @dataclass(frozen=True, slots=True)
 class StrictText:
-    """Strict JSON, and the index of the first comment, or None."""
+    """`comment_at` is the first comment's index, or None."""
 
     text: str
     comment_at: int | None
@@ -343,7 +340,7 @@ class StrictText:
 def make_strict(text: str) -> StrictText:
     """Rewrite Envoy's leniencies to strict JSON.
 
-    Text that Envoy rejects, too, stays, for json to reject. Lines stay the same, columns may move.
+    Text that Envoy rejects, too, stays, for json to reject. Lines stay, columns may move.
     """
     rewriter = _Rewriter()
     return StrictText(_TOKENS.sub(rewriter.rewrite, text), rewriter.comment_at)
@@ -388,7 +385,7 @@ def skip_blanks(text: str, index: int) -> int:
 
 
 def _behind(text: str, mark: str, index: int) -> int:
-    """Skip a mark and blanks; JSONDecodeError if it is missing."""
+    """JSONDecodeError if the mark is missing."""
     index = skip_blanks(text, index)
     if text[index : index + 1] != mark:
         raise json.JSONDecodeError(f"Expecting '{mark}' delimiter", text, index)
@@ -408,7 +405,7 @@ class JsonWalk:
         """Walk from the top.
 
         Raises:
-            json.JSONDecodeError: the text stops being JSON; earlier places were reported.
+            json.JSONDecodeError: it stops being JSON; earlier places were reported.
         """
         start = skip_blanks(self._text, 0)
         self._visitor.note_place((), *self._lines.place(start))

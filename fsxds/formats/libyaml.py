@@ -46,16 +46,16 @@ def require_libyaml() -> None:
 
 
 def read_events(text: str) -> NextEvent:
-    """Return a function that returns one event at a time, and raises `YAMLError`."""
+    """Return a function that returns the next event, or raises `YAMLError`."""
     # PyYAML has no types for its binding; this is the only place that names it.
     next_event: NextEvent = CParser(text).get_event
     return next_event
 
 
 def depth_limit(error: YAMLError) -> int | None:
-    """Return the index at which libyaml 0.2.6 or newer found more than 1000 levels, else None.
+    """Return the index at which libyaml, from 0.2.6, found more than 1000 levels, else None.
 
-    It looks ahead in flow collections, so the error may precede events of the levels above.
+    It looks ahead in flow collections: the error may precede events of the levels above.
     """
     if isinstance(error, MarkedYAMLError) and error.problem_mark and "maximum nesting depth" in str(error.problem):
         return error.problem_mark.index
@@ -63,7 +63,7 @@ def depth_limit(error: YAMLError) -> int | None:
 
 
 def syntax_fault(error: YAMLError, text: str) -> Fault:
-    """Return libyaml's error, which quotes nothing of the file."""
+    """Return libyaml's error, without quotations."""
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         return _marked_fault(error, error.problem_mark, text)
     if isinstance(error, ReaderError):
@@ -77,7 +77,7 @@ def syntax_fault(error: YAMLError, text: str) -> Fault:
 
 
 def _within(text: str, mark: Mark) -> tuple[int, int]:
-    """Libyaml puts a text's end on an extra line, which no editor can go to."""
+    """Libyaml puts a text's end on an extra line, which editors lack."""
     lines = text.splitlines()
     if 0 < len(lines) <= mark.line:
         return len(lines), len(lines[-1]) + 1

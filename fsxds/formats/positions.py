@@ -1,7 +1,4 @@
-"""Finds fields with mistakes in a text.
-
-The text is walked again, without values; a visitor receives the places.
-"""
+"""Finds fields with mistakes in texts, without values."""
 
 from __future__ import annotations
 
@@ -111,7 +108,6 @@ class _Locator:
                 raise AllFoundError
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
-        """An object may stand for a list of one."""
         only_item = (*path, 0)
         if opener == "{" and only_item in self._wanted:
             self._places.setdefault(only_item, self.place_of(path))
@@ -131,10 +127,10 @@ _ENDS = (MappingEndEvent, SequenceEndEvent)
 
 
 class YamlWalk:
-    """A walk without the content of aliases and merge keys."""
+    """Does not walk aliases and merge keys."""
 
     def __init__(self, text: str, visitors: Mapping[int, Visitor]) -> None:
-        """Each visitor receives the document of its number, from 0."""
+        """Each visitor receives its number's document, from 0."""
         self._next_event = read_events(text)
         self._visitors = visitors
         # For an empty document at the end, libyaml reports a place after the text.
@@ -144,7 +140,7 @@ class YamlWalk:
         """Walk as far as visitors need.
 
         Raises:
-            yaml.YAMLError: the text stops being YAML; earlier places were reported.
+            yaml.YAMLError: it stops being YAML; earlier places were reported.
             UnreadableError: it is nested too deep.
         """
         self._next_event()  # the stream's start
@@ -167,30 +163,25 @@ class YamlWalk:
             return
         is_mapping = type(event) is MappingStartEvent
         inside = self._visitor.enter(path, "{" if is_mapping else "[")
+        inner: FieldPath
         if inside is None:
             self._skip(event)
         elif is_mapping:
-            self._mapping(inside)
+            while type(key := self._next_event()) is not MappingEndEvent:
+                if type(key) is not ScalarEvent or key.tag == "!ignore":
+                    self._skip(key)
+                    self._skip(self._next_event())
+                    continue
+                inner = (*inside, str(key.value))
+                self._note_place(inner, key)
+                self._value(self._next_event(), inner)
         else:
-            self._sequence(inside)
-
-    def _mapping(self, path: FieldPath) -> None:
-        while type(key := self._next_event()) is not MappingEndEvent:
-            if type(key) is not ScalarEvent or key.tag == "!ignore":
-                self._skip(key)
-                self._skip(self._next_event())
-                continue
-            inner = (*path, str(key.value))
-            self._note_place(inner, key)
-            self._value(self._next_event(), inner)
-
-    def _sequence(self, path: FieldPath) -> None:
-        position = 0
-        while type(inner_event := self._next_event()) is not SequenceEndEvent:
-            inner = (*path, position)
-            self._note_place(inner, inner_event)
-            self._value(inner_event, inner)
-            position += 1
+            position = 0
+            while type(member := self._next_event()) is not SequenceEndEvent:
+                inner = (*inside, position)
+                self._note_place(inner, member)
+                self._value(member, inner)
+                position += 1
 
     def _skip(self, event: Any) -> None:
         level = int(type(event) in _STARTS)
@@ -206,10 +197,10 @@ class YamlWalk:
 
 
 class TextprotoWalk:
-    """A walk through text format, whatever the message types.
+    """A walk through text format, whatever the types.
 
-    A repeated field's first occurrence is reported as the field and as its first item. As in JSON, the content of an
-    Any is at the Any's path, and a map's value under its key.
+    A repeated field's first occurrence is the field and its first item. As in JSON, an Any's content is at its path, and a
+    map's value under its key.
     """
 
     def __init__(self, text: str, visitor: Visitor) -> None:
@@ -280,7 +271,7 @@ class TextprotoWalk:
         self._message(inside)
 
     def _key(self) -> str | None:
-        """Return a map entry's key, as in `{ key: "a"`, or None."""
+        """A map entry's key, as in `{ key: "a"`, or None."""
         words = self._cursor.words[self._cursor.next + 1 : self._cursor.next + 4]
         if words[:2] != ["key", ":"] or len(words) < 3 or not is_text(words[2]):
             return None

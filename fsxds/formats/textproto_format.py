@@ -1,8 +1,8 @@
 """Protobuf's text format, read into the plain values of JSON.
 
-Its message type comes from a `# proto-message:` header, from the fields, or from the file's name, in this order.
-Protobuf's own reader stops at the first mistake, quotes the whole line, secrets included, and takes a time that grows
-with the square of a line's length. This one goes on after mistakes; the converter checks values. Source:
+Its message type comes from a `# proto-message:` header, the fields, or the file's name, in this order. Protobuf's own
+reader stops at the first mistake, quotes whole lines, secrets included, and takes a time that grows with the square of a
+line's length. This one goes on after mistakes; the converter checks values. Source:
 https://protobuf.dev/reference/protobuf/textformat-spec/
 """
 
@@ -106,7 +106,7 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
 
 
 def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one signature for all
-    """Write text, and an Any's content if the message's pool knows its type."""
+    """Write text, and an Any's content if the message's pool knows it."""
     # The stubs give a descriptor's pool a wider type than the functions that take one.
     pool = cast("DescriptorPool", message.DESCRIPTOR.file.pool)
     return text_format.MessageToString(message, as_utf8=True, descriptor_pool=pool).encode()
@@ -138,7 +138,7 @@ class Outline:
 
 
 def outline_of(cursor: Cursor) -> Outline:
-    """Return the outline, whatever the mistakes."""
+    """Ignore mistakes."""
     words = cursor.words
     fields: list[tuple[str, int]] = []
     level = 0
@@ -194,7 +194,7 @@ def _known(message_type: str, catalogue: Catalogue, line: int) -> Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class _FieldReader:
-    """A map's pair is read as an object of one key."""
+    """A map's pair is an object of one key."""
 
     field: FieldDescriptor
     read: ReadValue
@@ -202,7 +202,7 @@ class _FieldReader:
 
 
 class TextprotoReader:
-    """Reads one text to its end if possible."""
+    """Reads one text to its end."""
 
     def __init__(self, cursor: Cursor, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -211,14 +211,14 @@ class TextprotoReader:
         self._names = FieldNames(catalogue)
 
     def read(self, descriptor: Descriptor) -> Fields | None:
-        """Return fields in JSON form, or None if the text breaks off."""
+        """Return fields in JSON form, or None if broken off."""
         try:
             return self._fields(descriptor, END)
         except StopError:
             return None
 
     def _fields(self, descriptor: Descriptor | None, closer: str) -> Fields:
-        """Fields of an unknown message are only skipped."""
+        """An unknown message's fields are skipped."""
         cursor = self._cursor
         fields: Fields = {}
         readers = {} if descriptor is None else self._readers_of(descriptor)
@@ -279,7 +279,7 @@ class TextprotoReader:
             fields[name] = values[0]
 
     def _list(self, reader: _FieldReader) -> list[PlainValue]:
-        """A single `[NAME]` is a list of one name."""
+        """`[NAME]` is a list of one."""
         cursor = self._cursor
         if len(cursor.word) > 1:
             cursor.words[cursor.next] = cursor.word[1:-1].strip()
@@ -293,7 +293,7 @@ class TextprotoReader:
         return values
 
     def _plain(self, first: int, fields: Fields, descriptor: Descriptor) -> PlainValue:
-        """The message began at the word `first`."""
+        """The message began at word `first`."""
         if descriptor.full_name == ANY:
             return self._any(fields, first)
         form = plain_of(descriptor)
@@ -315,7 +315,7 @@ class TextprotoReader:
         return self._fields(descriptor, closer)
 
     def _packed(self, fields: Fields, descriptor: Descriptor | None) -> None:
-        """`[type.googleapis.com/the.Type] { ... }` is allowed in an Any only."""
+        """`[type.googleapis.com/the.Type] { ... }`, in an Any only."""
         cursor = self._cursor
         type_url = "".join(cursor.word[1:-1].split())
         if descriptor is not None and descriptor.full_name != ANY:
@@ -361,9 +361,6 @@ class TextprotoReader:
             self._cursor.report("unknown-field", *self._names.unknown(descriptor, name))
         self._cursor.next += 1
         self._cursor.skip(":")
-        self._skip_value()
-
-    def _skip_value(self) -> None:
         cursor = self._cursor
         if cursor.word in ("{", "<", "["):
             cursor.skip_brackets()
@@ -385,7 +382,7 @@ def _default(field: FieldDescriptor) -> PlainValue:
 
 
 def plain_of(descriptor: Descriptor) -> Callable[[Fields], PlainValue] | None:
-    """Return the conversion to a message's JSON; None if fields are its JSON."""
+    """Return the conversion to JSON; None if fields are its JSON."""
     if descriptor.full_name in WRAPPERS:
         default = empty_value(descriptor.full_name)
         return lambda fields: fields.get("value", default)

@@ -1,4 +1,4 @@
-"""The words of protobuf's text format, and a cursor that reads scalars.
+"""The words of text format, and a cursor that reads scalars.
 
 A word is a name, a number, a quoted text, a sign, or a type in brackets. The converter checks scalars. Source:
 https://protobuf.dev/reference/protobuf/textformat-spec/
@@ -50,15 +50,15 @@ ReadValue: TypeAlias = "Callable[[Cursor], PlainValue]"
 
 
 class StopError(Exception):
-    """The rest is no text format, for the reason in a fault."""
+    """The rest is no text format."""
 
 
 class BadEscapeError(ValueError):
-    """An escape that does not exist, or names no character."""
+    """An escape does not exist, or names no character."""
 
 
 class Cursor:
-    """Moves through words, up to `END`; `next` is the next one's number."""
+    """Moves through words, up to `END`; `next` is a number."""
 
     def __init__(self, text: str) -> None:
         self.words: list[str] = [word for word in _WORD.findall(text) if word[0] != "#"]
@@ -87,21 +87,21 @@ class Cursor:
         return self._lines.place(self._starts[number])
 
     def skip(self, word: str) -> bool:
-        """Skip the next word if it is this one; return whether."""
+        """Skip this word; return whether it was next."""
         if self.words[self.next] != word:
             return False
         self.next += 1
         return True
 
     def skip_scalar(self) -> None:
-        """Skip a value that is no message and no list."""
+        """Skip a scalar."""
         self.skip("-")
         self.next += self.word != END
         while is_text(self.word):
             self.next += 1
 
     def skip_brackets(self, level: int = 0) -> None:
-        """Skip the next brackets, or `level` open ones."""
+        """Skip brackets, or `level` open ones."""
         while self.word != END:
             level += (self.word in OPENERS) - (self.word in CLOSERS)
             self.next += 1
@@ -109,7 +109,7 @@ class Cursor:
                 break
 
     def report(self, rule: str, message: str, remedy: str, *, back: int = 0) -> None:
-        """Record a fault, `back` words before the next.
+        """Record a fault, `back` words back.
 
         Raises:
             StopError: there are too many faults.
@@ -119,7 +119,7 @@ class Cursor:
             raise StopError
 
     def stop(self, message: str, remedy: str, rule: str = "bad-syntax") -> StopError:
-        """Record why reading ends; return the exception to raise."""
+        """Record a last fault; return the exception."""
         self._faults.append((self.next, rule, message, remedy))
         return StopError()
 
@@ -131,17 +131,17 @@ class Cursor:
 
 
 def is_name(word: str) -> bool:
-    """Whether a word may name a field or an enum value."""
+    """Whether it may be a name."""
     return word[:1].isalpha() or word[:1] == "_"
 
 
 def is_text(word: str) -> bool:
-    """Whether a word has both quotes."""
+    """Whether it has both quotes."""
     return len(word) > 1 and word[0] in "\"'"
 
 
 def unquote(word: str) -> bytes:
-    r"""Return a quoted text's bytes; BadEscapeError for a `\` that escapes nothing."""
+    """BadEscapeError if a backslash escapes nothing."""
     inner = word[1:-1]
     if "\\" not in inner:
         return inner.encode()
@@ -198,7 +198,7 @@ def _read_number(cursor: Cursor, number_of: Callable[[str], float | str | None],
 
 
 def _integer_of(word: str) -> int | None:
-    """Numbers may be decimal, octal or hexadecimal."""
+    """Decimal, octal or hexadecimal."""
     if not _INTEGER.fullmatch(word) or len(word) > _LONGEST_INTEGER:
         return None
     if word[:2] in ("0x", "0X"):
@@ -256,7 +256,7 @@ def _read_text(cursor: Cursor) -> PlainValue:
 
 
 def _read_quoted(cursor: Cursor) -> bytes:
-    """Several texts may stand side by side."""
+    """Texts may stand side by side."""
     parts: list[bytes] = []
     while is_text(word := cursor.word):
         try:

@@ -2,14 +2,13 @@
 
 The form is that of generators and most people: block mappings and lists, one key or item per line, scalars and flow
 collections that end on their first line, literal blocks (`|`). Any text that could have another meaning (anchors,
-aliases, tags, tabs, scalars over several lines, a second document), and every mistake, is left to libyaml: then the
-result is None. Otherwise it is the same as libyaml's; tests compare them over mutations of many files.
+aliases, tags, tabs, scalars over several lines, a second document), and every mistake, is left to libyaml: the result is
+then None. Otherwise it is libyaml's; tests compare them over mutations of many files. Meanings of lines, which repeat
+within and between files, are cached.
 
-Lines repeat, within and between files, so their meanings are cached.
-
-For plain (unquoted, untagged) scalars, Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes; all else is text (ENVOY.md E51; every row
-of the tests was put to the real binary). Numbers with a fraction or an exponent are text, too, but a number field takes
-them: they become `SpelledFloat`, which is both.
+For plain (unquoted, untagged) scalars, Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes; all
+else is text (ENVOY.md E51; every row of the tests was put to the real binary). Numbers with a fraction or an exponent
+are text, too, but a number field takes them: they become `SpelledFloat`, which is both.
 """
 
 from __future__ import annotations
@@ -66,11 +65,11 @@ _WINDOW = 1_000_000
 
 
 class _OtherFormError(Exception):
-    """The text does not have the simple form."""
+    """It has not the simple form."""
 
 
 def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:
-    """Return a document of the simple form, or None. Never raises."""
+    """Return a simple document, or None. Never raises."""
     try:
         return Decoded((_BlockReader(text, read_flow).read(),))
     except _OtherFormError:
@@ -80,8 +79,8 @@ def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:
 class _BlockReader:
     """`_top` is the current container, `_column` that of its keys or dashes.
 
-    `_around` are enclosing containers with columns, outermost first; `_opened` is the key of `_top` with a value that
-    may follow below.
+    `_around` are enclosing containers with columns, outermost first; `_opened` is a key of `_top` whose value may follow
+    below.
     """
 
     def __init__(self, text: str, read_flow: ReadFlow) -> None:
@@ -107,7 +106,7 @@ class _BlockReader:
     def _read_lines(self) -> None:  # noqa: C901, PLR0912 - a call for every line would take as long again
         known, column, top = _known.get, self._column, self._top
         literal: _Literal | _SingleQuoted | None = None
-        for number, line in enumerate(_lines_of(self._text), 1):
+        for number, line in enumerate(chain.from_iterable(window.split("\n") for window in _windows(self._text)), 1):
             if literal is not None:
                 if literal.takes(line):
                     continue
@@ -242,7 +241,6 @@ class _SingleQuoted:
         self._is_closed = False
 
     def takes(self, line: str) -> bool:
-        """No line after the closing quote is taken."""
         if self._is_closed:
             return False
         text = line.lstrip(" ")
@@ -266,10 +264,6 @@ class _SingleQuoted:
             raise _OtherFormError
 
 
-def _lines_of(text: str) -> Iterator[str]:
-    return chain.from_iterable(window.split("\n") for window in _windows(text))
-
-
 def _windows(text: str) -> Iterator[str]:
     start = 0
     while (end := text.find("\n", start + _WINDOW)) >= 0:
@@ -291,7 +285,8 @@ def _row_of(line: str) -> _Line:
     row: _Line = ()
     if key is not None or text is not None:
         value, form = (None, _BELOW) if text is None else _value_of(text)
-        row = len(indent), _places(len(indent), dashes), key and _key_of(key), value, form
+        key = key and intern(key[1:-1] if key[0] in "'\"" else key)
+        row = len(indent), _places(len(indent), dashes), key, value, form
     if dashes if key is None and text is None else key is None and not dashes:
         raise _OtherFormError  # the value of a lone dash, and the other lines of a lone scalar, are on other lines
     if len(line) <= _LONGEST_REMEMBERED:
@@ -307,10 +302,6 @@ def _places(start: int, dashes: str) -> tuple[int, ...]:
     if dashes.count("-") > MAX_DEPTH:
         raise _OtherFormError
     return tuple(start + match.end() for match in _DASH.finditer(dashes))
-
-
-def _key_of(text: str) -> str:
-    return intern(text[1:-1] if text[0] in "'\"" else text)
 
 
 def _value_of(text: str) -> tuple[PlainValue, int]:
@@ -374,7 +365,10 @@ def resolve_plain(text: str) -> PlainValue:
     if text[0] not in _FIRST_LETTERS or len(text) > _LONGEST_NUMBER:
         return PlainText(text) if text[0] == "$" else text
     if _INTEGER.match(text):
-        return _integer(text)
+        if _LEADING_ZERO.match(text) and not _OCTAL.match(text):
+            return _float(text)
+        number = int(text, 8 if _OCTAL.match(text) else 16 if "x" in text or "X" in text else 10)
+        return number if number in _INT32 else str(number) if number in _INT64 else text
     return _float(text) if _FLOAT.match(text) else text
 
 
@@ -386,15 +380,15 @@ _PROPERTIES = re.compile(r"\A(?:[!&]\S*|#.*|\s)*")
 
 
 def may_lose_breaks(text: str) -> bool:
-    """Whether Envoy reads fewer line breaks at the end of this text, if it is quoted or folded."""
+    """Whether Envoy reads fewer breaks at this text's end, if quoted or folded."""
     return text == "\n" or text.endswith("\n\n")
 
 
 def without_lost_breaks(text: str, source: str, style: str) -> str:
-    """Return Envoy's text of a scalar with its style, given that of YAML and the scalar in the file (ENVOY.md E51).
+    """Return Envoy's text of a scalar, given that of YAML and the source (ENVOY.md E51).
 
-    At the end of a quoted text yaml-cpp keeps one line break, two behind an escape, and none of a text of breaks alone;
-    at the end of a folded block (`>+`) it loses one of several.
+    At the end of a quoted text yaml-cpp keeps one line break, two behind an escape, and none of a text of breaks alone; at
+    the end of a folded block (`>+`) it loses one of several.
     """
     if style == ">":
         last = text.rstrip("\n").rpartition("\n")[2]
@@ -412,17 +406,8 @@ def without_lost_breaks(text: str, source: str, style: str) -> str:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Whether many readers read a plain scalar differently from Envoy: `yes`, `off`, `0755`."""
+    """Whether many readers differ from Envoy: `yes`, `off`, `0755`."""
     return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
-
-
-def _integer(text: str) -> PlainValue:
-    if _LEADING_ZERO.match(text) and not _OCTAL.match(text):
-        return _float(text)
-    number = int(text, 8 if _OCTAL.match(text) else 16 if "x" in text or "X" in text else 10)
-    if number in _INT32:
-        return number
-    return str(number) if number in _INT64 else text
 
 
 def _float(text: str) -> PlainValue:

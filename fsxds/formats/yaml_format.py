@@ -59,14 +59,14 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
 
 
 def _plain_flow(text: str) -> PlainValue:
-    """Return a faultless flow collection, such as `{a: [1]}`, else None."""
+    """None unless a faultless flow collection: `{a: [1]}`."""
     decoded = read_yaml(text)
     document = decoded.documents[0] if len(decoded.documents) == 1 and not decoded.faults else None
     return document.value if isinstance(document, PlainDocument) else None
 
 
 def read_yaml(text: str) -> Decoded:
-    """Read all documents. Never raises: mistakes are in the faults."""
+    """Read all documents; mistakes are in the faults."""
     reader = _YamlReader(text)
     try:
         reader.read_stream()
@@ -191,7 +191,11 @@ class _YamlReader:
         # With any other tag Envoy goes by the letters alone, except that no text is null any more.
         value = text if event.tag is not None and text in NULLS else resolve_plain(text)
         if event.tag is not None:
-            self._check_scalar_tag(event, value)
+            if event.tag not in _SCALAR_TAGS:
+                self._unknown_tag(event)
+            elif event.tag == _CORE + "str" and not isinstance(value, (str, SpelledFloat)):
+                message = "Envoy does not look at !!str: this is no text to it"
+                self._warn(event, message, 'write it in quotes, or with a single "!"')
         elif is_ambiguous(text):
             self._warn_ambiguous(event, value)
         else:
@@ -215,7 +219,7 @@ class _YamlReader:
         return None
 
     def _odd_key(self, event: Any, depth: int) -> str | None:
-        """Return None to drop key and value."""
+        """None drops key and value."""
         if type(event) is ScalarEvent:
             if event.anchor is not None:
                 self._anchors.define(event.anchor, event.value)
@@ -259,13 +263,6 @@ class _YamlReader:
         message = "this tag has no meaning here"
         self._report(Fault("unknown-tag", message, remedy, tuple(self._path), *_place(event)))
 
-    def _check_scalar_tag(self, event: Any, value: PlainValue) -> None:
-        if event.tag not in _SCALAR_TAGS:
-            self._unknown_tag(event)
-        elif event.tag == _CORE + "str" and not isinstance(value, (str, SpelledFloat)):
-            message = "Envoy does not look at !!str: this is no text to it"
-            self._warn(event, message, 'write it in quotes, or with a single "!"')
-
     def _warn_ambiguous(self, event: Any, value: PlainValue) -> None:
         text: str = event.value
         if text in AMBIGUOUS_WORDS:
@@ -302,7 +299,7 @@ MAX_COPIED_VALUES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class AliasFault:
-    """Why an alias cannot be used; `is_final` ends reading."""
+    """Why an alias fails; `is_final` ends reading."""
 
     rule: str
     message: str
@@ -313,7 +310,7 @@ class AliasFault:
 class Anchors:
     """A document's anchors, and the number of values copied by aliases.
 
-    Values are shared, because they are only read. The budget is for code that expands them.
+    Values are shared, as they are only read. The budget is for code that expands them.
     """
 
     def __init__(self) -> None:
@@ -329,17 +326,17 @@ class Anchors:
         self._extents.clear()
 
     def begin(self, anchor: str) -> None:
-        """Begin a value, in which an alias would be recursive."""
+        """Begin a value, in which aliases are recursive."""
         self._open.add(anchor)
 
     def define(self, anchor: str, value: PlainValue) -> None:
-        """Record an anchor's value; the last of a name counts, as YAML demands."""
+        """Record a value; the last of a name counts, as in YAML."""
         self._open.discard(anchor)
         self._extents.pop(anchor, None)
         self._values[anchor] = value
 
     def use(self, anchor: str, depth: int) -> tuple[PlainValue, AliasFault | None]:
-        """Return an alias's value, or why the alias cannot be used."""
+        """Return an alias's value, or its fault."""
         if anchor in self._open:
             return None, AliasFault("recursive-alias", "this alias contains itself", "break the loop")
         if anchor not in self._values:
@@ -362,7 +359,7 @@ class Anchors:
 
 
 def _measure(value: PlainValue) -> tuple[int, int]:
-    """Return the number of values, aliases expanded, and their levels."""
+    """Count values and levels, aliases expanded."""
     size, levels, level = 0, 0, [value]
     while level:
         size += len(level)
@@ -389,8 +386,8 @@ _PLAIN_LINES: Final = re.compile("(?:[!-~](?:[ -~]*[!-~])?\\n)+(?:[!-~](?:[ -~]*
 def encode(message: Message, printer: Printer) -> bytes:
     """Write YAML.
 
-    A number in a Struct keeps its value only if it is whole and has 32 bits: Envoy 1.40 takes others as text (ENVOY.md
-    E51), and so does fsxds.
+    A number in a Struct keeps its value only if whole and of 32 bits: Envoy 1.40 takes others as text (ENVOY.md E51), and so
+    does fsxds.
     """
     return encode_plain((printer.to_plain(message),))
 
@@ -409,7 +406,7 @@ def encode_plain(documents: Sequence[PlainValue]) -> bytes:
 
 
 class _Dumper(CSafeDumper):
-    """Quotes texts that Envoy would misread, not only those that PyYAML would."""
+    """Quotes what Envoy would misread."""
 
     def ignore_aliases(self, data: object) -> bool:
         """Write equal parts without anchors."""

@@ -3,11 +3,11 @@
 For listeners, Envoy 1.40 compares protocol, IP address and port, or the path of a socket (ENVOY.md E56), however a
 listener binds its port. Port 0, internal listeners and other network namespaces never conflict.
 
-Of virtual hosts that are discovered one by one, Envoy rejects all in a response if a domain is duplicated in their
-route configuration, also within one host. Of two with equal `VirtualHost.name` it silently keeps the last: requests to
-the other hang. Resource names and domains are requested alike, so they too must differ.
+Of virtual hosts discovered one by one, Envoy rejects all in a response if a domain is duplicated in their route
+configuration, also within one host. Of two with equal `VirtualHost.name` it silently keeps the last: requests to the
+other hang. Resource names and domains are requested alike, so they too must differ.
 
-The listeners of a collection are compared among themselves: no Envoy reads a collection beside other listeners.
+A collection's listeners are compared among themselves: no Envoy reads it beside other listeners.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _ROUTES = BY_SHORT_NAME["rds"].message_type
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return hooks that collect claims, and compare within collections."""
+    """Collect claims; compare within collections."""
     compare = partial(_compare_addresses, catalogue)
     return {_LISTENER: (_claim_addresses,), _ROUTES: (_claim_domains,), _COLLECTION: (compare,)}
 
 
 def _claim_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Envoy compares addresses whether bound or not."""
+    """Envoy compares them whether bound or not."""
     if path is not None:
         return
     claimed = set()
@@ -53,7 +53,7 @@ def _claim_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _compare_addresses(catalogue: Catalogue, collection: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Report addresses of earlier listeners: Envoy rejects the listener, and stops others."""
+    """Envoy rejects the second listener, and stops others."""
     taken: dict[str, str] = {}
     for index, entry in enumerate(collection.entries):
         packed = entry.inline_entry.resource
@@ -70,7 +70,7 @@ def _compare_addresses(catalogue: Catalogue, collection: DynamicMessage, path: P
 
 
 def _claim_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Note the configuration's domains, which no discovered virtual host may have."""
+    """No discovered virtual host may have them."""
     if path is not None or not config.HasField("vhds"):
         return
     for number, host in enumerate(config.virtual_hosts):
@@ -81,7 +81,7 @@ def _claim_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One kind of claim: its rule, message and remedy."""
+    """One kind of claim."""
 
     rule: str
     fact: str
@@ -119,14 +119,14 @@ ClaimKey = tuple[TypeUrl, str]
 
 
 def owned_claims(parsed: ParsedFile, was: Iterable[ParsedFile]) -> Mapping[ClaimKey, Resource]:
-    """Return a file's claims that it is already served with."""
+    """Return claims that the file is already served with."""
     served = {(claim.type_url, claim.name) for one in was for _, claim in claims_in(one)}
     claimed = {(claim.type_url, claim.name): resource for resource, claim in reversed(tuple(claims_in(parsed)))}
     return {key: resource for key, resource in claimed.items() if key in served}
 
 
 def claims_in(parsed: ParsedFile) -> Iterator[tuple[Resource, Reference]]:
-    """Yield the claims of a file's resources."""
+    """Yield the claims of resources."""
     for resource in parsed.resources:
         for reference in resource.references:
             if reference.type_url in CLAIMED and not reference.is_static:
@@ -138,7 +138,7 @@ def conflicts(
     sorts: Container[TypeUrl],
     owned: Mapping[ClaimKey, Resource] = MappingProxyType({}),
 ) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
-    """Find resources with another one's claims. `files`: whether each is on trial and takes nothing from others."""
+    """Find resources with another's claims. `files`: whether each is on trial and takes nothing from others."""
     taken: dict[ClaimKey, Resource] = dict(owned)
     found = {}
     for parsed, is_on_trial in files:
@@ -187,7 +187,7 @@ class MembershipScope:
     """The scope of reports on collections.
 
     Attributes:
-        unknown: types in unreadable files; they are not reported as missing.
+        unknown: types in unreadable files, not reported as missing.
         has_routes: the tree has route configurations, so that its virtual hosts should have theirs.
     """
 
@@ -208,7 +208,7 @@ class Memberships:
     def scope(
         self, unknown: frozenset[TypeUrl], before: MembershipScope | None = None, touched: TouchedKeys | None = None
     ) -> MembershipScope:
-        """Return the scope since `before`; `touched` may have changed."""
+        """Return the scope; `touched` may have changed since `before`."""
         has_routes = ROUTES not in unknown and bool(self._names.mentions.declared.get(ROUTES))
         if before is not None and has_routes == before.has_routes and not _is_about_hosts(touched):
             return MembershipScope(unknown, has_routes, before.hints)
@@ -217,47 +217,40 @@ class Memberships:
     def findings(self, parsed: ParsedFile, scope: MembershipScope) -> Iterator[ReferenceFinding]:
         """Yield the faults of a file."""
         if self._names.open.empty:
-            yield from self._empty(parsed, scope)
+            for key, (resource, field_path) in _collections(parsed).items():
+                if key not in self._names.open.empty or key[0] in scope.unknown:
+                    continue
+                if key[0] == VIRTUAL_HOST:
+                    fact = f'there are no virtual hosts of route configuration "{resource.name}" in this tree'
+                    remedy = f'name them "{resource.name}/<name>", unless another server has them'
+                    rule = "no-virtual-hosts"
+                else:
+                    fact = f'this tree has no member of the collection "{key[1]}"'
+                    remedy = "name endpoints as members of it, unless another server has them"
+                    rule = "no-lb-endpoints"
+                yield ReferenceFinding(resource, Fault(rule, fact, remedy, field_path, severity=Severity.NOTE))
         if self._names.open.unasked and scope.has_routes:
-            yield from self._unasked(parsed, scope)
-
-    def _empty(self, parsed: ParsedFile, scope: MembershipScope) -> Iterator[ReferenceFinding]:
-        for key, (resource, field_path) in _collections(parsed).items():
-            if key not in self._names.open.empty or key[0] in scope.unknown:
-                continue
-            if key[0] == VIRTUAL_HOST:
-                fact = f'there are no virtual hosts of route configuration "{resource.name}" in this tree'
-                remedy = f'name them "{resource.name}/<name>", unless another server has them'
-                rule = "no-virtual-hosts"
-            else:
-                fact = f'this tree has no member of the collection "{key[1]}"'
-                remedy = "name endpoints as members of it, unless another server has them"
-                rule = "no-lb-endpoints"
-            yield ReferenceFinding(resource, Fault(rule, fact, remedy, field_path, severity=Severity.NOTE))
-
-    def _unasked(self, parsed: ParsedFile, scope: MembershipScope) -> Iterator[ReferenceFinding]:
-        seen = set()
-        for host in parsed.resources:
-            if host.type_url != VIRTUAL_HOST:
-                continue
-            key = VIRTUAL_HOST, collection_of(VIRTUAL_HOST, host.name)
-            if key in self._names.open.unasked and key not in seen:
-                seen.add(key)
-                words = self._message(route_configuration_of(host.name), scope.hints.get((parsed.path, key), ""))
-                yield ReferenceFinding(host, Fault("unused-virtual-host", *words, severity=Severity.WARNING))
+            seen = set()
+            for host in parsed.resources:
+                if host.type_url != VIRTUAL_HOST:
+                    continue
+                collection = VIRTUAL_HOST, collection_of(VIRTUAL_HOST, host.name)
+                if collection in self._names.open.unasked and collection not in seen:
+                    seen.add(collection)
+                    words = self._message(
+                        route_configuration_of(host.name), scope.hints.get((parsed.path, collection), "")
+                    )
+                    yield ReferenceFinding(host, Fault("unused-virtual-host", *words, severity=Severity.WARNING))
 
     def _message(self, table: str, hint: str) -> tuple[str, str]:
-        found = self._route_configuration(table)
+        several = self._names.defining((ROUTES, table))
+        # Prefer a served one, then the last file's.
+        found = max(several, key=lambda one: (id(one) in self._held_good, self._place(one)), default=None)
         if found is not None:
             fact = f'route configuration "{table}" at {found.origin} has no vhds; Envoy does not ask for its hosts'
             return fact, "add `vhds: {config_source: {ads: {}, resource_api_version: V3}}` to it"
         remedy = f'did you mean "{hint}"?' if hint else "name the host after the route configuration that it belongs to"
         return f'there is no route configuration "{table}"; Envoy does not ask for its virtual hosts', remedy
-
-    def _route_configuration(self, name: str) -> Resource | None:
-        """Of several, prefer a served one, then the last file's."""
-        found = self._names.defining((ROUTES, name))
-        return max(found, key=lambda one: (id(one) in self._held_good, self._place(one)), default=None)
 
     def _hints(self) -> dict[Table, str]:
         names = self._names
@@ -280,7 +273,7 @@ class Memberships:
 
 
 def _is_about_hosts(touched: TouchedKeys | None) -> bool:
-    """Whether unrequested virtual hosts, or hints for them, may have changed."""
+    """Unrequested virtual hosts, or hints for them, may have changed."""
     return touched is None or bool(touched.collections) or any(type_url == ROUTES for type_url, _ in touched.names)
 
 

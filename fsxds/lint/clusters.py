@@ -329,7 +329,7 @@ class _HttpOptions:
         self._catalogue = catalogue
 
     def _of(self, cluster: DynamicMessage) -> DynamicMessage:
-        """None for unreadable options, which are reported elsewhere."""
+        """None if unreadable, which is reported elsewhere."""
         packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
         return self._catalogue.unpacked(packed) if packed_type(packed) == HTTP_OPTIONS else None
 

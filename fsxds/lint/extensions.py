@@ -1,7 +1,6 @@
 """Extensions: types allowed in each place, and routes' settings of filters.
 
-`extension_facts.json` was found by asking Envoy 1.40. The types in each category come from the Envoy in use
-(`Features`).
+`extension_facts.json` was found by asking Envoy 1.40. Types by category come from the Envoy in use (`Features`).
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ class ExtensionFacts:
         extension_points: per field with named extensions, the allowed categories, separated by spaces.
         looked_up_by_name: fields in which Envoy finds the extension by name, not by type.
         without_structs: fields in which Envoy does not unpack a TypedStruct.
-        for_routes: the types for routes of filter types that have one. Envoy finds the filter by either, and then reads
-            the content as the required one, unless it is empty.
+        for_routes: filter types' types for routes, if any. Envoy finds the filter by either, and then reads the content as
+            the required one, unless it is empty.
         is_terminal: whether a filter that needs settings ends its chain.
     """
 
@@ -89,7 +88,7 @@ def extension_facts() -> ExtensionFacts:
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of extensions and routes' settings."""
+    """Check extensions and routes' settings."""
     facts, extensions, routes = extension_facts(), _ExtensionChecks(catalogue), _RouteChecks(catalogue)
     return merge_hooks(
         {
@@ -116,14 +115,14 @@ def hooks(catalogue: Catalogue) -> Hooks:
 
 
 class ExtensionTypes:
-    """The known categories of extension types."""
+    """Extension types by category."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._features = catalogue.features
 
     def fits(self, name: str, categories: Iterable[str]) -> bool:
-        """Whether a type fits these categories."""
+        """Whether it fits these categories."""
         features = self._features
         if features is None or any(name in features.types(category) for category in categories):
             return True
@@ -135,9 +134,9 @@ class ExtensionTypes:
         # Another Envoy than the known one may have this type.
         return not features.is_exact and not name.startswith(_PLAIN_PACKAGES)
 
-    def is_of(self, name: str, category: str) -> bool:
-        """Whether a category has a type; True if unknown."""
-        return self._features is None or name in self._features.types(category)
+    def is_http_filter(self, name: str) -> bool:
+        """True if unknown, too."""
+        return self._features is None or name in self._features.types(_HTTP_FILTERS[0])
 
     def remedy(self, name: str, categories: Iterable[str]) -> str:
         """Return the probable type for `name`."""
@@ -152,7 +151,7 @@ class ExtensionTypes:
         return f"write one of its types, such as {types[0]}" if types else "remove it: this Envoy has no such extension"
 
     def name_fault(self, name: str, message_type: str, category: str) -> str | None:
-        """Return the fault of a name that Envoy looks up, or None."""
+        """Return the fault of a looked-up name, or None."""
         named = self._features.extensions.get(category, {}) if self._features is not None else {}
         if not named:
             return None
@@ -209,7 +208,7 @@ class _ExtensionChecks:
             walk.error(path, "wrong-extension", message, self._types.remedy(name, categories))
 
     def check_listener_filters(self, listener: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check listener filters, which differ between UDP and TCP."""
+        """UDP has others than TCP."""
         if not listener.listener_filters:
             return
         category = "envoy.filters.listener"
@@ -221,18 +220,17 @@ class _ExtensionChecks:
             self._check(extension, category, ((path, "listener_filters"), index), walk)
 
     def check_dns_resolver(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the resolver, unless no names are resolved."""
+        """Unless no names are resolved."""
         if looks_up_names(cluster) and cluster.HasField("typed_dns_resolver_config"):
             place = (path, "typed_dns_resolver_config")
             self._check(cluster.typed_dns_resolver_config, "envoy.network.dns_resolver", place, walk)
 
     def check_plugin(self, plugin: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a plugin, unless it is optional."""
         if not plugin.is_optional:
             self._check(plugin.extension, "envoy.router.cluster_specifier_plugin", (path, "extension"), walk)
 
     def check_policies(self, policy: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Check a policy: Envoy takes the first known one."""
+        """Envoy takes the first known one."""
         wrong = None
         for index, one in enumerate(policy.policies):
             if not one.HasField("typed_extension_config"):
@@ -247,7 +245,7 @@ class _ExtensionChecks:
         return None
 
     def check_delegate(self, extension: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a filter within a composite one, which is towards a client or an upstream."""
+        """A filter within a composite one is towards a client or an upstream."""
         walk.depend_on_place()
         steps = field_path_of(path)
         if {"typed_extension_protocol_options", "upstream_http_filters"}.intersection(steps):
@@ -256,7 +254,7 @@ class _ExtensionChecks:
             self._check(extension, "envoy.filters.http", path, walk)
 
     def check_discovered(self, extension: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check an extension served on its own: only filters are."""
+        """Only filters are served on their own."""
         if path is None:
             categories = "envoy.filters.http envoy.filters.http.upstream envoy.filters.network envoy.filters.listener"
             more = "envoy.filters.udp.session envoy.filters.udp_listener"
@@ -289,7 +287,7 @@ def _is_after(last: int, items: FieldPath, fault: Fault) -> bool:
 
 
 def _check_struct(held: FieldValue, path: Path, walk: Walk) -> None:
-    """Check a field whose extension types only Envoy knows: an Any, an extension, or a list."""
+    """Only Envoy knows the types: of an Any, an extension, or a list."""
     extensions = enumerate(held) if not isinstance(held, Message) else ((None, held),)
     for index, extension in extensions:
         packed = getattr(extension, "typed_config", extension)
@@ -300,7 +298,7 @@ def _check_struct(held: FieldValue, path: Path, walk: Walk) -> None:
 
 
 def _forget_retries(_: DynamicMessage, path: Path, walk: Walk) -> Leave:
-    """Most clients of gRPC do not create the extensions of their retries, or only when they call."""
+    """Most gRPC clients create the extensions of retries never, or only when they call."""
     start = len(field_path_of(path))
     return walk.forgetting(lambda fault: fault.rule == "wrong-extension" and "retry_policy" in fault.field_path[start:])
 
@@ -332,7 +330,7 @@ class _RouteChecks:
         return self._leaving_out(holder, unread, place, walk) if unread else None
 
     def _is_read_otherwise(self, packed: DynamicMessage) -> bool:
-        """Whether Envoy reads a filter's empty settings as those for routes."""
+        """Envoy reads empty settings as those for routes."""
         return packed_type(packed) in self._facts.for_routes and not packed.value
 
     def _leaving_out(self, holder: DynamicMessage, names: Container[str], place: Path, walk: Walk) -> Leave:
@@ -355,7 +353,7 @@ class _RouteChecks:
             walk.enter(self._catalogue.message_class(name)(), path)
 
     def enter_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Forget faults in an unknown filter's optional settings, which Envoy does not read."""
+        """Envoy does not read an unknown filter's optional settings."""
         name = packed_type(wrapper.config)
         if self._is_read_otherwise(wrapper.config):
             forget = walk.forgetting(lambda _: True)
@@ -367,7 +365,7 @@ class _RouteChecks:
             return leave
         if not wrapper.is_optional:
             return None
-        if not self._types.is_of(name, _HTTP_FILTERS[0]):
+        if not self._types.is_http_filter(name):
             return walk.forgetting(lambda _: True)
         if name in self._facts.not_for_routes:
             return walk.forgetting(lambda fault: fault.rule not in _constraints())
@@ -398,10 +396,10 @@ class _RouteChecks:
             walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
 
     def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """A filter's configuration must not be for routes; Envoy does not read an optional one of another kind."""
+        """It must not be for routes; Envoy does not read an optional one of another kind."""
         packed = http_filter.typed_config
         name = packed_type(packed)
-        if http_filter.is_optional and not self._types.is_of(name, _HTTP_FILTERS[0]):
+        if http_filter.is_optional and not self._types.is_http_filter(name):
             return walk.forgetting(lambda fault: fault.rule in _constraints())
         if packed.value and name in self._for_filters:
             message = f"{name} is for routes, not for the filter"

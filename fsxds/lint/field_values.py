@@ -1,4 +1,4 @@
-"""Values anywhere: IP addresses and sockets, durations, regular expressions, config sources."""
+"""Values anywhere: IP addresses, sockets, durations, regular expressions, config sources."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def repeated(values: Iterable[Hashable]) -> Iterator[int]:
 
 
 def is_longer(first: DynamicMessage, second: DynamicMessage) -> bool:
-    """Return whether the first Duration is longer."""
+    """Whether the first Duration is longer."""
     return bool((first.seconds, first.nanos) > (second.seconds, second.nanos))
 
 
@@ -260,7 +260,7 @@ def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> Leave | N
 
 
 def _check_own_endpoints(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
-    """The type of a cluster decides about endpoints within it."""
+    """Within a cluster, its type decides."""
     if path is None:
         remedy = "write an IP address: names are looked up only in clusters of DNS types"
         _check_endpoints(assignment, path, walk, remedy)
@@ -274,7 +274,7 @@ def _endpoints(assignment: DynamicMessage, path: Path) -> Iterator[tuple[Dynamic
 
 
 def _is_plain(endpoint: DynamicMessage) -> bool:
-    """Whether an endpoint is just an IP address and a port, as nearly all are; cheap."""
+    """Just an IP address and a port, as nearly all are; cheap."""
     socket = endpoint.address.socket_address
     return not (
         ip_version(socket.address) is None
@@ -350,7 +350,7 @@ def _check_percent(value: FieldValue, path: Path, walk: Walk) -> None:
 
 
 class RegexChecks:
-    """Compiles each expression once, as Envoy does."""
+    """Compiles each expression once."""
 
     def __init__(self) -> None:
         self._options = re2.Options()
@@ -458,14 +458,14 @@ def _check_collection(locality: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_choice(source: DynamicMessage, path: Path, walk: Walk) -> None:
-    """`self` has a meaning only in the routes of some listeners."""
+    """`self` is for the routes of some listeners."""
     if source.WhichOneof("config_source_specifier") == "self" and _step(path, 0) in {"eds_config", "sds_config"}:
         remedy = "write ads: {} or an api_config_source"
         walk.error((path, "self"), "wrong-config-source", "Envoy does not support it here", remedy)
 
 
 def _step(path: Path, number: int) -> str | int | None:
-    """Return a step of a path, the innermost first."""
+    """The innermost is 0."""
     steps = field_path_of(path)
     return steps[-1 - number] if number < len(steps) else None
 

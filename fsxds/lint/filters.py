@@ -1,4 +1,4 @@
-"""Filters: their order and settings, and choices of fields that the API does not state."""
+"""Filters: order, settings, and choices of fields that the API does not state."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class _FilterOrder:
         return check_filters
 
     def upstream_filters(self, field: str) -> Hook:
-        """Check upstream filters: only the last one is the codec."""
+        """Only the last one is the codec."""
 
         def check_upstream_filters(message: DynamicMessage, path: Path, walk: Walk) -> None:
             filters = getattr(message, field)
@@ -163,7 +163,7 @@ def _check_bucket(bucket: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_rate_limits(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Selectors of routes' limits have no meaning in a filter's own limits."""
+    """Selectors of routes' limits mean nothing in a filter's own."""
     for index, limit in enumerate(getattr(config, "rate_limits", ())):
         for field in ("stage", "disable_key"):
             if limit.HasField(field) if field == "stage" else getattr(limit, field):
@@ -258,7 +258,7 @@ def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_files(config: DynamicMessage, path: Path, walk: Walk, *, field: str) -> None:
-    """Check a serialized FileDescriptorSet, from a file or in base64."""
+    """A FileDescriptorSet comes from a file or base64."""
     if getattr(config, field).WhichOneof("specifier") not in {"filename", "inline_bytes"}:
         message = "descriptors come from a filename or inline_bytes"
         walk.error((path, field), "wrong-filter", message, "write one of these")
@@ -274,7 +274,7 @@ _LUA_STATEMENT = re.compile(
 
 
 def _script_check(name: str = "") -> Hook:
-    """Check that a Lua script begins as one, and defines this function; only Envoy can compile it."""
+    """Check the beginning, and for this function; only Envoy can compile Lua."""
 
     def check_script(script: FieldValue, path: Path, walk: Walk) -> None:
         if isinstance(script, Mapping):
@@ -325,7 +325,7 @@ def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 class _NetworkRbac:
-    """Knows whether the walked rules are about connections, which have no headers."""
+    """Whether the walked rules are about connections, which have no headers."""
 
     def __init__(self) -> None:
         self._is_inside = False
@@ -350,7 +350,7 @@ def _check_attributes(expressions: FieldValue, path: Path, walk: Walk) -> None:
 
 
 def _check_users(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check a file as `htpasswd -s` writes it; its content is not shown."""
+    """As `htpasswd -s` writes it; its content is not shown."""
     text = inline(config.users) or b""
     seen: set[str] = set()
     for number, line in enumerate(text.decode("utf-8", "replace").split("\n"), 1):
@@ -399,7 +399,7 @@ def _check_ports(permission: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 class Choice(NamedTuple):
-    """At most one field may be set, if they exclude one another; one must be if `is_needed`. Inner fields have dots."""
+    """At most one field, if they exclude one another; at least one if `is_needed`. Inner fields have dots."""
 
     fields: tuple[str, ...]
     is_needed: bool = False

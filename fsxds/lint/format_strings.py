@@ -58,7 +58,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
 
 
 class _FormatChecks:
-    """Checks format strings, each once."""
+    """Checks each format string once."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._formats = FormatStrings(catalogue.features)
@@ -142,7 +142,7 @@ class _FormatChecks:
 
 
 class FormatStrings:
-    """Reads each format string once, as Envoy does."""
+    """Reads each string once, as Envoy does."""
 
     def __init__(self, features: Features | None) -> None:
         """Take an Envoy's commands; None if unknown."""
@@ -151,7 +151,7 @@ class FormatStrings:
         self._knows_parameters = features is not None and features.minor_version == _KNOWN_VERSION
 
     def fault(self, text: str, *, is_extended: bool = False, is_header: bool = False) -> tuple[str, str] | None:
-        """Return a wrong format string's fact and remedy, or None.
+        """Return fact and remedy, or None.
 
         `is_extended`: custom formatters may know more commands; `is_header`: older spellings are understood.
         """

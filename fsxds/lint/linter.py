@@ -1,4 +1,4 @@
-"""Combines all checks of file contents into the `Check` for loading."""
+"""Combines all checks of contents for loading."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TTL_DROPPED = "ttl-dropped"
 
 @dataclass(frozen=True, slots=True)
 class Linter:
-    """All checks, with the settings' severities and static names."""
+    """All checks, with set severities and static names."""
 
     levels: RuleLevels = field(default_factory=RuleLevels)
     static: StaticNames = field(default_factory=StaticNames)
@@ -51,7 +51,7 @@ class Linter:
         return f"{type(self).__qualname__} {changed}"
 
     def is_static(self, key: Key) -> bool:
-        """Whether a reference leads to the bootstrap."""
+        """Whether the bootstrap has it."""
         return key[0] == CLUSTER and key[1] in (self.static.clusters or ())
 
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
@@ -59,7 +59,7 @@ class Linter:
         return merge_hooks(*(subject.hooks(catalogue) for subject in SUBJECTS))
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return a problem with its set severity; None if its rule is off."""
+        """Apply the set severity; None if off."""
         return self.levels.adjusted(found)
 
     def tree_check(
@@ -85,7 +85,7 @@ def linter_of(settings: Settings) -> Linter:
     """Return the linter for these settings.
 
     Raises:
-        UsageError: they name a rule that does not exist or cannot be changed, or an unreadable bootstrap.
+        UsageError: they name an unknown or unchangeable rule, or an unreadable bootstrap.
     """
     given, levels = settings.static_clusters, levels_of(settings)
     if settings.bootstrap is None:
@@ -95,7 +95,7 @@ def linter_of(settings: Settings) -> Linter:
 
 
 def levels_of(settings: Settings) -> RuleLevels:
-    """Return changed severities, also of pointless rules."""
+    """Return set severities, also of pointless rules."""
     levels = read_levels(settings.rules or {})
     if settings.ttl != TtlMode.SPECIFICATION.value:
         return levels

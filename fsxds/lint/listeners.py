@@ -106,7 +106,7 @@ def _check_filter_chains(listener: DynamicMessage, path: Path, walk: Walk) -> No
 
 
 class _Codecs:
-    """Knows whether the walked listener uses QUIC, which allows only HTTP/3."""
+    """Whether the walked listener uses QUIC, which allows only HTTP/3."""
 
     def __init__(self) -> None:
         self._is_quic: bool | None = None
@@ -182,8 +182,21 @@ def _check_names(chains: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Compare matches in the form in which Envoy keeps them."""
-    dimensions = [_dimensions(chain.filter_chain_match) for chain in chains]
+    """In the form in which Envoy keeps them."""
+    dimensions: list[tuple[list[Hashable], ...]] = [
+        (
+            [match.destination_port.value if match.HasField("destination_port") else None],
+            _networks(match.prefix_ranges),
+            [re.sub(r"^\*\.", ".", name.lower()) for name in match.server_names] or [""],
+            [match.transport_protocol],
+            list(match.application_protocols) or [""],
+            _networks(match.direct_source_prefix_ranges),
+            [match.source_type],
+            _networks(match.source_prefix_ranges),
+            list(match.source_ports) or [0],
+        )
+        for match in (chain.filter_chain_match for chain in chains)
+    ]
     if sum(prod(map(len, one)) for one in dimensions) > _MOST_COMBINATIONS:
         return
     owners: dict[tuple[Hashable, ...], int] = {}
@@ -200,26 +213,12 @@ def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
             return
 
 
-def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
-    return (
-        [match.destination_port.value if match.HasField("destination_port") else None],
-        _networks(match.prefix_ranges),
-        [re.sub(r"^\*\.", ".", name.lower()) for name in match.server_names] or [""],
-        [match.transport_protocol],
-        list(match.application_protocols) or [""],
-        _networks(match.direct_source_prefix_ranges),
-        [match.source_type],
-        _networks(match.source_prefix_ranges),
-        list(match.source_ports) or [0],
-    )
-
-
 def _networks(ranges: Iterable[DynamicMessage]) -> list[Hashable]:
     return [_network(cidr) for cidr in ranges] or [None]
 
 
 def _network(cidr: DynamicMessage) -> Hashable:
-    """Return the range itself if its address is invalid, which is reported elsewhere."""
+    """An invalid one is itself, and reported elsewhere."""
     try:
         address = ipaddress.ip_address(cidr.address_prefix.partition("%")[0])
     except ValueError:

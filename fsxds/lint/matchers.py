@@ -23,9 +23,9 @@ class Context(NamedTuple):
     """A field's allowed inputs and actions.
 
     Attributes:
-        stops: the first match decides, and `keep_matching` is rejected.
+        stops: the first match decides; `keep_matching` is rejected.
         only_inputs: the only allowed types of the category; empty for all.
-        no_inputs: the beginnings of types that are not allowed, except `_HEADER`.
+        no_inputs: beginnings of types that are not allowed, except `_HEADER`.
     """
 
     inputs: str
@@ -154,7 +154,7 @@ class _MatcherChecks:
             walk.error((path, "typed_config"), "wrong-extension", message, remedy)
 
     def _check_pair(self, name: str, test: DynamicMessage, path: Path, walk: Walk) -> None:
-        """An input needs a matcher of its kind: most are texts."""
+        """Most inputs are texts."""
         custom = _type_of(test.custom_match) if test is not None and test.HasField("custom_match") else ""
         wanted = _PAIRS.get(name)
         if wanted is not None and custom != wanted and custom not in TYPED_STRUCTS:
@@ -183,7 +183,7 @@ def _outcomes(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMess
 
 
 def _inputs(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path, DynamicMessage | None]]:
-    """Yield inputs with their holder's place and test; a tree tests texts."""
+    """With holder's place and test; a tree tests texts."""
     if matcher.WhichOneof("matcher_type") == "matcher_tree":
         yield matcher.matcher_tree.input, (path, "matcher_tree"), None
     for index, one in enumerate(matcher.matcher_list.matchers):

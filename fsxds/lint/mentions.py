@@ -1,6 +1,6 @@
 """The resources that mention each name.
 
-All of it is immutable and shares unchanged parts, so that the next tree costs only its changes.
+All is immutable and shares unchanged parts: the next tree costs only its changes.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ class ByKey:
         self._found: HashTrieMap[Key, Resource | _ResourcesById] = HashTrieMap() if found is None else found
 
     def __contains__(self, key: object) -> bool:
-        """Return whether a key has a resource."""
+        """Whether a key has a resource."""
         return key in self._found
 
     def __bool__(self) -> bool:
-        """Return whether there is any."""
+        """Whether there is any."""
         return len(self._found) > 0
 
     def of(self, key: Key) -> Collection[Resource]:
-        """Return the resources of a key."""
+        """Return a key's resources."""
         found = self._found.get(key)
         if found is None:
             return ()
         return (found,) if isinstance(found, Resource) else found.values()
 
     def with_changes(self, lost: Iterable[Mention], added: Iterable[Mention]) -> ByKey:
-        """Return a copy without some mentions, and with others."""
+        """Return a copy with changes."""
         changed: dict[Key, Resource | _ResourcesById | None] = {}
         for key, resource in lost:
             changed[key] = _without(changed[key] if key in changed else self._found.get(key), resource)
@@ -98,7 +98,7 @@ class KeySet:
         self._by_type: Mapping[TypeUrl, HashTrieSet[str]] = {} if by_type is None else by_type
 
     def __contains__(self, key: Key) -> bool:
-        """Whether a type and name are in it."""
+        """Whether it has this key."""
         names = self._by_type.get(key[0])
         return names is not None and key[1] in names
 
@@ -107,16 +107,16 @@ class KeySet:
         return ((type_url, name) for type_url, names in self._by_type.items() for name in names)
 
     def __bool__(self) -> bool:
-        """Return whether there is any."""
+        """Whether there is any."""
         return any(len(names) for names in self._by_type.values())
 
     @property
     def types(self) -> Collection[TypeUrl]:
-        """The covered types, some without names."""
+        """Some have no names."""
         return self._by_type.keys()
 
     def of(self, type_url: TypeUrl) -> Collection[str]:
-        """Return the names of a type."""
+        """Return a type's names."""
         return self._by_type.get(type_url, ())
 
     def updated(self, keys: Iterable[Key], belongs: Callable[[Key], bool]) -> KeySet:
@@ -139,12 +139,12 @@ class KeySet:
         return self if is_same else KeySet(by_type)
 
     def of_types(self, types: Iterable[TypeUrl]) -> KeySet:
-        """Return the set for just these types."""
+        """Keep just these types."""
         return KeySet({type_url: self._by_type.get(type_url, HashTrieSet()) for type_url in types})
 
 
 class CollectedMentions:
-    """Mentions and collections, each with its resource."""
+    """Mentions and collections, with their resources."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.demanded: list[Mention] = []
@@ -157,34 +157,31 @@ class CollectedMentions:
         self.located: list[Mention] = []
         self.defined: list[Key] = []
         for resource in resources:
-            self._collect(resource)
-
-    def _collect(self, resource: Resource) -> None:
-        self.defined.append(key_of(resource))
-        if resource.type_url in IN_COLLECTIONS:
-            collection = resource.type_url, collection_of(resource.type_url, resource.name)
-            self.members.append((collection, resource))
-        for type_url, name, _, severity, is_static in resource.references:
-            if is_static:
-                self.static.append(((type_url, name), resource))
-            elif type_url in CLAIMED:
-                self.claims.append(((type_url, name), resource))
-            elif type_url.startswith(IN_FILE):
-                self.sources.append((source_key(PurePosixPath(name.partition("\n")[0])), resource))
-            elif type_url in IN_COLLECTIONS:
-                self.asked.append(((type_url, collection_of(type_url, name)), resource))
-            else:
-                # Resources that may be used need not exist.
-                mentions = self.noted if severity is Severity.NOTE else self.demanded
-                mentions.append(((type_url, name), resource))
-                if "#" in name:
-                    choices = [((type_url, choice), resource) for choice in choices_of(name)]
-                    self.noted += choices
-                    self.located += choices
+            self.defined.append(key_of(resource))
+            if resource.type_url in IN_COLLECTIONS:
+                collection = resource.type_url, collection_of(resource.type_url, resource.name)
+                self.members.append((collection, resource))
+            for type_url, name, _, severity, is_static in resource.references:
+                if is_static:
+                    self.static.append(((type_url, name), resource))
+                elif type_url in CLAIMED:
+                    self.claims.append(((type_url, name), resource))
+                elif type_url.startswith(IN_FILE):
+                    self.sources.append((source_key(PurePosixPath(name.partition("\n")[0])), resource))
+                elif type_url in IN_COLLECTIONS:
+                    self.asked.append(((type_url, collection_of(type_url, name)), resource))
+                else:
+                    # Resources that may be used need not exist.
+                    mentions = self.noted if severity is Severity.NOTE else self.demanded
+                    mentions.append(((type_url, name), resource))
+                    if "#" in name:
+                        choices = [((type_url, choice), resource) for choice in choices_of(name)]
+                        self.noted += choices
+                        self.located += choices
 
 
 def choices_of(name: str) -> tuple[str, ...]:
-    """Return the alternatives of a locator, if any."""
+    """Return a locator's alternatives, if any."""
     if "#" not in name or not is_structured(name):
         return ()
     return _remembered_choices(name) if len(name) <= _LONGEST_REMEMBERED else _choices(name)
@@ -206,10 +203,10 @@ def source_key(path: PurePosixPath) -> Key:
 
 
 def collection_of(type_url: TypeUrl, name: str) -> str:
-    """Return the collection of a name.
+    """Return a name's collection.
 
-    That of virtual hosts is `<route configuration>/*`. Of `xdstp://authority/type/directory/name?key=value`, directory
-    and parameters make the collection; names are canonical.
+    That of virtual hosts is `<route configuration>/*`. Of `xdstp://authority/type/directory/name?key=value`, directory and
+    parameters make it; names are canonical.
     """
     if type_url == VIRTUAL_HOST:
         return f"{route_configuration_of(name)}/{ANY}"
@@ -245,7 +242,7 @@ def _both(keys: frozenset[Key], others: frozenset[Key]) -> frozenset[Key]:
 
 @dataclass(frozen=True, slots=True)
 class NamesChange:
-    """The files and resources that differ between trees."""
+    """Files and resources that differ between trees."""
 
     lost_files: tuple[ParsedFile, ...]
     added_files: tuple[ParsedFile, ...]
@@ -258,12 +255,12 @@ class NamesChange:
         lost: tuple[Iterable[ParsedFile], Iterable[Resource]],
         added: tuple[Iterable[ParsedFile], Iterable[Resource]],
     ) -> NamesChange:
-        """Collect mentions that differ between trees."""
+        """Collect differing mentions."""
         return cls(tuple(lost[0]), tuple(added[0]), CollectedMentions(lost[1]), CollectedMentions(added[1]))
 
     @property
     def touched(self) -> TouchedKeys:
-        """The keys with possible changes."""
+        """Possibly changed keys."""
         both = self.lost, self.added
         names = {key for one in both for key in one.defined}
         names |= {(one.type_url, one.name) for parsed in (*self.lost_files, *self.added_files) for one in parsed.unread}
@@ -282,7 +279,7 @@ Counts: TypeAlias = Mapping[TypeUrl, int]
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """The mentions in a tree.
+    """A tree's mentions.
 
     Attributes:
         demanded: by required key, the resources that need it.
@@ -290,7 +287,7 @@ class Mentions:
         asked: by collection, the resources that request it.
         members: by collection, the resources in it.
         declared: the number of files that list a type.
-        defined: the number of resources of a type, read or not.
+        defined: the number of a type's resources, read or not.
     """
 
     demanded: ByKey = field(default_factory=ByKey)
@@ -306,7 +303,7 @@ class Mentions:
     defined: Counts = field(default_factory=lambda: MappingProxyType({}))
 
     def locators(self, keys: Iterable[Key]) -> Iterator[Key]:
-        """Yield locators with one of these alternatives."""
+        """Yield locators with such an alternative."""
         for type_url, name in keys if self.located else ():
             for resource in self.located.of((type_url, name)):
                 locators = (one for one in resource.references if one.type_url == type_url)

@@ -1,9 +1,9 @@
 """Faults of names in a file.
 
-Undefined names are errors before a tree is served: `fsxds serve` holds new references to them. Once served, they are
-warnings: the references may be served already, and a first start serves them (`rollout.holding`). Names of a type that
-the tree lacks entirely belong elsewhere, except clusters if the bootstrap's are known. A secret or an extension from a
-separate gRPC service stays a warning (ENVOY.md E6). Settings of a rule, and `--references warn`, take precedence.
+Undefined names are errors before a tree is served: `fsxds serve` holds new references to them. Then they are warnings:
+the references may be served already, and a first start serves them (`rollout.holding`). Names of a type that the tree
+lacks entirely belong elsewhere, except clusters if the bootstrap's are known. A secret or an extension from a separate
+gRPC service stays a warning (ENVOY.md E6). Settings of a rule, and `--references warn`, take precedence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REJECTS = "Envoy rejects the resource that names it"
 
 @dataclass(frozen=True, slots=True)
 class Referent:
-    """The wording of faults for one type.
+    """A type's wording of faults.
 
     Attributes:
         outcome: the consequence of a missing one.
@@ -72,14 +72,14 @@ _OF_BOOTSTRAP = {CLUSTER: "no-static-cluster", SECRET: "no-static-secret"}
 
 
 def rule_of(reference: Reference) -> str:
-    """Return the rule of a dangling reference."""
+    """Return a dangling reference's rule."""
     return _OF_BOOTSTRAP[reference.type_url] if reference.is_static else REFERENTS[reference.type_url].missing
 
 
 def missing_message(reference: Reference, hint: str | None, *, may_be_elsewhere: bool) -> tuple[str, str]:
-    """Return the fact and the remedy of a dangling reference.
+    """Return a dangling reference's fact and remedy.
 
-    `hint` is the probable name, if any; `may_be_elsewhere`: the tree has no resource of the type.
+    `hint` is the probable name, if any; `may_be_elsewhere`: the tree has none of the type.
     """
     if reference.is_static:
         return _static_message(reference)
@@ -114,7 +114,7 @@ _LEAST_SIMILARITY = 0.6
 def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mapping[Key, str]) -> Mapping[Key, str]:
     """Return near names, or "", for the first few missing ones.
 
-    `unknown` types are not reported as missing. Valid parts of `before` are kept.
+    `unknown` types are not reported as missing. Valid parts of `before` stay.
     """
     missing = names.open.missing
     hints = {
@@ -165,7 +165,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFinding:
-    """A fault between resources; its path starts at its resource."""
+    """A fault between resources; its path starts at its own."""
 
     resource: Resource
     fault: Fault
@@ -180,8 +180,8 @@ class ReferenceScope:
     """The scope of reports on references.
 
     Attributes:
-        unknown: types in unreadable files; they are not reported as missing.
-        unused_of: the types with reports of unused names.
+        unknown: types in unreadable files, not reported as missing.
+        unused_of: types with reports of unused names.
         first: the one missing name that stands for all of its type.
     """
 
@@ -201,13 +201,13 @@ class ReferenceFindings:
         self._file_at = file_at
 
     def of_names(self, parsed: ParsedFile) -> tuple[ReferenceFinding, ...]:
-        """Return the faults of a file's references and names."""
+        """Return faults of references and names."""
         opened = self._names.open
         missing = self._missing(parsed) if opened.missing or opened.lacking else ()
         return (*missing, *(self._unused(parsed) if self._scope.unused_of else ()))
 
     def of_sources(self, parsed: ParsedFile) -> Iterator[ReferenceFinding]:
-        """Yield wrong file sources of a resource. Source: ENVOY.md E16."""
+        """Yield wrong file sources. Source: ENVOY.md E16."""
         if self._names.mentions.sources:
             for resource in parsed.resources:
                 for reference in resource.references:
@@ -215,7 +215,7 @@ class ReferenceFindings:
                         yield from self._wrong_source(resource, reference)
 
     def is_missing(self, key: Key) -> bool:
-        """Whether a name is reported; one suffices for an undeclared type."""
+        """Whether it is reported; one suffices for an undeclared type."""
         first = self._scope.first.get(key[0], key[1])
         return key in self._names.open.missing and key[0] not in self._scope.unknown and key[1] == first
 
@@ -228,7 +228,7 @@ class ReferenceFindings:
                     key in lacking if reference.is_static else self.is_missing(key)
                 ):
                     continue
-                may_be_elsewhere = not self._declares(reference.type_url)
+                may_be_elsewhere = not declares(reference.type_url, self._scope.declared, self._names.static)
                 hint = self._scope.hints.get(key)
                 fact, remedy = missing_message(reference, hint, may_be_elsewhere=may_be_elsewhere)
                 severity: Severity = reference.severity
@@ -247,9 +247,6 @@ class ReferenceFindings:
                 fact = f'no resource in this tree uses {referent.words} "{resource.name}"'
                 fault = Fault(referent.unused, fact, "remove it, or use it", severity=Severity.NOTE)
                 yield ReferenceFinding(resource, fault)
-
-    def _declares(self, type_url: TypeUrl) -> bool:
-        return declares(type_url, self._scope.declared, self._names.static)
 
     def _wrong_source(self, resource: Resource, reference: Reference) -> Iterator[ReferenceFinding]:
         path, _, name = reference.name.partition("\n")
@@ -294,7 +291,7 @@ _DEMANDED = frozenset(referent.missing for type_url, referent in REFERENTS.items
 
 
 def with_undefined_names(problems: Iterable[Problem], settings: Settings) -> tuple[Problem, ...]:
-    """Return problems with their severities before the tree is served."""
+    """Set severities from before the tree is served."""
     if settings.references != "hold":
         return tuple(problems)
     demanded = _DEMANDED - (settings.rules or {}).keys()

@@ -27,7 +27,7 @@ _PLURALS = {"runtime": "runtime layers"}
 
 @dataclass(frozen=True, slots=True)
 class ReportedProblem:
-    """A problem without secrets, and its line if showable."""
+    """A problem without secrets, and its showable line."""
 
     problem: Problem
     excerpt: Excerpt | None = None
@@ -35,13 +35,13 @@ class ReportedProblem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a check; relative paths start at `base`.
+    """A check's outcome; relative paths start at `base`.
 
     Attributes:
         findings: sorted by place; their paths can be opened from here.
-        files: every file that was read, in the same form.
-        resources: the number of resources, by the noun of their type.
-        threshold: the lowest severity that makes the check fail.
+        files: all that were read, in the same form.
+        resources: counts by the type's noun.
+        threshold: the lowest severity that fails the check.
         lists_all: whether text has each note; else only the first of those that differ in nothing but names.
     """
 
@@ -60,7 +60,7 @@ class Report:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a problem reaches the threshold."""
+        """Whether any counts as failure."""
         return any(map(self.counts_as_failure, self.problems))
 
     def counts_as_failure(self, problem: Problem) -> bool:
@@ -95,35 +95,31 @@ def findings_of(
     files: Collection[PurePosixPath] = (),
     is_word: Callable[[str], bool] = lambda _: False,
 ) -> tuple[ReportedProblem, ...]:
-    """Return problems, with paths from the top of `tree`, as they may be shown from here."""
+    """Return problems with paths from the top of `tree`, as shown from here."""
     ordered = sorted(set(problems))
     texts = {
         path: Source(path, sources[path], is_word) for path in {problem.path for problem in ordered} & sources.keys()
     }
     return tuple(
         ReportedProblem(
-            _presentable(_rebased(problem, tree, files), tree),
+            _presentable(problem, tree, files),
             texts[problem.path].excerpt(problem) if problem.path in texts else None,
         )
         for problem in ordered
     )
 
 
-def _rebased(problem: Problem, tree: PurePosixPath, files: Collection[PurePosixPath]) -> Problem:
+def _presentable(problem: Problem, tree: PurePosixPath, files: Collection[PurePosixPath]) -> Problem:
 
     def led_to(match: re.Match[str]) -> str:
         path = PurePosixPath(match["path"])
         return f"at {tree / path}:{match['line']}" if path in files else match[0]
 
-    return replace(problem, message=_PLACE.sub(led_to, problem.message))
-
-
-def _presentable(problem: Problem, tree: PurePosixPath) -> Problem:
     return replace(
         problem,
         path=PurePosixPath(escape(str(tree / problem.path))),
         pointer=presentable_text(problem.pointer),
-        message=presentable_text(problem.message),
+        message=presentable_text(_PLACE.sub(led_to, problem.message)),
         remedy=presentable_text(problem.remedy),
     )
 
@@ -149,14 +145,14 @@ def remedy_of(problem: Problem) -> str:
 
 
 def presentable_text(text: str) -> str:
-    """Hide secrets, and escape characters that forge lines."""
+    """Hide secrets; escape characters that forge lines."""
     return escape(mask_text(text))
 
 
 def resource_counts(snapshots: Iterable[Snapshot]) -> dict[str, int]:
     """Count views' resources by noun.
 
-    A resource in several views counts once per different content.
+    One in several views counts once per content.
     """
     first, *others = snapshots
     more = {

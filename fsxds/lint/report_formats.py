@@ -9,7 +9,6 @@ import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from rich.text import Text
@@ -93,9 +92,9 @@ def as_styled_text(report: Report) -> Text:
 
 
 def _without_alike(findings: Iterable[ReportedProblem]) -> tuple[list[ReportedProblem], dict[Problem, int]]:
-    """Return the first notes of each group, and by each the number of dropped ones.
+    """Return each group's first notes, and by these the number of dropped ones.
 
-    Notes of one group have the same rule and the same message, except for quoted names.
+    Notes of a group have the same rule and message, except for quoted names.
     """
     shown: list[ReportedProblem] = []
     groups: defaultdict[tuple[str, str], list[Problem]] = defaultdict(list)
@@ -186,7 +185,7 @@ def as_sarif(report: Report) -> str:
 
 
 def _rule(name: str) -> PlainValue:
-    """Describe a rule by its page (3.49)."""
+    """SARIF 3.49."""
     row = rules().get(name)
     if row is None:
         return {"id": name}
@@ -203,47 +202,33 @@ def _results(problems: Iterable[Problem], names: list[str]) -> list[PlainValue]:
     seen: Counter[str] = Counter()
     results: list[PlainValue] = []
     for problem in problems:
-        essence = _essence(problem)
+        # Stable when lines and list items move (3.27.17).
+        pointer = re.sub(r"\[\d+\]", "[]", problem.pointer)
+        message = re.sub(r"\d+", "0", problem.message)
+        parts = (str(problem.path), problem.rule, pointer, message)
+        essence = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
         seen[essence] += 1
+        # Relative to the root, or absolute outside of it (3.4). The pointer is the fully qualified logical name (3.28).
+        path, is_absolute = quote(str(problem.path)), problem.path.is_absolute()
+        location: dict[str, PlainValue] = {
+            "physicalLocation": {
+                "artifactLocation": {"uri": f"file://{path}"} if is_absolute else {"uri": path, "uriBaseId": ROOT},
+                "region": {"startLine": problem.line, "startColumn": problem.column},
+            }
+        }
+        if problem.pointer:
+            location["logicalLocations"] = [{"fullyQualifiedName": problem.pointer, "kind": "member"}]
         results.append(
             {
                 "ruleId": problem.rule,
                 "ruleIndex": names.index(problem.rule),
                 "level": problem.severity.value,
                 "message": {"text": fact_of(problem) + remedy_of(problem)},
-                "locations": [_location(problem)],
+                "locations": [location],
                 "partialFingerprints": {_FINGERPRINT: f"{essence}:{seen[essence]}"},
             }
         )
     return results
-
-
-def _essence(problem: Problem) -> str:
-    """Return a fingerprint that is stable when lines and list items move (3.27.17)."""
-    pointer = re.sub(r"\[\d+\]", "[]", problem.pointer)
-    message = re.sub(r"\d+", "0", problem.message)
-    parts = (str(problem.path), problem.rule, pointer, message)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-
-
-def _location(problem: Problem) -> PlainValue:
-    """Return the place (3.28); the pointer is its fully qualified logical name."""
-    location: dict[str, PlainValue] = {
-        "physicalLocation": {
-            "artifactLocation": _artifact(problem.path),
-            "region": {"startLine": problem.line, "startColumn": problem.column},
-        }
-    }
-    if problem.pointer:
-        location["logicalLocations"] = [{"fullyQualifiedName": problem.pointer, "kind": "member"}]
-    return location
-
-
-def _artifact(path: PurePosixPath) -> PlainValue:
-    """Return the path, relative to the root, or absolute outside of it (3.4)."""
-    if path.is_absolute():
-        return {"uri": f"file://{quote(str(path))}"}
-    return {"uri": quote(str(path)), "uriBaseId": ROOT}
 
 
 @dataclass(frozen=True, slots=True)

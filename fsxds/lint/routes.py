@@ -183,7 +183,7 @@ def _check_back_off(back_off: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_core_back_off(back_off: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Of retries by this message, Envoy compares only those for the keys of tokens."""
+    """Of such retries, Envoy compares only those for the keys of tokens."""
     steps = field_path_of(path)
     if steps[-2:] == ("retry_policy", "retry_back_off"):
         walk.depend_on_place()
@@ -218,7 +218,7 @@ class _PathTemplates:
         return self._catalogue.unpacked(policy.typed_config) if packed_type(policy.typed_config) == name else None
 
     def check_prefix(self, _: FieldValue, path: Path, walk: Walk) -> None:
-        """A route that matches by a template has no prefix to rewrite."""
+        """A template has no prefix to rewrite."""
         walk.depend_on_place()
         if _route_of(path) is not None and _route_of(path) is self._matched[0]:
             message = "a route that matches by a path template has no prefix"
@@ -240,7 +240,7 @@ class _PathTemplates:
 
 
 def _route_of(path: Path) -> Path:
-    """The path of a route is the same object for its match and action."""
+    """One object for a route's match and action."""
     return path[0][0] if path and path[0] else None
 
 
@@ -280,7 +280,7 @@ _RESERVED_REMEDY = "change the path by a rewrite, the host by host_rewrite_liter
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a header cannot be added or removed: HTTP/2's own, or the host."""
+    """Whether a header is fixed: HTTP/2's own, or the host."""
     return name[:1] == ":" or (len(name) == 4 and name.lower() == "host")
 
 

@@ -1,6 +1,6 @@
 """The rules that problems can break: pages, severities, and `fsxds explain`.
 
-A page in `pages/` is a chapter, each of its sections a rule. Statements about Envoy are verified (ENVOY.md E54).
+A page in `pages/` is a chapter, each section a rule. Statements about Envoy are verified (ENVOY.md E54).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Rule:
 
     Attributes:
         meaning: the demand, in one or two sentences.
-        is_fixed: a violation leaves nothing to serve, so that its severity cannot be changed.
+        is_fixed: a violation leaves nothing to serve: its severity cannot be changed.
         predicts_envoy: it predicts a rejection; if an Envoy that was asked accepts the resource, a problem is a note.
-        is_own: it is an error though Envoy accepts it.
-        file: the file name of the examples; empty if loading it alone cannot show the problem.
+        is_own: an error though Envoy accepts it.
+        file: the examples' file name; empty if loading it alone cannot show the problem.
     """
 
     name: str
@@ -121,7 +121,7 @@ class RuleLevels:
     changed: Mapping[str, Severity | None] = field(default_factory=lambda: MappingProxyType({}))
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return a problem with its rule's severity; None if off."""
+        """Apply the rule's severity; None if off."""
         severity = self.severity_of(found.rule, found.severity)
         if severity is found.severity:
             return found
@@ -132,7 +132,7 @@ class RuleLevels:
         return self.changed.get(rule, default)
 
     def __reduce__(self) -> tuple[type[RuleLevels], tuple[dict[str, Severity | None]]]:
-        """Pickle as a dict: its read-only view cannot be."""
+        """A read-only view cannot be pickled."""
         return RuleLevels, (dict(self.changed),)
 
 
@@ -140,7 +140,7 @@ def read_levels(words: Mapping[str, str]) -> RuleLevels:
     """Read severities from words such as `warning` and `off`.
 
     Raises:
-        UsageError: there is no such rule, or its severity cannot be changed.
+        UsageError: a rule is unknown or cannot be changed.
     """
     for name in words:
         rule = rules().get(name)

@@ -125,7 +125,7 @@ def _suites(ciphers: frozenset[str]) -> Hook:
 
 
 def _curves(groups: Mapping[str, str]) -> Hook:
-    """Envoy joins names with colons, so one text may hold several."""
+    """Envoy joins names with colons: a text may hold several."""
 
     def check_curves(curves: FieldValue, path: Path, walk: Walk) -> None:
         if not any(curves):
@@ -215,7 +215,7 @@ class CertificateChecks:
         self._known: Lru[tuple[bytes, bytes, bytes | None], tuple[str, str, str] | None] = Lru(_MOST_REMEMBERED)
 
     def check_certificate(self, certificate: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that certificate and key exist and match."""
+        """Certificate and key must exist and match."""
         if certificate.HasField("pkcs12"):
             if certificate.HasField("certificate_chain") or certificate.HasField("private_key"):
                 message = "a PKCS #12 bundle holds the chain and the key already"
@@ -262,7 +262,7 @@ class CertificateChecks:
 
 
 def _report_unreadable(chain: bytes, path: Path, walk: Walk) -> bool:
-    """Report a text without a readable certificate; return whether it is one."""
+    """Return whether there is no readable certificate."""
     blocks = [match for match in _BLOCK.finditer(chain) if match[1] in _CERTIFICATES]
     if not blocks:
         remedy = "write the whole certificate, from BEGIN to END"

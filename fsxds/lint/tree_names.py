@@ -1,4 +1,4 @@
-"""The names of a tree: definitions, mentions, and open names."""
+"""A tree's names: definitions, mentions, and open ones."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class OpenNames:
     """Names with an open question.
 
     Attributes:
-        missing: names that a file needs, and none defines.
+        missing: a file needs them, and none defines them.
         elsewhere: missing in files, but an upstream has or may have them.
-        unmentioned: names without a mention, of types that others could use.
+        unmentioned: without a mention, of types that others could use.
         unasked: collections of virtual hosts that no route configuration requests.
     """
 
@@ -62,16 +62,16 @@ class OpenNames:
 
 @dataclass(frozen=True, slots=True)
 class NamesOfFiles:
-    """The mentions in files, and the open names; immutable."""
+    """Mentions in files, and open names; immutable."""
 
     mentions: Mentions = field(default_factory=Mentions)
     open: OpenNames = field(default_factory=OpenNames)
 
 
 class TreeNames:
-    """The names of one tree.
+    """One tree's names.
 
-    Derived from another tree's names, at the cost of the difference.
+    Derived from another's, at the cost of the difference.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class TreeNames:
         return self._definitions.outside.static
 
     def defining(self, key: Key) -> tuple[Resource, ...]:
-        """Return the resources of this name."""
+        """Return resources of this name."""
         return self._definitions.defining(key)
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
@@ -110,7 +110,7 @@ class TreeNames:
         yield from (name for one, name in self.mentions.unread if one == type_url)
 
     def is_defined(self, key: Key) -> bool:
-        """Whether a name is, or may be, defined; `ANY`: whether any is."""
+        """Whether it is, or may be, defined; `ANY`: any."""
         return self._is_here(key) or self._definitions.outside.elsewhere.may_have(key)
 
     def _is_here(self, key: Key) -> bool:
@@ -132,7 +132,7 @@ class TreeNames:
         return any(map(self.is_present, self.mentions.demanded.of(key)))
 
     def is_present(self, resource: Resource) -> bool:
-        """Whether a resource is now in its file, not only served."""
+        """Whether it is now in its file, not only served."""
         return id(resource) not in self._definitions.absent
 
     def _updated(self, before: OpenNames) -> OpenNames:
@@ -186,7 +186,7 @@ class Definitions:
     """Proposals, and unserved contents of files.
 
     Attributes:
-        absent: the ids of served resources no longer in their files.
+        absent: ids of served resources no longer in their files.
     """
 
     def __init__(
@@ -204,12 +204,12 @@ class Definitions:
             self._unserved.setdefault(key_of(resource), []).append(resource)
 
     def defining(self, key: Key) -> tuple[Resource, ...]:
-        """Return the resources of this name."""
+        """Return resources of this name."""
         found = self._proposals.defining(key)
         return (*found, *self._unserved[key]) if key in self._unserved else found
 
     def is_defined(self, key: Key) -> bool:
-        """Whether a resource has this name."""
+        """Whether one has this name."""
         return key in self._unserved or self._proposals.is_defined(key)
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
@@ -239,7 +239,7 @@ class OutsideNames:
 
 
 def static_names(bootstrap: PlainValue) -> StaticNames:
-    """Return a bootstrap's names, in either spelling; none if malformed."""
+    """Return a bootstrap's names; none if malformed."""
     static = _field(bootstrap, "static_resources", "staticResources")
     return StaticNames(frozenset(_names(_field(static, "clusters"))), frozenset(_names(_field(static, "secrets"))))
 
@@ -259,7 +259,7 @@ def _names(resources: PlainValue) -> Iterator[str]:
 
 
 def read_bootstrap_file(path: Path) -> PlainValue:
-    """Read a bootstrap. UsageError: it cannot be read."""
+    """Read a bootstrap. Raises UsageError."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -1,14 +1,13 @@
 """References between types, over a whole tree: dangling references and unused names.
 
 A new file with a dangling reference is held back if that is an error; references among new files are fine in any
-direction. A served file stays, even if its referents are removed: deleting a file is intended, and the error is
-reported at the references to it. So a tree with such an error may be served now, and be held back when it is loaded
-anew.
+direction. A served file stays, even if its referents are removed: that is intended, and the error is reported at the
+references. So a tree with such an error may be served now, and be held back when loaded anew.
 
 A broken file causes no problems elsewhere. Its known names count as defined; if its content is unknown, no name of its
 possible types is reported as missing. A new file that needs a name only in the broken one is held without a problem.
 
-After an edit only the changed files, and those that mention or define a changed name, are checked.
+An edit costs only the changed files, and those that mention or define a changed name.
 """
 
 from __future__ import annotations
@@ -53,14 +52,14 @@ from fsxds.snapshots.references import IN_FILE, ROUTES, VIRTUAL_HOST
 
 @dataclass(frozen=True, slots=True)
 class ReferenceMemory:
-    """State from one tree to the next, so that only changes are checked.
+    """State from one tree to the next.
 
     Attributes:
-        before: the names that were served before the decision about the tree.
-        after: the names served by that decision.
-        decided: the decided contents of changed files. If the decision was not followed, `before` is still served.
-        changed: the names with changes from `before` to `after`.
-        beside: the names with changes from `after` to the report.
+        before: names that were served before the decision about the tree.
+        after: names served by that decision.
+        decided: contents of changed files. If the decision was not followed, `before` is still served.
+        changed: names with changes from `before` to `after`.
+        beside: names with changes from `after` to the report.
     """
 
     before: NamesOfFiles
@@ -104,7 +103,7 @@ class ReferenceCheck:
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """Undefined needed names; known after `report`, if there is an upstream."""
+        """Undefined needed names; known after `report`, with an upstream."""
         if self.memory is None or not self._settings.outside.elsewhere:
             return frozenset()
         opened = self.memory.reported.open
@@ -133,7 +132,7 @@ class ReferenceCheck:
         return held
 
     def hold_claims(self, proposals: Proposals) -> Conflicts:
-        """Find files that claim others' addresses or domains."""
+        """Find files with others' addresses or domains."""
         sorts = {sort for sort, severity in self._claims.items() if severity is Severity.ERROR}
         paths = claiming(self._names_of(proposals), sorts)
         if not paths:
@@ -157,10 +156,7 @@ class ReferenceCheck:
         return self._seen[1]
 
     def report(self, decision: Decision) -> Conflicts:
-        """Return reference problems of files as they are now, served or not.
-
-        They are the decided files, and others with a changed report.
-        """
+        """Return reference problems of decided files as they are now, served or not, and of others with a changed report."""
         served, unserved = self._names_of(decision.proposals), _unserved_of(decision)
         definitions = Definitions(decision.proposals, self._settings.outside, unserved.added, unserved.absent)
         names = TreeNames(served.of_files, unserved.change, definitions, unserved.touched)
@@ -227,11 +223,11 @@ def _files_of(proposals: Proposals) -> FileAt:
 
 @dataclass(frozen=True, slots=True)
 class _Unserved:
-    """The unserved content of held files.
+    """Unserved content of held files.
 
     Attributes:
-        touched: the names with changes from the served ones.
-        absent: the ids of served resources no longer in their files.
+        touched: names with changes from the served ones.
+        absent: ids of served resources no longer in their files.
     """
 
     change: NamesChange
@@ -263,7 +259,7 @@ _Found = Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSettings:
-    """The rules' severities, and the names outside of the tree."""
+    """Rules' severities, and names outside of the tree."""
 
     levels: RuleLevels = field(default_factory=RuleLevels)
     outside: OutsideNames = field(default_factory=OutsideNames)
@@ -274,7 +270,7 @@ class ReferenceSettings:
         return self.outside.static
 
     def adjusted(self, findings: Iterable[ReferenceFinding]) -> tuple[ReferenceFinding, ...]:
-        """Apply the severities, and drop rules that are off."""
+        """Apply severities; drop rules that are off."""
         return tuple(
             ReferenceFinding(finding.resource, fault)
             for finding in findings
@@ -284,7 +280,7 @@ class ReferenceSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReportedFindings:
-    """The report on a file, and its basis."""
+    """A file's report, and its basis."""
 
     parsed: ParsedFile
     findings: tuple[ReferenceFinding, ...]
@@ -293,7 +289,7 @@ class ReportedFindings:
 
 @dataclass(frozen=True, slots=True)
 class ReportedTree:
-    """The report on a tree, and its basis.
+    """A tree's report, and its basis.
 
     Attributes:
         harmless: files with duplicate claims that are no error.
@@ -308,14 +304,14 @@ class ReportedTree:
 
 @dataclass(frozen=True, slots=True)
 class KnownReport:
-    """The previous report, if known, and possibly changed names since."""
+    """The previous report, if known, and possibly changed names."""
 
     tree: ReportedTree | None
     touched: TouchedKeys
 
 
 class TreeReport:
-    """The faults of references, and files with a changed report."""
+    """Faults of references, and files with a changed report."""
 
     def __init__(self, decision: Decision, names: TreeNames, settings: ReferenceSettings, known: KnownReport) -> None:
         self.before = known.tree or ReportedTree()
@@ -337,11 +333,11 @@ class TreeReport:
         self.concerned = frozenset(path for path in (*self._concerned(), *others) if self.is_there(path))
 
     def is_there(self, path: PurePosixPath) -> bool:
-        """Whether a file exists, or is kept though it does not."""
+        """Whether a file exists, or is kept."""
         return path in self._decision.records or path not in self._decision.proposals.files
 
     def file_at(self, path: PurePosixPath) -> ParsedFile | None:
-        """Return a file's current content, served or not, or None."""
+        """Return current content, served or not, or None."""
         record = self._decision.records.get(path)
         if record is None and self.is_there(path):
             record = self._decision.proposals.served.records.get(path)
@@ -389,7 +385,7 @@ class TreeReport:
     def _first(self, declared: frozenset[TypeUrl], unknown: frozenset[TypeUrl]) -> Mapping[TypeUrl, str]:
         """One missing name of each type that the tree lacks is enough.
 
-        All are reported if the settings change the severity of the rule.
+        All are reported if the rule's severity is set.
         """
         missing, static = self._names.open.missing, self._settings.static
         types = [one for one in missing.types if missing.of(one) and not declares(one, declared, static)]
@@ -478,7 +474,7 @@ class TreeReport:
 
 
 def claiming(names: TreeNames, sorts: Iterable[TypeUrl]) -> frozenset[PurePosixPath]:
-    """Return the files with contested claims of these kinds."""
+    """Return files with contested claims of these kinds."""
     keys = ((sort, name) for sort in sorts for name in names.open.contested.of(sort))
     return frozenset(resource.origin.path for key in keys for resource in names.mentions.claims.of(key))
 
@@ -488,7 +484,7 @@ def _differing(keys: Iterable[Key], now: KeySet, before: KeySet) -> Iterator[Key
 
 
 def _broken(records: Records) -> Iterator[tuple[PurePosixPath, ParsedFile | None]]:
-    """A file that is gone is known by its last content."""
+    """One that is gone is known by its last content."""
     for path, record in records.items():
         if record.parsed is None or record.problems:
             is_broken = record.parsed is None or not record.parsed.is_good
@@ -502,7 +498,7 @@ def _types_of(files: Iterable[tuple[PurePosixPath, ParsedFile | None]]) -> froze
 
 
 def _names_are_known(parsed: ParsedFile) -> bool:
-    """Whether every error of a file lies within a resource with a readable name."""
+    """Every error lies within a resource with a readable name."""
     errors = [problem for problem in parsed.problems if problem.severity is Severity.ERROR]
     if not errors:
         return True

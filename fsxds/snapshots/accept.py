@@ -3,17 +3,16 @@
 A bad file never removes resources: its last good content stays. A file is held back
 
 * if it does not parse, or could not be read;
-* if it defines a name, an address or a version of a type that another file owns: a file owns what it is served with and
-  still has. If no file is the owner, the first path wins;
+* if it defines a name, an address or a version of a type that another file owns, that is: is served with and still has.
+  Without an owner, the first path wins;
 * if it references a resource that no file serves, and Envoy would reject that, or wait for it in vain;
 * with all other files, if a tree is accepted as a whole.
 
-No other file is held or served because of a held file. So held files are tried again once the served files are known.
+As no other file is held or served because of a held one, held files are tried again once the served files are known.
 
-A removed file takes its resources along, with one exception: it vanished in the same step in which a file appeared that
-does not parse, or that is held and defines some of the same names. As it may have been renamed, its resources that no
-other file defines stay until the new file is served or removed. A file that appeared as another vanished owns the names
-that both define.
+A removed file takes its resources along, unless in the same step a file appeared that does not parse, or is held and
+defines some of the same names. It may have been renamed: its resources that no other file defines stay until the new
+file is served or removed. A file that appeared as another vanished owns the names that both define.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ MISSING_LAYER = "missing-layer"
 class TreeChange:
     """The difference between a tree and the served files.
 
-    `present` has the new and changed files, and perhaps others; their `good` is ignored.
+    `present` has the new and changed files, perhaps more; their `good` is ignored.
     """
 
     present: Records
@@ -73,8 +72,7 @@ def accept(
 ) -> dict[PurePosixPath, FileRecord]:
     """Decide which content of changed files is served.
 
-    With `whole_trees`, one file with an error holds back all. `report` finds further problems in accepted files, which
-    hold back none.
+    `report` finds further problems in accepted files, which hold back none.
 
     Returns:
         The records of changed files, of removed files that are kept, and of files whose problems changed.
@@ -87,19 +85,19 @@ def accept(
     decision.records.update({path: deciding.held_back(path, problems) for path, problems in conflicts.items()})
     records = dict(decision.records)
     for path, problems in report(Decision(decision.records, decision.proposals)).items():
-        record = records.get(path) or _unreported(change.served.records[path])
+        record = records.get(path)
+        if record is None:
+            record = change.served.records[path]
+            record = replace(record, problems=record.parsed.problems if record.parsed else ())
         records[path] = replace(record, problems=record.problems + problems)
     if whole_trees and _has_error(records, change):
-        return _as_before(records, change)
+        before = change.served.records
+        kept = {path: replace(before[path], parsed=None) for path in change.gone if before[path].good is not None}
+        return kept | {path: replace(record, good=change.served.good(path)) for path, record in records.items()}
     return records
 
 
-def _unreported(record: FileRecord) -> FileRecord:
-    return replace(record, problems=record.parsed.problems if record.parsed else ())
-
-
 def _on_its_own(record: FileRecord, before: FileRecord | None) -> FileRecord:
-    """An error in a file keeps its last good content."""
     is_good = record.parsed is not None and (not record.problems or record.parsed.is_good)
     return FileRecord(record.parsed, record.parsed if is_good else before.good if before else None, record.problems)
 
@@ -205,7 +203,10 @@ class _Deciding:
                 continue
             suspects = record.suspects & broken | {new for new in appeared if _may_hold(records[new], record.good)}
             if suspects:
-                yield path, FileRecord(None, record.good, (_vanished(path, suspects),), suspects)
+                names = ", ".join(str(suspect) for suspect in sorted(suspects)[:3])
+                fact = f"the file was removed, and the files that appeared with it do not load ({names}); its resources stay"
+                problem = Problem.of_file(path, "vanished", fact, "fix the new file, or remove it as well")
+                yield path, FileRecord(None, record.good, (problem,), suspects)
 
 
 def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPath]]:
@@ -231,16 +232,9 @@ def _without_redefined(record: FileRecord, others: Proposals) -> FileRecord | No
 
 
 def _may_hold(record: FileRecord, gone: ParsedFile) -> bool:
-    """It shares a name, or has unknown names."""
     if record.parsed is None or not record.parsed.is_good:
         return True
     return not set(map(key_of, record.parsed.resources)).isdisjoint(map(key_of, gone.resources))
-
-
-def _vanished(path: PurePosixPath, suspects: frozenset[PurePosixPath]) -> Problem:
-    names = ", ".join(str(suspect) for suspect in sorted(suspects)[:3])
-    fact = f"the file was removed, and the files that appeared with it do not load ({names}); its resources stay"
-    return Problem.of_file(path, "vanished", fact, "fix the new file, or remove it as well")
 
 
 def _has_error(records: Records, change: TreeChange) -> bool:
@@ -253,12 +247,6 @@ def _has_error(records: Records, change: TreeChange) -> bool:
         and (one.path in records or one.path not in change.gone)
         for one in found
     )
-
-
-def _as_before(records: Records, change: TreeChange) -> dict[PurePosixPath, FileRecord]:
-    before = change.served.records
-    kept = {path: replace(before[path], parsed=None) for path in change.gone if before[path].good is not None}
-    return kept | {path: replace(record, good=change.served.good(path)) for path, record in records.items()}
 
 
 Declarations = Mapping[tuple[TypeUrl, str | None], int]
@@ -300,14 +288,30 @@ class AuthoredVersions:
 def _disagreements(proposals: tuple[Proposal, ...]) -> tuple[Mapping[PurePosixPath, list[Problem]], dict[TypeUrl, str]]:
     found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     agreed: dict[TypeUrl, tuple[str, PurePosixPath]] = {}
-    for proposal, type_url, version_info in _declarations(proposals):
+    declared = [
+        (proposal, type_url, document.version_info)
+        for proposal in proposals
+        for document in proposal.parsed.documents
+        for type_url in sorted(document.declared)
+    ]
+    # Documents already served with the type come first.
+    declared.sort(key=lambda one: (one[0].is_on_trial, not _serves(one[0], one[1])))
+    for proposal, type_url, version_info in declared:
         if version_info is None:
-            found[proposal.path].append(_no_version(proposal.path, type_url))
+            fact, remedy = (
+                f"there is no version_info for its {BY_TYPE_URL[type_url].noun}",
+                "add one, or set `versions: content`",
+            )
+            found[proposal.path].append(Problem.of_file(proposal.path, "no-version", fact, remedy))
             continue
         own = (version_info, proposal.path)
         version, path = agreed.get(type_url, own) if proposal.is_on_trial else agreed.setdefault(type_url, own)
         if version != version_info and not (proposal.is_on_trial and path == proposal.path):
-            found[proposal.path].append(_disagrees(proposal.path, version_info, version, path))
+            fact, remedy = (
+                f'version "{version_info}" is not that of {path}, "{version}"',
+                "give all documents of a type one version",
+            )
+            found[proposal.path].append(_wrong_version(proposal.path, "version-conflict", fact, remedy))
     return found, {type_url: version for type_url, (version, _) in agreed.items()}
 
 
@@ -325,7 +329,9 @@ def _stale_versions(agreed: Mapping[TypeUrl, str], proposals: Proposals) -> Mapp
         declared = (type_url for document in proposal.parsed.documents for type_url in sorted(document.declared))
         for type_url in dict.fromkeys(declared):
             if type_url in stale and _content(type_url, (proposal.parsed,)) != _content(type_url, proposal.was):
-                found[proposal.path].append(_same_version(proposal.path, type_url, Version(agreed[type_url])))
+                fact = f'the {BY_TYPE_URL[type_url].noun} changed under the unchanged version "{agreed[type_url]}"'
+                problem = _wrong_version(proposal.path, "stale-version", fact, "give new content a new version")
+                found[proposal.path].append(problem)
     return found
 
 
@@ -341,7 +347,7 @@ def _changes_content(type_url: TypeUrl, proposals: Proposals) -> bool:
 def authored_versions(declarations: Declarations, good: Callable[[], Iterable[ParsedFile]]) -> Mapping[TypeUrl, str]:
     """Return the authored versions of types.
 
-    `good` returns the served files in order, if versions disagree: the last one counts.
+    `good` returns the served files in order: if versions disagree, the last counts.
     """
     authored = {type_url: Version(version) for type_url, version in declarations if version is not None}
     if len(authored) < sum(version is not None for _, version in declarations):
@@ -350,17 +356,6 @@ def authored_versions(declarations: Declarations, good: Callable[[], Iterable[Pa
             one: Version(document.version_info) for document, one in declared if document.version_info is not None
         }
     return MappingProxyType(authored)
-
-
-def _declarations(proposals: tuple[Proposal, ...]) -> list[tuple[Proposal, TypeUrl, str | None]]:
-    """Documents already served with the type come first."""
-    declared = [
-        (proposal, type_url, document.version_info)
-        for proposal in proposals
-        for document in proposal.parsed.documents
-        for type_url in sorted(document.declared)
-    ]
-    return sorted(declared, key=lambda one: (one[0].is_on_trial, not _serves(one[0], one[1])))
 
 
 def _serves(proposal: Proposal, type_url: TypeUrl) -> bool:
@@ -374,21 +369,6 @@ def _content(type_url: TypeUrl, files: Iterable[ParsedFile]) -> dict[str, Versio
         for resource in parsed.resources
         if resource.type_url == type_url
     }
-
-
-def _no_version(path: PurePosixPath, type_url: TypeUrl) -> Problem:
-    fact = f"there is no version_info for its {BY_TYPE_URL[type_url].noun}"
-    return Problem.of_file(path, "no-version", fact, "add one, or set `versions: content`")
-
-
-def _disagrees(path: PurePosixPath, version: str, agreed: str, other: PurePosixPath) -> Problem:
-    fact = f'version "{version}" is not that of {other}, "{agreed}"'
-    return _wrong_version(path, "version-conflict", fact, "give all documents of a type one version")
-
-
-def _same_version(path: PurePosixPath, type_url: TypeUrl, version: Version) -> Problem:
-    fact = f'the {BY_TYPE_URL[type_url].noun} changed under the unchanged version "{version}"'
-    return _wrong_version(path, "stale-version", fact, "give new content a new version")
 
 
 def _wrong_version(path: PurePosixPath, rule: str, fact: str, remedy: str) -> Problem:

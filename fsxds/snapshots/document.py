@@ -39,7 +39,6 @@ from fsxds.snapshots.shape import (
     RESOURCE_WRAPPER,
     Piece,
     TypeClaim,
-    TypeRules,
     rules_of,
     shape_of,
     wrapper_path,
@@ -50,7 +49,7 @@ from fsxds.snapshots.shape import (
 class DocumentDraft:
     """A document while it is read.
 
-    `broken` counts resources with errors; `with_ttl` has types with a TTL.
+    `broken` counts resources with errors.
     """
 
     number: int
@@ -66,7 +65,7 @@ class DocumentDraft:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """`unknown_fields` is the severity of fields that no message type has."""
+    """`unknown_fields` is the severity of unknown fields."""
 
     catalogue: Catalogue
     converter: Converter
@@ -76,7 +75,7 @@ class Tools:
 
 
 class DocumentReader:
-    """Reads the resources of one document."""
+    """Reads one document's resources."""
 
     def __init__(
         self,
@@ -102,7 +101,9 @@ class DocumentReader:
             self._read_plain(self._document, draft)
         else:
             self._read_message(self._document.message, draft)
-            draft.faults = [replace(fault, line=self._line_of(_index_of(fault.field_path))) for fault in draft.faults]
+            for at, fault in enumerate(draft.faults):
+                index = next((step for step in fault.field_path if isinstance(step, int)), None)
+                draft.faults[at] = replace(fault, line=self._line_of(index))
         return draft
 
     def _read_plain(self, document: PlainDocument, draft: DocumentDraft) -> None:
@@ -135,7 +136,7 @@ class DocumentReader:
         wrapping = self._wrapping(piece, draft)
         if wrapping is None:
             return
-        expected = self._expected(piece.claim)
+        expected = self._hint if piece.claim is None else BY_MESSAGE_TYPE.get(piece.claim.type_url.rpartition("/")[2])
         if wrapping.redirect and piece.value is None:
             self._add_named_redirect(_Place(piece.field_path, piece.position, wrapping), expected, draft)
             return
@@ -191,15 +192,14 @@ class DocumentReader:
         message_type = claim.type_url.rpartition("/")[2]
         row = BY_MESSAGE_TYPE.get(message_type)
         if row is None:
-            fault = self._no_resource_type(message_type, claim.field_path)
+            fault = (
+                shape.not_served(message_type, claim.field_path)
+                if self._catalogue.knows(message_type)
+                else shape.unknown_type(message_type, similar_type(self._catalogue, message_type), claim.field_path)
+            )
             # Report it once, however many resources the envelope has.
             draft.faults += [fault] if fault not in draft.faults else []
         return row
-
-    def _no_resource_type(self, message_type: str, field_path: FieldPath) -> Fault:
-        if self._catalogue.knows(message_type):
-            return shape.not_served(message_type, field_path)
-        return shape.unknown_type(message_type, similar_type(self._catalogue, message_type), field_path)
 
     def _wrapping(self, piece: Piece, draft: DocumentDraft) -> _Wrapping | None:
         """None if the `Resource` is empty."""
@@ -213,7 +213,6 @@ class DocumentReader:
         return _wrapping_of(converted.message) if converted.message is not None else _NO_WRAPPING
 
     def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: DocumentDraft) -> None:
-        """Unpack nested messages to any depth."""
         wrapping = _NO_WRAPPING
         while True:
             name = message.DESCRIPTOR.full_name
@@ -253,9 +252,6 @@ class DocumentReader:
         if part.is_known:
             return shape.broken_message(part.message_type, part.field_path)
         return shape.unknown_type(part.message_type, similar_type(self._catalogue, part.message_type), part.field_path)
-
-    def _expected(self, claim: TypeClaim | None) -> ResourceType | None:
-        return self._hint if claim is None else BY_MESSAGE_TYPE.get(claim.type_url.rpartition("/")[2])
 
     def _add_named_redirect(self, place: _Place, expected: ResourceType | None, draft: DocumentDraft) -> None:
         wrapping = place.wrapping
@@ -357,14 +353,24 @@ class DocumentReader:
                 return None
             place, body = canonical, message.SerializeToString(deterministic=True)
         if (rules := rules_of(row)) is not None:
-            faults = self._complete(message, rules, place)
+            faults = [
+                replace(fault, field_path=place.field_path + authored_path(place.written, fault.field_path))
+                for fault in rules.complete(message, place.written, self._catalogue, self._authority)
+            ]
+            if (of_name := rules.name_fault(place.wrapping.name)) is not None:
+                around = wrapper_path(place.field_path)
+                faults.insert(0, replace(of_name, field_path=around + of_name.field_path))
             draft.faults += faults
             body = message.SerializeToString(deterministic=True)
             return None if faults else (place, body)
         return place, body
 
     def _canonical(self, message: Message, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
-        own = self._own_name(message, row, place)
+        own = (
+            ""
+            if row.name_field is None
+            else self._names.resource_name(str(getattr(message, row.name_field)), row, _name_path(row, place))
+        )
         canonical = self._canonical_around(row, place, draft)
         if isinstance(own, Fault):
             draft.faults.append(own)
@@ -379,11 +385,6 @@ class DocumentReader:
         if row.name_field is not None:
             setattr(message, row.name_field, own)
         return canonical
-
-    def _own_name(self, message: Message, row: ResourceType, place: _Place) -> str | Fault:
-        if row.name_field is None:
-            return ""
-        return self._names.resource_name(str(getattr(message, row.name_field)), row, _name_path(row, place))
 
     def _canonical_around(self, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
         around = wrapper_path(place.field_path)
@@ -402,24 +403,14 @@ class DocumentReader:
         return place._replace(wrapping=replace(place.wrapping, name=name, aliases=tuple(aliases)))
 
     def _name_listener(self, message: Message, place: _Place, draft: DocumentDraft) -> str:
-        """Return a stable name, and report it; empty without an address."""
+        """Return a stable name; empty without an address."""
         name = name_of_unnamed(message, place.wrapping.name)
         if name:
             cast("_Named", message).name = name
             draft.faults.append(unnamed_fault(name, _name_path(LISTENER, place)))
         return name
 
-    def _complete(self, message: Message, rules: TypeRules, place: _Place) -> list[Fault]:
-        of_name = rules.name_fault(place.wrapping.name)
-        around = wrapper_path(place.field_path)
-        within = rules.complete(message, place.written, self._catalogue, self._authority)
-        return ([replace(of_name, field_path=around + of_name.field_path)] if of_name else []) + [
-            replace(fault, field_path=place.field_path + authored_path(place.written, fault.field_path))
-            for fault in within
-        ]
-
     def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: DocumentDraft) -> None:
-        """Report dropped TTLs of a type once per document."""
         fault = shape.wrong_ttl(ttl_s, place.field_path)
         if fault is None and row.type_url not in draft.with_ttl:
             draft.with_ttl.add(row.type_url)
@@ -435,12 +426,18 @@ class DocumentReader:
             for fault in walk.faults:
                 path = place.field_path + authored_path(place.written, fault.field_path)
                 draft.faults.append(replace(fault, field_path=path))
-        return tuple([_as_authored(reference, place.written) for reference in walk.references])
+        return tuple(
+            [
+                one
+                if (path := authored_path(place.written, one.field_path)) == one.field_path
+                else one._replace(field_path=path)
+                for one in walk.references
+            ]
+        )
 
     def _checked_references(
         self, references: tuple[Reference, ...], place: _Place, draft: DocumentDraft
     ) -> tuple[Reference, ...]:
-        """Report names unless reported already."""
         checked = tuple(self._names.checked(references))
         wrong = [
             replace(one, field_path=place.field_path + one.field_path) for one in checked if isinstance(one, Fault)
@@ -465,11 +462,6 @@ def _conversion_faults(piece: Piece, faults: Collection[Fault]) -> list[Fault]:
     return [replace(fault, field_path=piece.field_path + fault.field_path) for fault in faults]
 
 
-def _as_authored(reference: Reference, written: PlainValue) -> Reference:
-    path = authored_path(written, reference.field_path)
-    return reference if path == reference.field_path else reference._replace(field_path=path)
-
-
 def _name_path(row: ResourceType, place: _Place) -> FieldPath:
     if row.name_field is None or not isinstance(place.written, dict):
         return place.field_path
@@ -478,15 +470,11 @@ def _name_path(row: ResourceType, place: _Place) -> FieldPath:
 
 
 def _written_name(row: ResourceType, place: _Place) -> str:
-    """Return an empty text if it cannot be read."""
+    """Empty if unreadable."""
     if place.wrapping.name or row.name_field is None or not isinstance(place.written, dict):
         return place.wrapping.name
     written = place.written.get(str(authored_path(place.written, (row.name_field,))[0]))
     return written if isinstance(written, str) else ""
-
-
-def _index_of(field_path: FieldPath) -> int | None:
-    return next((step for step in field_path if isinstance(step, int)), None)
 
 
 def _wrapping_of(message: Message) -> _Wrapping:
@@ -497,7 +485,7 @@ def _wrapping_of(message: Message) -> _Wrapping:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapping:
-    """`redirect` is that of a `Resource` without content."""
+    """`redirect` only without content."""
 
     name: str = ""
     aliases: tuple[str, ...] = ()
@@ -509,7 +497,7 @@ _NO_WRAPPING = _Wrapping()
 
 
 class _Place(NamedTuple):
-    """`written` is None unless the author wrote plain values."""
+    """`written` is None for a message."""
 
     field_path: FieldPath
     position: int | None
@@ -552,7 +540,7 @@ class _Wrapper(Protocol):
 def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:
     """Convert the API's path of a field to the author's spelling.
 
-    Authors may write `connectTimeout`, and one object in place of a list.
+    Authors may write `connectTimeout`, and one object for a list.
     """
     steps: list[str | int] = []
     for number, step in enumerate(field_path):

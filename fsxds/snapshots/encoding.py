@@ -1,8 +1,8 @@
 """Encodes parsed files and resources as bytes, and stores snapshots as objects found by digests.
 
-Parsed files are results of parsing processes, and are cached between starts. JSON and not pickle: reading foreign bytes
-must run no code, and must not end the process, which `marshal` does not promise. Deflated bytes contain the length of a
-JSON text, the text, and the bodies of all resources; the reader knows the path and the digest of the file.
+Parsed files come from parsing processes, and are cached between starts. JSON and not pickle: reading foreign bytes must
+run no code, and must not end the process, which `marshal` does not promise. Deflated bytes contain the length of a JSON
+text, the text, and all bodies; the reader knows the file's path and digest.
 
 Snapshots share objects of common content:
 
@@ -15,11 +15,11 @@ Snapshots share objects of common content:
 | pack, with some resources of a chunk | their large bodies | the same |
 | large body | | its version |
 
-So an edit makes few objects: among 100 000 resources about 20 kB, and 4 kB if they are packed. Packed objects are more
-numerous, which costs writers and readers of all of them.
+An edit among 100 000 resources makes objects of about 20 kB, and 4 kB if packed. Packed objects are more numerous, which
+costs writers and readers of all.
 
-The digest of a chunk excludes lines, which clients do not see: they are from when it was first kept. Otherwise a line
-added at the top of a file would make all of its chunks new.
+The digest of a chunk excludes lines, as clients do not see them: they are from when it was first kept. Otherwise a line
+added at the top of a file would make all its chunks new.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _Plain: TypeAlias = Any
 
 
 class DamagedBytesError(Exception):
-    """Bytes are no result of `encode` or `encode_resources`."""
+    """Bytes are no encoded object."""
 
 
 # The exceptions that foreign bytes cause.
@@ -76,7 +76,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 @contextmanager
 def decoding(name: str) -> Iterator[None]:
-    """Decode foreign bytes within the context. DamagedBytesError: they are no such thing as `name`."""
+    """Decode foreign bytes within the context. DamagedBytesError: they are no `name`."""
     try:
         yield
     except _DAMAGE as error:
@@ -103,11 +103,7 @@ def encode_resources(resources: Iterable[Resource]) -> bytes:
 
 
 def decode_resources(encoded: bytes) -> tuple[Resource, ...]:
-    """Decode resources.
-
-    Raises:
-        DamagedBytesError: the bytes are no result of `encode_resources`.
-    """
+    """Reverse `encode_resources`. Raises DamagedBytesError."""
     try:
         reader = _RowReader(zlib.decompress(encoded))
         files, rows = reader.rest
@@ -118,22 +114,22 @@ def decode_resources(encoded: bytes) -> tuple[Resource, ...]:
 
 
 def decode(path: PurePosixPath, digest: str, encoded: bytes) -> ParsedFile:
-    """Decode a file.
-
-    Raises:
-        DamagedBytesError: the bytes are no result of `encode`.
-    """
+    """Reverse `encode`. Raises DamagedBytesError."""
     try:
         reader = _RowReader(zlib.decompress(encoded))
         documents, problems = reader.rest
         read = tuple([reader.document(row, path) for row in documents])
-        return ParsedFile(path, digest, read, tuple([_problem(row, path) for row in problems]))
+        found = [
+            Problem(path, line, column, pointer, rule, message, remedy, _SEVERITIES[severity])
+            for line, column, pointer, rule, message, remedy, severity in problems
+        ]
+        return ParsedFile(path, digest, read, tuple(found))
     except _DAMAGE as error:
         raise DamagedBytesError(str(path)) from error
 
 
 def _spelled(value: PlainValue) -> _Plain:
-    """A list starts with a tag, as a float with its text is also a list."""
+    """Lists start with a tag, as a float with its text is a list."""
     if isinstance(value, dict):
         return {key: _spelled(member) for key, member in value.items()}
     if isinstance(value, list):
@@ -150,7 +146,7 @@ def _unspelled(value: _Plain) -> _Plain:
 
 
 class _RowWriter:
-    """Repeated type URLs and paths are indexes into tables."""
+    """Repeated type URLs and paths are indexes."""
 
     def __init__(self) -> None:
         self.type_urls: dict[TypeUrl, int] = {}
@@ -244,18 +240,14 @@ class _RowReader:
             Origin(path, line, document, self._paths[where]),
             tuple(aliases),
             ttl_s,
-            tuple([self._reference(each) for each in references]),
+            tuple(
+                [
+                    Reference(self._type_urls[target], named, self._paths[place], _SEVERITIES[severity], is_static)
+                    for target, named, place, severity, is_static in references
+                ]
+            ),
             redirect[0] if redirect else "",
         )
-
-    def _reference(self, row: _Plain) -> Reference:
-        number, name, path, severity, is_static = row
-        return Reference(self._type_urls[number], name, self._paths[path], _SEVERITIES[severity], is_static)
-
-
-def _problem(row: _Plain, path: PurePosixPath) -> Problem:
-    line, column, pointer, rule, message, remedy, severity = row
-    return Problem(path, line, column, pointer, rule, message, remedy, _SEVERITIES[severity])
 
 
 Member = TypeVar("Member")
@@ -277,7 +269,7 @@ LARGE_BYTES = 8 * 1024
 
 
 class KeptObject(NamedTuple):
-    """Content and children are computed only for new objects."""
+    """Content and children are computed for new objects only."""
 
     digest: Digest
     content: Callable[[], bytes]
@@ -297,12 +289,16 @@ Read: TypeAlias = Callable[[Digest], Content]
 
 def object_of(snapshot: Snapshot, *, is_packed: bool = False) -> KeptObject:
     """The generation is not included."""
-    table = _packed_table if is_packed else _table
-    return _named(facts_of(snapshot), tuple(table(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES))
+    tables = []
+    for row in RESOURCE_TYPES:
+        rows = snapshot.resources(row.type_url)
+        of_chunks = (_of_rows(chunk.once(chunk_digest), chunk.values) for chunk in rows.chunks)
+        tables.append(_named(b"", tuple(map(_group, _grouped(rows)) if is_packed else of_chunks)))
+    return _named(facts_of(snapshot), tuple(tables))
 
 
 def facts_of(snapshot: Snapshot) -> bytes:
-    """Return the facts of a snapshot beside its resources."""
+    """Return a snapshot's facts beside its resources."""
     facts: dict[str, object] = {
         "types": [row.type_url for row in RESOURCE_TYPES],
         "authored": dict(sorted(snapshot.authored.items())),
@@ -317,7 +313,7 @@ def facts_of(snapshot: Snapshot) -> bytes:
 
 
 def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int = 0) -> Snapshot:
-    """Raises DamagedBytesError if the facts are invalid."""
+    """Raises DamagedBytesError."""
     try:
         found = json.loads(facts)
         return Snapshot(
@@ -334,7 +330,6 @@ def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int
 
 
 def _redirect_row(redirect: Resource) -> list[object]:
-    """Return a redirect without a target as JSON; it has no body."""
     origin = redirect.origin
     return [
         *(redirect.type_url, redirect.name, redirect.redirect, redirect.version, redirect.ttl_s, redirect.aliases),
@@ -350,14 +345,6 @@ def _redirect_of(row: Sequence[Any]) -> Resource:
         ttl_s=None if ttl_s is None else float(ttl_s),
         redirect=str(locator),
     )
-
-
-def _table(rows: Rows) -> KeptObject:
-    return _named(b"", tuple(map(_chunk, rows.chunks)))
-
-
-def _packed_table(rows: Rows) -> KeptObject:
-    return _named(b"", tuple(map(_group, _grouped(rows))))
 
 
 def _grouped(rows: Rows) -> Iterator[Chunks]:
@@ -392,16 +379,12 @@ def _digest(person: bytes, content: bytes) -> Digest:
     return blake2b(content, digest_size=DIGEST_BYTES, person=person).digest()
 
 
-def _chunk(chunk: Chunk[Resource]) -> KeptObject:
-    return _of_rows(chunk.once(chunk_digest), chunk.values)
-
-
 def _packed_chunk(chunk: Chunk[Resource]) -> KeptObject:
-    return KeptObject(chunk.once(chunk_digest), lambda: b"", lambda: tuple(map(_pack, _packs(chunk))))
+    def packs() -> tuple[KeptObject, ...]:
+        parts = _parted(chunk.values, lambda row: begins(row.name, NAMES_PER_PACK))
+        return tuple(_of_rows(_digest_of_rows(b"pack", part), part) for part in parts)
 
-
-def _packs(chunk: Chunk[Resource]) -> Iterator[tuple[Resource, ...]]:
-    return _parted(chunk.values, lambda row: begins(row.name, NAMES_PER_PACK))
+    return KeptObject(chunk.once(chunk_digest), lambda: b"", packs)
 
 
 def chunk_digest(chunk: Chunk[Resource]) -> Digest:
@@ -412,10 +395,6 @@ def chunk_digest(chunk: Chunk[Resource]) -> Digest:
 def _digest_of_rows(person: bytes, resources: Sequence[Resource]) -> Digest:
     rows = [(row.name, row.version, row.ttl_s, row.aliases, str(row.origin.path)) for row in resources]
     return _digest(person, repr((resources[0].type_url, rows)).encode())
-
-
-def _pack(resources: tuple[Resource, ...]) -> KeptObject:
-    return _of_rows(_digest_of_rows(b"pack", resources), resources)
 
 
 def _of_rows(digest: Digest, resources: tuple[Resource, ...]) -> KeptObject:
@@ -451,7 +430,6 @@ def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, gene
 
 
 def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near: Snapshot | None) -> Rows:
-    """Unknown types at the time of keeping have no rows."""
     old = Rows(type_url) if near is None else near.resources(type_url)
     at_hand: dict[Digest, Chunks] = {chunk.once(chunk_digest): (chunk,) for chunk in old.chunks}
     at_hand |= {_group(chunks).digest: chunks for chunks in _grouped(old)}
@@ -466,7 +444,7 @@ def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near:
 def _new_rows(
     type_url: TypeUrl, digest: Digest, read: Read, at_hand: Mapping[Digest, Chunks], found: set[Chunk[Resource]]
 ) -> Iterator[Resource]:
-    """Add chunks at hand to `found`, and yield the other resources."""
+    """Add chunks at hand to `found`; yield the other resources."""
     if digest in at_hand:
         found.update(at_hand[digest])
         return

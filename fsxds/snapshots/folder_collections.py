@@ -1,15 +1,15 @@
-"""Makes list collections of folders: all listeners in a folder of the tree, inline or as locators. Pure.
+"""Makes list collections of the listeners in folders, inline or as locators. Pure.
 
-It also reports the dangling entries of collections that are written in files.
+It also reports dangling entries of collections in files.
 
 | rule | source |
 | --- | --- |
 | A collection has the present resources of its folder, in the order of names; an edit of the folder changes the collection. | xRFC TP1, "List" |
-| A folder that has files, and no listener, makes an empty one: Envoy removes every listener. `rollout/guard.py` holds it like any removal. | ENVOY.md E80 |
-| While the folder has no file, as in a checkout that is half done, the collection stays. | as with a lost layer |
-| If the process does not know it, as after a restart, or no file ever listed listeners, it is not reported as removed. | `Snapshot.incomplete` |
+| A folder with files and no listener makes an empty one: Envoy removes every listener. `rollout/guard.py` holds it like any removal. | ENVOY.md E80 |
+| While the folder has no file, as in a half-done checkout, the collection stays. | as with a lost layer |
+| If unknown, as after a restart, or if no file ever listed listeners, it is not reported as removed. | `Snapshot.incomplete` |
 | A member that a broken file may still define stays. | |
-| A collection that an author wrote under the same name counts, not the folder. | |
+| A written collection of the same name counts, not the folder. | |
 | A view without the layer of the folder has none. | |
 """
 
@@ -38,7 +38,7 @@ LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A snapshot with its collections; `raw` itself if there is none to make.
+    """A snapshot with its collections; `raw` itself without any.
 
     `made` has collections of folders.
     """
@@ -66,7 +66,7 @@ def unchanged(raw: Snapshot, inputs: Inputs) -> Collected:
 
 
 def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
-    """Make the collections of a view, sharing those in `before`.
+    """Make a view's collections, sharing those in `before`.
 
     In `raw`, redirects are followed.
     """
@@ -88,7 +88,8 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
         known = last if earlier is not None and earlier.rules == rules else None
         members = tuple(_members(raw, rule, known))
         if members or _is_emptied(raw, rule, inputs.files):
-            if known is not None and _is_same(known.members, members):
+            versions = [(one.name, one.version) for one in members]
+            if known is not None and [(one.name, one.version) for one in known.members] == versions:
                 found[name] = known
             else:
                 found[name] = FolderCollection(members, _made(rules, rules.catalogue, rule, members))
@@ -106,7 +107,6 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
 
 
 def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None) -> tuple[Problem, ...]:
-    """Computed only if listeners or collections changed."""
     collections = source.resources(COLLECTION.type_url)
     if rules.catalogue is None or not collections:
         return ()
@@ -145,7 +145,6 @@ def _is_dangling(collection: Resource, index: int, locator: Locator, found: NotT
 
 
 def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | None) -> Iterator[Resource]:
-    """Include members that a broken file may still define."""
     rows = source.resources(LISTENER.type_url)
     folder = PurePosixPath(rule.folder)
     by_path = (each for chunk in rows.chunks for each in chunk.once(names_by_path).items())
@@ -163,7 +162,6 @@ def _is_unsure(source: Snapshot) -> bool:
 
 
 def _is_in_view(rule: CollectionRule, layers: Layers) -> bool:
-    """Whether a layer has the folder, or is in it."""
     folder = PurePosixPath(rule.folder)
     return layers == WHOLE_TREE or any(
         folder.is_relative_to(one) or PurePosixPath(one).is_relative_to(folder) for one in layers
@@ -175,10 +173,6 @@ def _is_emptied(source: Snapshot, rule: CollectionRule, files: Records) -> bool:
         return False
     folder = PurePosixPath(rule.folder)
     return any(record.good is not None and folder in path.parents for path, record in files.items())
-
-
-def _is_same(known: tuple[Resource, ...], members: tuple[Resource, ...]) -> bool:
-    return [(one.name, one.version) for one in known] == [(one.name, one.version) for one in members]
 
 
 def _made(
@@ -194,7 +188,12 @@ def _made(
             entry.inline_entry.version = member.version
             entry.inline_entry.resource.type_url = LISTENER.type_url
             entry.inline_entry.resource.value = member.body
-            references += _references(member, index)
+            # Claims are those of the listener's own resource.
+            references += (
+                one._replace(field_path=("entries", index, "inline_entry", "resource", *one.field_path))
+                for one in member.references
+                if one.type_url not in CLAIMED
+            )
         else:
             target = structured or ResourceName(rules.authority, LISTENER.message_type, member.name)
             fill_locator(entry.locator, Locator(target))
@@ -204,13 +203,6 @@ def _made(
     origin = Origin(PurePosixPath(rule.folder), 1)
     name = rules.name_of(rule)
     return Resource(COLLECTION.type_url, name, body, version, origin, references=tuple(references))
-
-
-def _references(member: Resource, index: int) -> Iterator[Reference]:
-    """Omit claims, which the listener's own resource already has."""
-    for one in member.references:
-        if one.type_url not in CLAIMED:
-            yield one._replace(field_path=("entries", index, "inline_entry", "resource", *one.field_path))
 
 
 def _served(source: Snapshot, made: Mapping[str, FolderCollection], before: Collected | None) -> Snapshot:

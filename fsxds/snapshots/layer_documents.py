@@ -1,4 +1,4 @@
-"""Reads documents of `kind: Layer`, which edit resources of the layers below.
+"""Reads documents of `kind: Layer`, which edit resources below.
 
 ```yaml
 kind: Layer
@@ -9,7 +9,7 @@ patch:
     web: {connect_timeout: 2s}
 ```
 
-A type is given by a word that also names its files (`clusters`, `cds`), by its message type or its type URL.
+A type is a word that also names its files (`clusters`, `cds`), a message type or a type URL.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def is_layer_document(value: PlainValue) -> TypeGuard[dict[str, PlainValue]]:
 def read_layer_document(
     value: dict[str, PlainValue], origin: Origin, name_of: NameOf
 ) -> tuple[tuple[LayerEdit, ...], list[Fault]]:
-    """Return the edits and faults of a document."""
+    """Return a document's edits and faults."""
     reader = _LayerReader(origin, name_of)
     return tuple(reader.read(value)), reader.faults
 
@@ -136,7 +136,7 @@ def nothing_below(
 ) -> Iterator[Problem]:
     """Yield a problem for each edited resource that no layer below has.
 
-    Deleting one is no problem if it `may_exist`, in a broken file.
+    Deleting one is none if it `may_exist`, in a broken file.
     """
     for edit in parsed.edits:
         if edit.key in bases:

@@ -1,14 +1,14 @@
 """Loads a layer on top of the layers below it, which views share.
 
 The layers below are a `Loaded`, and the layer is one change of it: its files appear, and the files below are projected
-without the resources that it replaces. So the rules of acceptance apply as in a tree, and the cost is that of the layer.
-A file below counts with its present content if that is good by itself, else with its last good content.
+without the resources that it replaces. So the rules of acceptance apply as in a tree, at the cost of the layer. A file
+below counts with its present content if that is good by itself, else with its last good content.
 
 Only if the layer is held back by that, it is loaded on top of its previous result. A held file then replaces the
 resources of its last good content.
 
 A patched resource is accepted, held back, and kept with the file that patches it. Its problems are those of that file;
-in a field that was written below, they are shown there (`Problem.elsewhere`).
+in a field written below, they are shown there (`Problem.elsewhere`).
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ from fsxds.snapshots.proposals import Check, FieldLocator, FileRecord, differing
 
 @dataclass(frozen=True, slots=True)
 class LayerFiles:
-    """The files of one layer, sorted by path."""
+    """One layer's files, sorted by path."""
 
     files: tuple[SourceFile, ...] = ()
     problems: tuple[Problem, ...] = ()
     parsed: Mapping[PurePosixPath, ParsedFile] = field(default_factory=dict)
 
     def is_same(self, other: LayerFiles) -> bool:
-        """Compare layers, at an object comparison per file."""
+        """Compare layers, by identity of files."""
         return (
             (self.files, self.problems) == (other.files, other.problems)
             and self.parsed.keys() == other.parsed.keys()
@@ -73,7 +73,7 @@ class LayerFiles:
 
     @property
     def is_good(self) -> bool:
-        """Whether each file alone could be served."""
+        """Whether each file is good alone."""
         are_readable = not any(problem.severity is Severity.ERROR for problem in self.problems)
         return are_readable and all(parsed.is_good for parsed in self.parsed.values())
 
@@ -82,8 +82,8 @@ class LayerFiles:
 class LoadedLayer:
     """A layer loaded on top of others.
 
-    `bare` is `loaded` without `carried`: files below with problems that `bare` does not have. `added` and `removed` are
-    the differences from the problems below.
+    `bare` is `loaded` without the problems of `carried` files below. `added` and `removed` are the differences from the
+    problems below.
     """
 
     loaded: Loaded
@@ -98,7 +98,7 @@ class LoadedLayer:
 def load_layer(
     below: LoadedLayer | None, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
 ) -> LoadedLayer:
-    """`below` is None for the lowest layer; `before` is the previous result on any layers, or None."""
+    """`below` is None for the lowest layer; `before` is the previous result."""
     if below is None:
         tree = SourceTree(layer.files, layer.problems)
         bare = load(
@@ -142,7 +142,7 @@ class _Assumed:
 
     Attributes:
         own: the served content of the layer's files.
-        below: the files below with held content, so that only served content can be projected.
+        below: files below with held content, so that only served content can be projected.
     """
 
     own: dict[PurePosixPath, ParsedFile | None] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class _LayerLoad:
         return self._settled(self._before.bare)
 
     def _settled(self, start: Loaded | None) -> tuple[Loaded, Projection]:
-        """Load on top of `start` until the layer replaces exactly the names it is served with."""
+        """Repeat until the layer replaces exactly the names it is served with."""
         assumed = _Assumed()
         while True:
             loaded, projection = self._attempt(start, assumed)
@@ -200,7 +200,6 @@ class _LayerLoad:
         return load(tree, start, parse, self._acceptance), projection
 
     def _parsed(self, path: PurePosixPath, projection: Projection) -> ParsedFile:
-        """Files below were parsed when they were loaded."""
         found = projection.parsed.get(path) or self._layer.parsed.get(path)
         if found is None and path in self._below.bare.records:
             found = self._below.bare.records[path].parsed
@@ -255,12 +254,12 @@ class Projection:
 
 
 def keys_of(parsed: ParsedFile) -> frozenset[Key]:
-    """Return the resources that a file replaces, deletes or patches."""
+    """Return a file's replaced, deleted and patched resources."""
     return frozenset((*map(key_of, parsed.resources), *parsed.takes, *(edit.key for edit in parsed.edits)))
 
 
 def resources_below(below: Loaded, keys: Iterable[Key]) -> Mapping[Key, Resource]:
-    """Return the resources below, as `project` takes them out."""
+    """Return resources that `project` takes out."""
     keys = frozenset(keys)
     contents = (_content(below.records[path], is_served=False) for path in _found(below, keys))
     found = (one for content in contents if content is not None for one in content.resources)
@@ -268,7 +267,7 @@ def resources_below(below: Loaded, keys: Iterable[Key]) -> Mapping[Key, Resource
 
 
 def without(parsed: ParsedFile, keys: AbstractSet[Key]) -> ParsedFile:
-    """Leave out some resources, with a private digest."""
+    """Leave out resources; change the digest."""
     documents = tuple(
         replace(document, resources=tuple(one for one in document.resources if key_of(one) not in keys))
         for document in parsed.documents
@@ -278,7 +277,7 @@ def without(parsed: ParsedFile, keys: AbstractSet[Key]) -> ParsedFile:
 
 
 def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
-    """Test whether a held file may define an unserved resource."""
+    """Test whether a held file may define it."""
     known: set[Key] = set()
     types: set[TypeUrl] = set()
     for path in (file.path for file in below.held):
@@ -294,7 +293,7 @@ def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
 def project(below: Loaded, keys: Collection[Key], as_served: Collection[PurePosixPath]) -> Projection:
     """Take resources out of files.
 
-    `as_served` files count with their served content, though their present content is good.
+    `as_served` files count with served content, though their present content is good.
     """
     files: dict[PurePosixPath, SourceFile] = {}
     parsed: dict[PurePosixPath, ParsedFile] = {}
@@ -311,7 +310,8 @@ def project(below: Loaded, keys: Collection[Key], as_served: Collection[PurePosi
             files[path] = ProjectedFile(original, projected.digest)
         else:
             # The text has other content, so no place is searched for in it.
-            carried[path] = _carried(below, path)
+            held = next((file for file in below.held if file.path == path), None)
+            carried[path] = Carried(held, tuple(problem for problem in below.problems if problem.path == path))
             files[path] = ProjectedFile(SourceFile.of(path, b""), f"served {projected.digest}")
     return Projection(files, parsed, carried)
 
@@ -332,11 +332,6 @@ def _found(below: Loaded, keys: Collection[Key]) -> Mapping[PurePosixPath, set[K
 def _content(record: FileRecord, *, is_served: bool) -> ParsedFile | None:
     is_good = record.parsed is not None and record.parsed.is_good
     return record.parsed if is_good and not (is_served and record.good) else record.good
-
-
-def _carried(below: Loaded, path: PurePosixPath) -> Carried:
-    held = next((file for file in below.held if file.path == path), None)
-    return Carried(held, tuple(problem for problem in below.problems if problem.path == path))
 
 
 def with_carried(loaded: Loaded, carried: Mapping[PurePosixPath, Carried]) -> Loaded:
@@ -389,8 +384,8 @@ class Patching:
     ) -> ParsedFile:
         """Apply all edits of a file.
 
-        `bases` are the existing resources that it edits; others `may_exist` in a broken file below. `locator` finds
-        this file by its new digest, `digest_of_done`.
+        `bases` are the existing resources that it edits; others `may_exist` in a broken file below. `locator` finds this file
+        by its new digest, `digest_of_done`.
         """
         digest = digest_of_done(parsed, bases, may_exist)
         problems = [*parsed.problems, *nothing_below(parsed, bases, self._check.adjusted, may_exist)]
@@ -398,10 +393,17 @@ class Patching:
         for document in parsed.documents:
             made = [self._patched(bases[edit.key], edit) for edit in document.edits if edit.patch and edit.key in bases]
             for each in made:
-                problems += self._problems(replace(parsed, digest=digest), each, locator)
+                wanted = [(each.origin, fault.field_path) for fault in each.faults]
+                places = locator.places(replace(parsed, digest=digest), wanted)
+                for fault, place in zip(each.faults, places, strict=True):
+                    pointer = partial(self._pointer, fault.message, each.origin.field_path)
+                    problems.append(problem_at(place, fault, pointer))
             resources = tuple(each.resource for each in made if each.resource is not None)
             problems += self._unchanged(document, resources, bases)
-            documents.append(_with_resources(document, resources))
+            declared = document.declared | {resource.type_url for resource in resources}
+            documents.append(
+                replace(document, resources=(*document.resources, *resources), declared=declared, edits=())
+            )
         takes = frozenset(edit.key for edit in parsed.edits if edit.key in bases)
         ordered = tuple(sorted(problems))
         return replace(parsed, digest=digest, documents=tuple(documents), problems=ordered, takes=takes)
@@ -428,13 +430,8 @@ class Patching:
         resource = replace(draft.resources[0], origin=origin) if draft.resources else None
         return PatchedResource(resource, origin, faults)
 
-    def _problems(self, parsed: ParsedFile, patched: PatchedResource, locator: FieldLocator) -> Iterator[Problem]:
-        places = locator.places(parsed, [(patched.origin, fault.field_path) for fault in patched.faults])
-        for fault, place in zip(patched.faults, places, strict=True):
-            yield problem_at(place, fault, partial(self._pointer, fault.message, patched.origin.field_path))
-
     def _pointer(self, message: str, known: FieldPath, field_path: FieldPath) -> str:
-        """The name of a resource may be shown, as it leads to a patch."""
+        """A resource's name may be shown, as it leads to a patch."""
         if field_path[: len(known)] != known:
             return shown_pointer(field_path, message, self._catalogue)
         rest = shown_pointer(field_path[len(known) :], message, self._catalogue)
@@ -459,21 +456,15 @@ class Patching:
 
 def digest_of_done(parsed: ParsedFile, bases: Mapping[Key, Resource], may_exist: Callable[[Key], bool]) -> str:
     """Return a file's digest after its edits."""
-    found = [(edit.key, _text(bases.get(edit.key)) or may_exist(edit.key)) for edit in parsed.edits]
+    found: list[tuple[Key, object]] = []
+    for edit in parsed.edits:
+        base = bases.get(edit.key)
+        text = None if base is None else (base.version, base.ttl_s, base.aliases, str(base.origin))
+        found.append((edit.key, text or may_exist(edit.key)))
     return hashlib.sha256(repr((parsed.digest, found)).encode()).hexdigest()
 
 
-def _text(base: Resource | None) -> tuple[object, ...] | None:
-    return None if base is None else (base.version, base.ttl_s, base.aliases, str(base.origin))
-
-
-def _with_resources(document: Document, resources: tuple[Resource, ...]) -> Document:
-    declared = document.declared | {resource.type_url for resource in resources}
-    return replace(document, resources=(*document.resources, *resources), declared=declared, edits=())
-
-
 def _authored_aliases(base: Resource, message: Message) -> tuple[str, ...]:
-    """Omit aliases derived from the content."""
     if base.type_url != names.VIRTUAL_HOST.type_url:
         return base.aliases
     made = names.aliases_of(base.name, message, ())

@@ -1,12 +1,12 @@
 """Divides a tree by its layers, and loads the wanted views layer by layer; shared layers are loaded once.
 
-A layer of no wanted view is not even parsed. Problems cost by those that a layer adds to the layers below or removes.
-A layer that the settings name without a folder is lost, which is an error unless its rule has another severity:
+A layer of no wanted view is not even parsed. The cost of problems is by those that a layer adds or removes. A layer in
+the settings without a folder is lost, an error unless its rule has another severity:
 
 | a lost layer | rule |
 | --- | --- |
 | that the tree before had | keeps its files, until its folder is back or the settings no longer name it |
-| that it did not have | may hold anything: it is an unreadable file, so that no resource may be reported as removed |
+| that it did not have | is like an unreadable file: no resource may be reported as removed |
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LayerKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ViewsMemory:
-    """The memory of one load for the next; `loaded` is keyed by layers from the lowest."""
+    """One load's memory for the next; `loaded` by layers from the lowest."""
 
     tree: LayeredTree
     layers: Mapping[LayerKey, LayerFiles]
@@ -46,19 +46,19 @@ class ViewsMemory:
 
     @property
     def kept(self) -> SourceTree:
-        """The tree, with the kept files of lost layers."""
+        """With the kept files of lost layers."""
         return self.tree.tree
 
     def files(self) -> Iterable[SourceFile]:
-        """Return the files of the loaded layers."""
+        """Return the loaded layers' files."""
         return (file for layer in self.layers.values() for file in layer.files)
 
     def parsed_at(self, path: PurePosixPath) -> Iterator[ParsedFile]:
-        """Yield a file's content in each loaded layer."""
+        """Yield its content in each layer."""
         return (layer.parsed[path] for layer in self.layers.values() if path in layer.parsed)
 
     def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
-        """Return served contents, given the held files; None if there is none."""
+        """Return served contents or None, given held files."""
         good: dict[PurePosixPath, ParsedFile | None] = {}
         for layer in self.layers.values():
             good |= layer.parsed
@@ -68,15 +68,15 @@ class ViewsMemory:
         return good
 
     def unchecked(self) -> ViewsMemory:
-        """Return a copy for other checks: all is parsed again, good content stays."""
+        """Return a copy for other checks: all is parsed again."""
         loaded = {key: replace(each, bare=unchecked(each.bare)) for key, each in self.loaded.items()}
         return replace(self, layers={}, loaded=loaded)
 
 
 class ViewsLoad:
-    """One load of views, on top of the previous one.
+    """Loads views on top of the previous load.
 
-    A file in `unparsed` with several variants may occur several times.
+    A file with several variants occurs several times in `unparsed`.
     """
 
     def __init__(
@@ -86,11 +86,7 @@ class ViewsLoad:
         rules: LayerRules,
         before: LoadedViews | None,
     ) -> None:
-        """Prepare to load a tree.
-
-        `wanted` may map views to variables. `rules` is a new object if the layers of folders changed since the previous
-        load.
-        """
+        """`wanted` may map views to variables; `rules` is a new object if layers changed."""
         memory = before.memory if before and isinstance(before.memory, ViewsMemory) else None
         self._tree = LayeredTree.of(tree, rules, memory.tree if memory else None)
         self._layers_before = memory.layers if memory else {}
@@ -98,7 +94,10 @@ class ViewsLoad:
         self._marks_before = {_mark(view) for view in before.by_layers} - {""} if before else set[str]()
         self._loaded: dict[Layers, LoadedLayer] = {}
         self._wanted = tuple(wanted)
-        self._left = {view: one for view, one in before.by_layers.items() if self._is_left(view)} if before else {}
+        # A view stays as last loaded if the settings no longer name one of its layers.
+        unnamed = self._tree.folders - self._tree.names
+        old = before.by_layers if before else {}
+        self._left = {view: one for view, one in old.items() if not unnamed.isdisjoint(folders_of(view))}
         self._chains = {view: tuple(self._chain(view)) for view in wanted if view not in self._left}
         variables = {_mark(view): of_view for view, of_view in wanted.items()} if isinstance(wanted, Mapping) else {}
         keys = {key: variables.get(_mark(key)) for chain in self._chains.values() for key in chain if folders_of(key)}
@@ -112,9 +111,13 @@ class ViewsLoad:
         self.unparsed = tuple(file for _, file in self._unparsed)
 
     def load(self, parsed: Iterable[ParsedFile], acceptance: Acceptance) -> LoadedViews:
-        """`parsed` has the result for each file in `unparsed`."""
+        """`parsed` are the results for `unparsed`."""
         fresh = {(key, file.path): one for (key, file), one in zip(self._unparsed, parsed, strict=True)}
-        layers = {key: self._layer(key, source, fresh) for key, source in self._sources.items()}
+        layers = {}
+        for of_layer, source in self._sources.items():
+            known = ((file.path, self._known(of_layer, file) or fresh[of_layer, file.path]) for file in source.files)
+            now, was = LayerFiles(source.files, source.problems, dict(known)), self._layers_before.get(of_layer)
+            layers[of_layer] = was if was is not None and was.is_same(now) else now
         loaded = self._loaded
         for chain in self._chains.values():
             for below, key in zip((None, *chain), chain, strict=False):
@@ -135,14 +138,10 @@ class ViewsLoad:
             ViewsMemory(self._tree, layers, loaded),
         )
 
-    def _is_left(self, view: Layers) -> bool:
-        """A view stays as last loaded if the settings no longer name one of its layers."""
-        return any(name in self._tree.folders and name not in self._tree.names for name in folders_of(view))
-
     def _chain(self, view: Layers) -> Iterator[Layers]:
         """Yield the keys of a view's layers, the lowest first.
 
-        From the first layer on that uses variables, the view's variables are part of the key.
+        From the first layer with variables on, the view's are part of the key.
         """
         names, mark = folders_of(view), _mark(view)
         varied: Layers = ()
@@ -156,7 +155,6 @@ class ViewsLoad:
     def _loaded_layer(
         self, key: Layers, below: LoadedLayer | None, layer: LayerFiles, acceptance: Acceptance
     ) -> LoadedLayer:
-        """Share the result if the layer and all below are unchanged."""
         before = self._loaded_before.get(key)
         if before is None and _mark(key) in self._marks_before:
             # The view's first file with variables appeared: continue from its content without them.
@@ -165,15 +163,12 @@ class ViewsLoad:
         if before is not None and is_same and not before.loaded.depends_on(acceptance.elsewhere):
             return before
         if before is None and below is None and _mark(key):
-            return self._variant(key, layer, acceptance)
+            # On top of one with other variables, to share equal content.
+            others = (each for other, each in self._loaded.items() if each.below is None and other[:1] == key[:1])
+            variant = next((load_layer(None, layer, other, acceptance) for other in others), None)
+            # A file held back beside the content of another view might be good by itself.
+            return load_layer(None, layer, None, acceptance) if variant is None or variant.bare.held else variant
         return load_layer(below, layer, before, acceptance)
-
-    def _variant(self, key: Layers, layer: LayerFiles, acceptance: Acceptance) -> LoadedLayer:
-        """Load a lowest layer on top of one with other variables, to share equal content."""
-        others = (each for other, each in self._loaded.items() if each.below is None and other[:1] == key[:1])
-        variant = next((load_layer(None, layer, other, acceptance) for other in others), None)
-        # A file held back beside the content of another view might be good by itself.
-        return load_layer(None, layer, None, acceptance) if variant is None or variant.bare.held else variant
 
     def _source(self, key: Layers, variables: Variables | None) -> LayerSource:
         source = self._tree.source(folders_of(key)[-1])
@@ -191,13 +186,6 @@ class ViewsLoad:
         before = self._layers_before.get(key)
         parsed = before.parsed.get(file.path) if before else None
         return parsed if parsed is not None and parsed.digest == file.digest else None
-
-    def _layer(
-        self, key: LayerKey, source: LayerSource, fresh: Mapping[tuple[LayerKey, PurePosixPath], ParsedFile]
-    ) -> LayerFiles:
-        known = ((file.path, self._known(key, file) or fresh[key, file.path]) for file in source.files)
-        layer, before = LayerFiles(source.files, source.problems, dict(known)), self._layers_before.get(key)
-        return before if before is not None and before.is_same(layer) else layer
 
     def _outside(self) -> Problem | None:
         files = self._tree.source(NO_LAYER).files
@@ -228,7 +216,7 @@ def merged_problems(
 ) -> tuple[Problem, ...]:
     """Return all problems, sorted by place.
 
-    One that is missing in a view with its layer names its views.
+    One missing in a view with its layer names its views.
     """
     above: defaultdict[int, list[Layers]] = defaultdict(list)
     loaded: dict[int, LoadedLayer] = {}
@@ -301,7 +289,7 @@ class LayeredTree:
 
     Attributes:
         read: without the kept files of lost layers.
-        folders: all, as posix paths, including held lost layers.
+        folders: all, as posix paths, with held lost layers.
         by_layer: includes `NO_LAYER`; an unchanged layer is the same object.
     """
 
@@ -332,7 +320,7 @@ class LayeredTree:
         return is_same_set and not self.lost and self.tree.problems == read.problems
 
     def updated(self, tree: SourceTree) -> Mapping[str, LayerSource]:
-        """Return the layers of a tree that has the same ones."""
+        """Return the same layers of another tree."""
         changed, missing = differing_files(self.tree, tree)
         finder = self.finder()
         new: defaultdict[str, dict[PurePosixPath, SourceFile]] = defaultdict(dict)
@@ -343,10 +331,12 @@ class LayeredTree:
         of_problems = finder.by_layer(tree.problems)
         by_layer = dict(self.by_layer)
         for name in by_layer.keys() | new.keys() | of_problems.keys():
-            was, files = self.by_layer.get(name, LayerSource()), new.get(name)
-            source = LayerSource(
-                was.files if files is None else _replaced(was.files, files, missing), of_problems.get(name, ())
-            )
+            was = self.by_layer.get(name, LayerSource())
+            files = was.files
+            if name in new:
+                kept = {file.path: file for file in files if file.path not in missing}
+                files = tuple(sorted({**kept, **new[name]}.values(), key=lambda file: file.path.parts))
+            source = LayerSource(files, of_problems.get(name, ()))
             if source.files is not was.files or source.problems != was.problems:
                 by_layer[name] = source
         return by_layer
@@ -415,13 +405,6 @@ def _divided(tree: SourceTree, names: frozenset[str]) -> Mapping[str, LayerSourc
         files[finder.layer_of(file.path)].append(file)
     problems = finder.by_layer(tree.problems)
     return {name: LayerSource(tuple(files.get(name, ())), problems.get(name, ())) for name in files.keys() | problems}
-
-
-def _replaced(
-    files: tuple[SourceFile, ...], new: Mapping[PurePosixPath, SourceFile], missing: Collection[PurePosixPath]
-) -> tuple[SourceFile, ...]:
-    kept = {file.path: file for file in files if file.path not in missing}
-    return tuple(sorted({**kept, **new}.values(), key=lambda file: file.path.parts))
 
 
 def _folders(tree: SourceTree) -> frozenset[str]:

@@ -1,10 +1,10 @@
-"""Rules of list collections in files: checks their entries, and adds the fields that clients need. Pure.
+"""Checks list collections in files, and adds fields that clients need. Pure.
 
 | rule | source |
 | --- | --- |
 | An entry is a resource inline, or a locator of one; both of the collection's type. | xRFC TP1, "List" |
-| The name of an entry consists of letters, digits and `_-./`, and is unique in the collection; an entry may have none. | xRFC TP1, "URI encoding", "List collection with inlining" |
-| Envoy knows an inline listener by its own name. A listener without a name would get another one with each update, and two with one name make Envoy remove all others. | ENVOY.md E79, E80 |
+| An entry's name, if any, is of letters, digits and `_-./`, and unique in the collection. | xRFC TP1, "URI encoding", "List collection with inlining" |
+| Envoy knows an inline listener by its own name. Without one it would get another with each update; two of one name make Envoy remove all others. | ENVOY.md E79, E80 |
 | Envoy shows the version of an entry; without one from the author, it is the digest of the content. | ENVOY.md E79 |
 """
 
@@ -61,20 +61,8 @@ def _with_plain_locator(entry: PlainValue, authority: str) -> tuple[PlainValue, 
         return {**entry, "locator": {}}, error
 
 
-def _no_entries() -> Fault:
-    """Source: ENVOY.md E80."""
-    fact = "`entries` has no value: Envoy would remove every listener"
-    return Fault("no-resources", fact, "write the entries, or `entries: []` for an empty collection", ())
-
-
 def complete(collection: DynamicMessage, written: PlainValue, catalogue: Catalogue, authority: str = "") -> list[Fault]:
     """Complete a collection's entries; return their faults."""
-    faults = _complete_entries(collection, catalogue, authority)
-    is_silent = isinstance(written, dict) and written.get("entries") is None
-    return [_no_entries()] if is_silent else faults
-
-
-def _complete_entries(collection: DynamicMessage, catalogue: Catalogue, authority: str) -> list[Fault]:
     names: dict[str, int] = {}
     listeners: dict[str, int] = {}
     faults: list[Fault] = []
@@ -89,11 +77,14 @@ def _complete_entries(collection: DynamicMessage, catalogue: Catalogue, authorit
             faults += _locator_faults(entry.locator, authority, (*at, "locator"))
         else:
             faults.append(Fault("wrong-entry", "the entry is empty", "write inline_entry or locator", at))
+    if isinstance(written, dict) and written.get("entries") is None:
+        fact = "`entries` has no value: Envoy would remove every listener"  # ENVOY.md E80
+        return [Fault("no-resources", fact, "write the entries, or `entries: []` for an empty collection", ())]
     return faults
 
 
 def references_of(collection: DynamicMessage) -> Iterator[Reference]:
-    """Yield the listeners that locators name; dangling ones are reported later, when resolved."""
+    """Yield the listeners that locators name; dangling ones are reported when resolved."""
     for index, entry in enumerate(collection.entries):
         for choice in locator_of(entry.locator).choices() if entry.HasField("locator") else ():
             if isinstance(choice.target, ResourceName) and not choice.target.is_glob:

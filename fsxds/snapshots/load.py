@@ -49,7 +49,7 @@ from fsxds.snapshots.proposals import (
     Proposals,
     Records,
     ServedFiles,
-    common_ends,
+    differing,
 )
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
@@ -60,14 +60,14 @@ MOST_RESOURCES = 1_000_000
 class ResourceLimit:
     """Rejects files that would exceed the resource limit, the least trusted first.
 
-    A file that does not grow is never rejected. `most` counts all types in one view.
+    A file that does not grow never is. `most` counts all types in one view.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
 
     def __call__(self, proposals: Proposals) -> Conflicts:
-        """Return the files to hold back, with a problem at the first surplus resource."""
+        """Return files to hold, with a problem at the first surplus resource."""
         snapshot = proposals.served.snapshot
         count = 0 if snapshot is None else sum(map(len, snapshot.by_type.values()))
         if count + len(proposals.added) <= self._most:
@@ -81,14 +81,14 @@ class ResourceLimit:
             total = count + _growth(change) if proposal.is_on_trial else count
             if total > self._most and _growth(change) > 0:
                 surplus = min(total - self._most, len(change.added))
-                held[proposal.path] = (self._problem(change.added[-surplus]),)
+                resource = change.added[-surplus]
+                fact = f"with this the view would have more than {self._most} resources"
+                remedy = "leave some out, divide the tree into views, or raise the setting max_resources"
+                held[proposal.path] = (
+                    Problem(resource.origin.path, resource.origin.line, 1, "", "too-many-resources", fact, remedy),
+                )
                 count -= 0 if proposal.is_on_trial else _growth(change)
         return held
-
-    def _problem(self, resource: Resource) -> Problem:
-        fact = f"with this the view would have more than {self._most} resources"
-        remedy = "leave some out, divide the tree into views, or raise the setting max_resources"
-        return Problem(resource.origin.path, resource.origin.line, 1, "", "too-many-resources", fact, remedy)
 
 
 def _growth(change: FileChange) -> int:
@@ -99,7 +99,7 @@ TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
 
 
 class LayerPatching(Protocol):
-    """Applies edits of layers below: see `patches.Patching`."""
+    """Applies edits of layers below: see `layers.Patching`."""
 
     def done(
         self,
@@ -117,7 +117,7 @@ class Acceptance:
 
     Attributes:
         check: only its errors hold a file back.
-        locate_up_to_bytes: in larger files, problems of references have the place of the resource; None for no limit.
+        locate_up_to_bytes: in larger files, problems of references are at the resource; None for no limit.
         patching: None without layers.
         elsewhere: undefined names may refer to it.
     """
@@ -134,7 +134,7 @@ class Acceptance:
 class FileRecords(Mapping[PurePosixPath, FileRecord]):
     """Immutable records by path; copies share unchanged ones.
 
-    Iteration sorts the paths once per object.
+    Each object sorts its paths once.
     """
 
     def __init__(self, records: HashTrieMap[PurePosixPath, FileRecord] | None = None) -> None:
@@ -171,9 +171,9 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
 
 @dataclass(frozen=True, slots=True)
 class LoadMemory:
-    """The memory for the next load, which then examines only changes.
+    """The memory for the next load, which examines only changes.
 
-    `repeating` files define a name twice; `declarations` is None if authored versions are off.
+    `repeating` files define a name twice; `declarations` is None without authored versions.
     """
 
     tree: Tree
@@ -186,8 +186,8 @@ class LoadMemory:
 class Loaded:
     """A loaded tree, with all problems, sorted by place.
 
-    Loading on top of `memory` costs only the changes; without it every file is loaded again. Any number of trees can be
-    loaded on top. `wanted` has undefined names in references, if they may be elsewhere.
+    Loading on top of `memory`, any number of times, costs only the changes; without it every file is loaded again. `wanted`
+    has undefined names in references, if they may be elsewhere.
     """
 
     snapshot: Snapshot
@@ -198,7 +198,7 @@ class Loaded:
     wanted: frozenset[Key] = field(default=frozenset(), compare=False, repr=False)
 
     def depends_on(self, elsewhere: Elsewhere) -> bool:
-        """Whether other resources elsewhere may change the result."""
+        """Whether it may change the result."""
         return bool(elsewhere) and bool(self.wanted or self.held)
 
 
@@ -210,7 +210,7 @@ def changed_files(tree: Tree, before: Loaded | None) -> tuple[SourceFile, ...]:
 
 
 def unchecked(loaded: Loaded) -> Loaded:
-    """Return a copy for other checks: all is parsed again, good content stays."""
+    """Return a copy for other checks: all is parsed again."""
     records = {
         # Good content with an empty digest matches no file.
         path: replace(record, parsed=None, good=None if record.good is None else replace(record.good, digest=""))
@@ -220,7 +220,7 @@ def unchecked(loaded: Loaded) -> Loaded:
 
 
 def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:
-    """`parse` is called once, with the changed files."""
+    """`parse` is called once, with changed files."""
     memory = before.memory if before else None
     served = _served_by(before)
     fresh = {parsed.path: _undone(parsed, acceptance) for parsed in parse(changed_files(tree, before))}
@@ -236,12 +236,14 @@ def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance
     records = FileRecords.of(served.records).with_changes(changed, change.gone)
     changes = served.changes_to(changed, change.gone)
     declared = None if declared is None else declarations_with(declared, changes.values())
+    repeating = {path for path, change in changes.items() if change.repeats}
+    known = served.repeating
     return Loaded(
         merge(records, changes, served.snapshot, declared),
         _problems(tree, before, records, changed.keys() | change.gone),
         tuple(_held(changed)),
         records,
-        LoadMemory(tree, check.memory, _repeating(served.repeating, changes), declared),
+        LoadMemory(tree, check.memory, known if known == repeating else (known - changes.keys()) | repeating, declared),
         check.wanted,
     )
 
@@ -301,11 +303,8 @@ def differing_files(before: Tree, tree: Tree) -> tuple[tuple[SourceFile, ...], s
     """Return new file objects, and the paths of replaced or removed ones."""
     if isinstance(tree, OverlaidTree) and tree.below is before:
         return tuple(tree.changed.values()), set(tree.changed)
-    was, now = before.files, tree.files
-    start, end = common_ends(was, now)
-    was, now = was[start : len(was) - end], now[start : len(now) - end]
-    same = set(map(id, was)).intersection(map(id, now))
-    return tuple(file for file in now if id(file) not in same), {file.path for file in was if id(file) not in same}
+    gone, new = differing(before.files, tree.files)
+    return new, {file.path for file in gone}
 
 
 def _known_parse(file: SourceFile, record: FileRecord | None) -> ParsedFile | None:
@@ -336,7 +335,7 @@ def _parts(path: PurePosixPath) -> tuple[str, ...]:
 
 
 def _place(problem: Problem) -> tuple[object, ...]:
-    """A faster sort key in the order of problems."""
+    """Faster than comparing problems."""
     path = problem.path.parts
     return path, problem.line, problem.column, problem.pointer, problem.rule, problem.message, problem.remedy
 
@@ -377,13 +376,6 @@ def _held(records: Records) -> Iterator[HeldFile]:
             yield HeldFile(path, first, record.good is not None, digest)
 
 
-def _repeating(
-    before: frozenset[PurePosixPath], changes: Mapping[PurePosixPath, FileChange]
-) -> frozenset[PurePosixPath]:
-    repeating = {path for path, change in changes.items() if change.repeats}
-    return before if before == repeating else (before - changes.keys()) | repeating
-
-
 def merge(
     records: Records,
     changes: Mapping[PurePosixPath, FileChange],
@@ -392,8 +384,8 @@ def merge(
 ) -> Snapshot:
     """Make the snapshot of `records`, in which no name of a type is in two files.
 
-    `changes` are of all files that are not served as before, or are not good. `before` shares unchanged parts.
-    `declared` is None if authored versions are off.
+    `changes` are of all files that are not served as before, or are not good. `before` shares unchanged parts. `declared` is
+    None without authored versions.
     """
     generation = before.generation + 1 if before else 1
     was = _by_type(change.lost for change in changes.values())
@@ -409,21 +401,23 @@ def merge(
             type_changes[type_url] = type_change(old, rows, generation)
         else:
             type_changes[type_url] = before.changes[type_url]
-    undeclared = _undeclared(changes.values(), before)
-    incomplete = _incomplete(records, changes)
+    listed = frozenset[TypeUrl]().union(*{change.now.declared for change in changes.values() if change.now is not None})
+    # A type stays declared when its last file goes.
+    undeclared = before.undeclared if before else frozenset(TYPE_URLS)
+    if not undeclared.isdisjoint(listed):  # else the same object, so that a thousand views share it
+        undeclared -= listed
+    never_good = [path for path in changes if path in records and records[path].was_never_good]
+    incomplete = frozenset[TypeUrl]().union(*map(may_define, never_good))
+    good = (record.good for record in records.values() if record.good is not None)
     return Snapshot(
         generation,
         MappingProxyType(by_type),
-        MappingProxyType({}) if declared is None else authored_versions(declared, lambda: _good(records)),
+        MappingProxyType({}) if declared is None else authored_versions(declared, lambda: good),
         MappingProxyType(type_changes),
         incomplete,
         _withheld(undeclared, incomplete),
         undeclared,
     )
-
-
-def _good(records: Records) -> Iterator[ParsedFile]:
-    return (record.good for record in records.values() if record.good is not None)
 
 
 def _by_type(resources: Iterable[Iterable[Resource]]) -> Mapping[TypeUrl, Mapping[str, Resource]]:
@@ -441,7 +435,7 @@ def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
 def following(loaded: Loaded, before: Loaded, below: tuple[Snapshot, Snapshot]) -> Loaded:
     """Make `loaded` the successor of `before`, though loaded on another snapshot.
 
-    `below` is the snapshot under `loaded`, and the one under `before`.
+    `below` are the snapshots under both.
     """
     snapshot, was = loaded.snapshot, before.snapshot
     generation = was.generation + 1
@@ -486,19 +480,6 @@ def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
     added, changed = (tuple(name for name in updated if (name in old) is known) for known in (False, True))
     files = {rows[name].origin.path for name in updated} | {old[name].origin.path for name in removed}
     return TypeChange(generation, added, changed, removed, tuple(sorted(files)))
-
-
-def _undeclared(changes: Iterable[FileChange], before: Snapshot | None) -> frozenset[TypeUrl]:
-    """A type stays declared when its last file goes."""
-    declared = frozenset[TypeUrl]().union(*{change.now.declared for change in changes if change.now is not None})
-    undeclared = before.undeclared if before else frozenset(TYPE_URLS)
-    # Return the same object, so that a thousand views share it.
-    return undeclared if undeclared.isdisjoint(declared) else undeclared - declared
-
-
-def _incomplete(records: Records, changed: Iterable[PurePosixPath]) -> frozenset[TypeUrl]:
-    never_good = [path for path in changed if path in records and records[path].was_never_good]
-    return frozenset[TypeUrl]().union(*map(may_define, never_good))
 
 
 def may_define(path: PurePosixPath) -> frozenset[TypeUrl]:

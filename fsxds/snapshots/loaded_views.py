@@ -1,4 +1,4 @@
-"""The loaded views of a tree, and the stages that derive their served snapshots from their files. Pure.
+"""Loaded views, and the stages that make their served snapshots. Pure.
 
 Without layers there is one view.
 
@@ -8,8 +8,8 @@ Without layers there is one view.
 | follow redirects and locators | while there is one |
 | make collections of folders, and find dangling entries | while one is written, or the settings have one |
 
-A stage's module is imported when first needed. A stage that changed the snapshot is applied once more when it is no
-longer needed, so that this is a change like any other.
+A stage's module is imported when first needed. A stage that changed the snapshot is applied once more when no longer
+needed, as a change like any other.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LayersMemory(Protocol):
     """The memory for the next load of layers."""
 
     def unchecked(self) -> LayersMemory:
-        """Return a copy for other checks; good content stays."""
+        """Return a copy for other checks."""
 
     @property
     def read(self) -> SourceTree:
@@ -55,16 +55,16 @@ class LayersMemory(Protocol):
 
     @property
     def kept(self) -> SourceTree:
-        """The tree, with the kept files of lost layers."""
+        """With the kept files of lost layers."""
 
     def files(self) -> Iterable[SourceFile]:
-        """Return the files of the loaded layers."""
+        """Return the loaded layers' files."""
 
     def parsed_at(self, path: PurePosixPath) -> Iterator[ParsedFile]:
-        """Yield a file's content in each loaded layer."""
+        """Yield its content in each layer."""
 
     def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
-        """Return served contents, given the held files; None if there is none."""
+        """Return served contents or None, given held files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class LoadedViews:
     Attributes:
         by_layers: an unchanged view is the same object.
         existing: the folders of the tree.
-        problems: sorted by place; one names its views unless it shows in all with its layer.
+        problems: sorted by place; one names its views unless all with its layer have it.
         held: in some view.
-        staged: the result of each of `STAGES` per view, None if not needed; empty if not yet staged.
+        staged: each view's results of `STAGES`, None if not needed; empty if not yet staged.
         contents: in order of precedence.
     """
 
@@ -95,11 +95,13 @@ class LoadedViews:
 
     @property
     def served(self) -> Mapping[Layers, Snapshot]:
-        """The result of each view's last stage."""
-        return {layers: self._served(layers, loaded.snapshot) for layers, loaded in self.by_layers.items()}
-
-    def _served(self, layers: Layers, snapshot: Snapshot) -> Snapshot:
-        return next((one.snapshot for one in reversed(self.staged.get(layers, ())) if one is not None), snapshot)
+        """Each view's last stage."""
+        return {
+            layers: next(
+                (one.snapshot for one in reversed(self.staged.get(layers, ())) if one is not None), loaded.snapshot
+            )
+            for layers, loaded in self.by_layers.items()
+        }
 
     def results_of(self, stage_result: type[T]) -> list[T]:
         """Return a stage's results for all views."""
@@ -114,7 +116,7 @@ def with_served(
 ) -> LoadedViews:
     """Add served snapshots, and their problems.
 
-    `contents` is in order of precedence.
+    `contents` are in order of precedence.
     """
     inputs = Inputs(rules, contents)
     staged = {layers: _staged(loaded, layers, inputs, before) for layers, loaded in views.by_layers.items()}
@@ -149,18 +151,18 @@ def folders_of(layers: Layers) -> Layers:
 
 
 def whole_tree(loaded: Loaded) -> LoadedViews:
-    """Return the whole tree as the one view."""
+    """Make the tree the one view."""
     return LoadedViews({WHOLE_TREE: loaded}, problems=loaded.problems, held=loaded.held)
 
 
 def only_view(views: LoadedViews) -> Loaded:
-    """Return the only view, with served snapshot and all problems."""
+    """Return the only view, served, with all problems."""
     ((layers, loaded),) = views.by_layers.items()
     return replace(loaded, snapshot=views.served[layers], problems=views.problems)
 
 
 def unchecked_views(views: LoadedViews) -> LoadedViews:
-    """Return a copy for other checks; good content stays."""
+    """Return a copy for other checks."""
     memory = views.memory
     if memory is None:
         return replace(views, by_layers={layers: unchecked(loaded) for layers, loaded in views.by_layers.items()})
@@ -168,7 +170,7 @@ def unchecked_views(views: LoadedViews) -> LoadedViews:
 
 
 def named_in(problem: Problem, views: Iterable[Layers]) -> Problem:
-    """Add the first few views to a problem's message."""
+    """Add the first views to a problem's message."""
     # Neither sorted nor counted, so that views requested later do not change a problem that was logged already.
     names = tuple(map(view_text, islice(views, MOST_NAMED + 1)))
     more = " and others" if len(names) > MOST_NAMED else ""
@@ -197,11 +199,7 @@ def merged_held(of_views: Iterable[Iterable[HeldFile]]) -> tuple[HeldFile, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CollectionRules:
-    """The settings of collections.
-
-    `authority` completes names; `root` is the absolute path of the tree, or empty; without `catalogue` no resource is
-    made.
-    """
+    """`authority` completes names; `root` is the tree's absolute path, or empty; without `catalogue` no resource is made."""
 
     rules: tuple[CollectionRule, ...] = ()
     authority: str = ""
@@ -219,14 +217,14 @@ class CollectionRules:
 
 @dataclass(frozen=True, slots=True)
 class ResolutionRules:
-    """The settings of names that lead to other resources.
+    """Settings of names that lead to other resources.
 
     Attributes:
         authority: completes names.
         passes_redirects: clients on streams follow redirects themselves, to other authorities too.
-        root: the absolute path of the tree for `file:///` locators, or empty.
+        root: the tree's absolute path for `file:///` locators, or empty.
         catalogue: None if no resource is to be made and no redirect followed.
-        unasked: the authorities of upstreams that are not queried here, as by commands; None if any name may be theirs.
+        unasked: the authorities of upstreams that are not queried here, as by commands; None for all.
     """
 
     authority: str = ""
@@ -247,7 +245,7 @@ class ResolutionRules:
 
 
 class Inputs(NamedTuple):
-    """Settings, upstreams in order of precedence, and the files of a view, with its layers."""
+    """`contents` are in order of precedence; `files` and `layers` are a view's."""
 
     rules: ResolutionRules
     contents: tuple[UpstreamContent, ...] = ()
@@ -272,7 +270,7 @@ class Staged(Protocol):
 
     @property
     def held(self) -> tuple[HeldFile, ...]:
-        """The files that the stage holds back."""
+        """Files that the stage holds back."""
 
 
 class StageModule(Protocol):
@@ -286,16 +284,16 @@ class StageModule(Protocol):
 
 
 class Stage(NamedTuple):
-    """A module, and whether a view needs it, given its previous snapshot."""
+    """A module, and when it is needed."""
 
     module: str
     is_needed: Callable[[Snapshot, Snapshot | None, Inputs], bool]
 
     def apply(self, raw: Snapshot, inputs: Inputs, before: Staged | None, earlier: Snapshot | None) -> Staged | None:
-        """Return a view after this stage; None if it is not needed.
+        """Return a view after this stage; None if not needed.
 
-        `raw` is the result of the earlier stages, `earlier` their last one, None for a new view. `before` is this
-        stage's last result, or None.
+        `raw` is the result of the earlier stages, `earlier` their last one, None for a new view. `before` is this stage's last
+        result, or None.
         """
         was_used = before is not None and before.snapshot is not before.raw
         # While a stage is not needed, only changes are examined.
@@ -308,12 +306,12 @@ class Stage(NamedTuple):
 
 
 def has_directives(reference: Reference) -> bool:
-    """Whether a reference is a locator with directives."""
+    """Whether it is a locator with directives."""
     return "#" in reference.name and is_structured(reference.name)
 
 
 def locates(resource: Resource) -> bool:
-    """Whether any reference is a locator with directives."""
+    """Whether a reference has directives."""
     return any(map(has_directives, resource.references))
 
 
@@ -338,13 +336,12 @@ def _has_redirects(raw: Snapshot, earlier: Snapshot | None, inputs: Inputs) -> b
     )
 
 
-def _has_collections(raw: Snapshot, _: Snapshot | None, inputs: Inputs) -> bool:
-    return bool(inputs.rules.collections.rules or raw.by_type.get(BY_SHORT_NAME["lcds"].type_url))
-
-
 STAGES = (
     Stage("fsxds.snapshots.upstream_rows", lambda _raw, _earlier, inputs: bool(inputs.contents)),
     Stage("fsxds.snapshots.resolution", _has_redirects),
-    Stage("fsxds.snapshots.folder_collections", _has_collections),
+    Stage(
+        "fsxds.snapshots.folder_collections",
+        lambda raw, _, inputs: bool(inputs.rules.collections.rules or raw.by_type.get(BY_SHORT_NAME["lcds"].type_url)),
+    ),
 )
 """In order of application."""

@@ -2,19 +2,19 @@
 
 | rule | source |
 | --- | --- |
-| Alternatives are tried in order, if the target before them does not exist; a note names the one that counts. | xRFC TP1, "Resource locators" |
+| Alternatives are tried in order, if the target before does not exist; a note names the one that counts. | xRFC TP1, "Resource locators" |
 | `#entry=` is an inline entry of a list collection. | xRFC TP1, "List collections" |
-| A collection of a folder has the listeners in it and below as entries, inline or as locators. | fsxds |
+| A folder's collection has the listeners in it and below as entries, inline or as locators. | fsxds |
 | A path that ends with `/*` means the resources in that directory, not deeper. | xRFC TP1, "Glob" |
-| `file:///...` is a file of the loaded tree: no file is read here, so none outside of the tree can be. | xRFC TP1, "Filesystem transport" |
-| A plain name is found by the structured one of its type and path, with no authority or the tree's own. | |
-| A redirect is followed up to a resource that is none; its content is served under the requested name. | xRFC TP1, "Redirects" |
-| Envoy compares names: the one in the content is the requested one, and endpoints stay those of the target. | ENVOY.md E43 |
-| A redirect that dangles, loops, or leads too far removes nothing: the last content of its name stays. | |
-| The former target of such a copy may be removed: the redirect no longer leads there. | |
-| The same holds if two resources of one view would claim the same, such as an address: Envoy would reject both. | |
+| `file:///...` is a file of the loaded tree; no other can be read. | xRFC TP1, "Filesystem transport" |
+| A structured name of no authority, or the tree's, also finds the plain name of its path. | |
+| A redirect is followed to a resource that is none; its content is served under the requested name. | xRFC TP1, "Redirects" |
+| The content has the requested name, which Envoy compares; endpoints stay the target's. | ENVOY.md E43 |
+| A redirect that dangles, loops, or leads too far keeps its name's last content. | |
+| Its former target may be removed. | |
+| So does one whose copy claims the same as another resource, such as an address: Envoy would reject both. | |
 | If no target of a reference exists, the first counts. | |
-| References have names without directives: Envoy would request the directives as part of the name. | ENVOY.md E72 |
+| References get names without directives, which Envoy would request as part of the name. | ENVOY.md E72 |
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
 from fsxds.model.name_table import Chunk
 from fsxds.model.resource_names import FileName, Locator, MalformedName, ResourceName, parse_or_none
-from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Key, Reference, Resource, Snapshot, claims_of, version_of_body
 from fsxds.model.values import Problem, Severity, TypeUrl
 from fsxds.settings.naming_rules import NO_RULES, CollectionRule
@@ -53,7 +53,7 @@ Place: TypeAlias = Key | PurePosixPath
 class NotThere:
     """The target does not exist.
 
-    `reason` ends a sentence about the locator; `authority` is empty if the resource is ours.
+    `reason` ends a sentence about the locator; `authority` is empty for ours.
     """
 
     reason: str
@@ -67,8 +67,8 @@ Found: TypeAlias = Resource | tuple[Resource, ...] | NotThere
 class Resolver:
     """Finds resources of one snapshot.
 
-    `root` is the absolute path of the tree, empty if no file can be found. Without `catalogue`, list collections have
-    no entries. `folders` has the list collections that are not yet in the snapshot; `looked_at` grows with each search.
+    `root` is the tree's absolute path, empty if no file can be found. Without `catalogue`, list collections have no entries.
+    `folders` has list collections not yet in the snapshot; `looked_at` grows with each search.
     """
 
     def __init__(
@@ -154,7 +154,10 @@ class Resolver:
             return NotThere("which is outside of the tree")
         if file.is_glob:
             self.looked_at.add(path.parent)
-            return self._in_directory(path.parent, type_url) or NotThere("which has no loaded resource of this type")
+            rows = self._snapshot.resources(type_url)
+            by_path = (each for chunk in rows.chunks for each in sorted(chunk.once(names_by_path).items()))
+            members = tuple(rows[name] for at, names in by_path if at.parent == path.parent for name in names)
+            return members or NotThere("which has no loaded resource of this type")
         self.looked_at.add(path)
         here = tuple(self._of_file(path, type_url))
         if entry:
@@ -179,17 +182,6 @@ class Resolver:
         rows = self._snapshot.resources(type_url)
         for chunk in rows.chunks:
             yield from (rows[name] for name in chunk.once(names_by_path).get(path, ()))
-
-    def _in_directory(self, directory: PurePosixPath, type_url: TypeUrl) -> tuple[Resource, ...]:
-        rows = self._snapshot.resources(type_url)
-        found = (chunk.once(names_by_path) for chunk in rows.chunks)
-        return tuple(
-            rows[name]
-            for by_path in found
-            for path, names in sorted(by_path.items())
-            if path.parent == directory
-            for name in names
-        )
 
 
 def entry_name_of(name: str) -> str:
@@ -248,13 +240,13 @@ _CLUSTER, _VIRTUAL_HOST = BY_SHORT_NAME["cds"], BY_SHORT_NAME["vhds"]
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The target of a redirect, or a resource with names in place of its locators.
+    """A redirect's target, or a resource with names in place of locators.
 
     Attributes:
         redirect: as read.
         looked_at: the places searched: only changes there matter.
-        is_elsewhere: another authority at a known place owns the target; or an upstream may have it.
-        is_kept: `content` is the name's last, for want of a target.
+        is_elsewhere: a known authority owns the target, or an upstream may have it.
+        is_kept: `content` is the name's last.
     """
 
     redirect: Resource
@@ -267,16 +259,13 @@ class Followed:
 
     @property
     def claims(self) -> frozenset[Key]:
-        """The keys that no other resource may claim; none without redirect."""
+        """Exclusive keys; none without redirect."""
         return claims_of(self.content) if self.content is not None and self.redirect.redirect else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The reason for a missing target.
-
-    With `may_be_upstream` it may exist: an upstream that is not queried here has names of that authority.
-    """
+    """With `may_be_upstream` the target may exist, on an upstream not queried here."""
 
     rule: str
     fact: str
@@ -289,7 +278,7 @@ class RedirectFollower:
     """Follows the redirects and locators of one snapshot.
 
     With `passes_redirects`, clients on streams follow redirects themselves. `authorities` are at known places. Names of
-    `unasked` authorities may exist on upstreams that are not queried here; None for all.
+    `unasked` authorities may exist on upstreams not queried here; None for all.
     """
 
     def __init__(
@@ -318,11 +307,15 @@ class RedirectFollower:
         if found.may_be_upstream:
             return Followed(redirect, None, None, (), looked_at, is_elsewhere=True)
         is_elsewhere = bool(found.authority) and (self._passes_redirects or found.authority in self._authorities)
-        problem = self._elsewhere(redirect, found) if is_elsewhere else _failed(redirect, found)
+        problem = (
+            self._elsewhere(redirect, found)
+            if is_elsewhere
+            else _at(redirect, found.rule, found.fact, found.remedy, Severity.ERROR)
+        )
         return Followed(redirect, None, None, (problem,), looked_at, is_elsewhere)
 
     def _name_at(self, choice: Locator, type_url: TypeUrl) -> str | None:
-        """Return the clients' name; None for an entry, too."""
+        """None for an entry, too."""
         found = None if choice.entry else self._resolver.find_choice(choice, type_url)
         if isinstance(found, tuple):
             return str(choice.target)
@@ -356,21 +349,23 @@ class RedirectFollower:
     def _at(self, choice: Locator, trail: tuple[Resource, ...]) -> Resource | _Failure:
         found = self._resolver.find_choice(choice, trail[0].type_url)
         if isinstance(found, NotThere):
-            return replace(_missing_target(choice, trail, found), may_be_upstream=self._may_be_upstream(choice))
+            may_be_upstream = not (isinstance(choice.target, FileName) or choice.entry) and (
+                self.unasked is None or choice.target.authority in self.unasked
+            )
+            return replace(_missing_target(choice, trail, found), may_be_upstream=may_be_upstream)
         if isinstance(found, tuple):
-            return _collection(choice, trail)
+            fact = f"leads{_by_way_of(trail)} to {choice}, which is a collection"
+            remedy = "write the name of one resource: collections cannot be redirected to"
+            return _Failure("dangling-redirect", fact, remedy)
         if not found.redirect:
             return found
         if any(found is step for step in trail):
-            return _loop(found, trail)
+            fact = f'leads{_by_way_of(trail)} back to "{found.name}" at {found.origin}'
+            return _Failure("redirect-loop", fact, "let one of them lead to a resource that is no redirect")
         if len(trail) >= MOST_FOLLOWED:
-            return _too_long(trail)
+            fact = f"leads over more than {MOST_FOLLOWED} redirects, the last one at {trail[-1].origin}"
+            return _Failure("redirect-loop", fact, "let it lead to the resource itself")
         return self._end_of((*trail, found))
-
-    def _may_be_upstream(self, choice: Locator) -> bool:
-        if isinstance(choice.target, FileName) or choice.entry:
-            return False
-        return self.unasked is None or choice.target.authority in self.unasked
 
 
 class Copier:
@@ -383,8 +378,12 @@ class Copier:
     def copy(self, redirect: Resource, target: Resource) -> Resource:
         """Return a target's content under the redirect's name."""
         row = BY_TYPE_URL[redirect.type_url]
-        message = self.catalogue.message_class(row.message_type).FromString(target.body)
-        _rename(message, row, redirect.name)
+        message: DynamicMessage = self.catalogue.message_class(row.message_type).FromString(target.body)
+        if row is _CLUSTER and message.WhichOneof("cluster_discovery_type") == "type" and message.type == _EDS:
+            # By default endpoints are those of the cluster's own name.
+            message.eds_cluster_config.service_name = message.eds_cluster_config.service_name or message.name
+        if row.name_field is not None:
+            setattr(message, row.name_field, redirect.name)
         body = message.SerializeToString(deterministic=True)
         used, aliases = tuple(self._field_rules.check(message).references), redirect.aliases
         if row is _VIRTUAL_HOST:
@@ -412,16 +411,8 @@ def _mention(type_url: TypeUrl, name: str) -> Reference:
     return Reference(type_url, name, (), Severity.NOTE)
 
 
-def _rename(message: DynamicMessage, row: ResourceType, name: str) -> None:
-    if row is _CLUSTER and message.WhichOneof("cluster_discovery_type") == "type" and message.type == _EDS:
-        # By default endpoints are those of the cluster's own name.
-        message.eds_cluster_config.service_name = message.eds_cluster_config.service_name or message.name
-    if row.name_field is not None:
-        setattr(message, row.name_field, name)
-
-
 def collection_of(resource: Resource) -> str:
-    """Return the collection in which clients get a resource, if any."""
+    """Return the collection of a resource, if any."""
     name = parse_or_none(resource.name)
     return "" if name is None else str(name.glob)
 
@@ -444,28 +435,9 @@ def _missing_target(choice: Locator, trail: tuple[Resource, ...], absent: NotThe
     return _Failure("dangling-redirect", fact, remedy, absent.authority)
 
 
-def _collection(choice: Locator, trail: tuple[Resource, ...]) -> _Failure:
-    fact = f"leads{_by_way_of(trail)} to {choice}, which is a collection"
-    return _Failure("dangling-redirect", fact, "write the name of one resource: collections cannot be redirected to")
-
-
-def _loop(found: Resource, trail: tuple[Resource, ...]) -> _Failure:
-    fact = f'leads{_by_way_of(trail)} back to "{found.name}" at {found.origin}'
-    return _Failure("redirect-loop", fact, "let one of them lead to a resource that is no redirect")
-
-
-def _too_long(trail: tuple[Resource, ...]) -> _Failure:
-    fact = f"leads over more than {MOST_FOLLOWED} redirects, the last one at {trail[-1].origin}"
-    return _Failure("redirect-loop", fact, "let it lead to the resource itself")
-
-
 def _too_many(trail: tuple[Resource, ...]) -> _Failure:
     fact = f"leads to more than {MOST_TRIED} locators, the last ones at {trail[-1].origin}"
     return _Failure("redirect-loop", fact, "write fewer alternatives")
-
-
-def _failed(redirect: Resource, failure: _Failure) -> Problem:
-    return _at(redirect, failure.rule, failure.fact, failure.remedy, Severity.ERROR)
 
 
 def conflict(redirect: Resource, target: Resource, other: Resource, *, is_apart: bool) -> Problem:
@@ -510,7 +482,11 @@ def located(resource: Resource, find: FindName, catalogue: Catalogue) -> tuple[R
         at, name = next(((at, name) for at, name in enumerate(names) if name), (0, ""))
         chosen[reference.name] = name or (str(choices[0].target) if choices else reference.name)
         if at:
-            notes.append(_alternative_used(resource, choices[0], name))
+            noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
+            fact = f'{noun} "{resource.name}" uses the alternative {name}, because {choices[0].target} is not there'
+            remedy = "add the first choice, or name the alternative in its place"
+            origin = resource.origin
+            notes.append(Problem(origin.path, origin.line, 1, "", "redirect-alternative", fact, remedy, Severity.NOTE))
     row = BY_TYPE_URL[resource.type_url]
     message = catalogue.message_class(row.message_type).FromString(resource.body)
     _NameChooser(catalogue, chosen).rewrite(message)
@@ -534,11 +510,3 @@ def _choices(text: str) -> tuple[Locator, ...]:
         return tuple(Locator.parse(text).choices())
     except MalformedName:
         return ()  # its file was reported, and an author may have the rule off
-
-
-def _alternative_used(resource: Resource, first: Locator, name: str) -> Problem:
-    noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
-    fact = f'{noun} "{resource.name}" uses the alternative {name}, because {first.target} is not there'
-    remedy = "add the first choice, or name the alternative in its place"
-    origin = resource.origin
-    return Problem(origin.path, origin.line, 1, "", "redirect-alternative", fact, remedy, Severity.NOTE)

@@ -1,11 +1,11 @@
 """Rules for resource names: checks, generated names, aliases, uniqueness across files, and canonical form.
 
-Envoy requests virtual hosts one by one, by their domains, so these are aliases. It gives a listener without a name a
-random one in each response: every update of any listener would replace it and drain its connections. So it is served
-under a name made of its address (ENVOY.md E20).
+Envoy requests virtual hosts one by one, by domains, so these are aliases. It gives a nameless listener a random name in
+each response: every update of any listener would replace it and drain its connections. So it is served under a name made
+of its address (ENVOY.md E20).
 
 Envoy compares texts. So each structured name or locator is rewritten in canonical form, in any field, also in the Struct
-and the Any of an extension. Secrets and malformed names stay as they are.
+and the Any of an extension. Secrets and malformed names stay.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def naming_fault(
 ) -> Fault | None:
     """Return the problem of a name, or None. Source: ENVOY.md E18, E46.
 
-    `wrapper_name` is that of the `Resource`. `find_name` is called only if there is a problem; it returns the path of
-    `own_name`, or `field_path`.
+    `wrapper_name` is that of the `Resource`. `find_name`, called only for a problem, returns the path of `own_name`, or
+    `field_path`.
     """
     if row.name_field is None:
         return None if wrapper_name else _unwrapped(row, field_path)
@@ -129,7 +129,6 @@ def unmatchable_fault(name: str, row: ResourceType, place: FieldPath) -> Fault |
 
 
 def _unmatchable(parameter: str, value: str, row: ResourceType) -> tuple[str, str] | None:
-    """Return why no client sends a parameter, and a remedy."""
     if parameter.startswith(_NODE):
         return _unmatchable_of_node(parameter, value, row)
     if not parameter.startswith(("xds.", "udpa.")) or parameter.startswith(_OF_CLIENTS):
@@ -168,7 +167,7 @@ def _is_json(value: str) -> bool:
 
 
 def table_fault(name: str, place: FieldPath) -> Fault | None:
-    """Demand `<route configuration>/<name>`: Envoy finds the table before the last slash. Source: ENVOY.md E46."""
+    """Demand `<route configuration>/<name>`, as Envoy does. Source: ENVOY.md E46."""
     table, _, host = name.rpartition("/")
     if table and host:
         return None
@@ -191,7 +190,7 @@ def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | No
 
 
 def aliases_of(name: str, host: Any, authored: tuple[str, ...]) -> tuple[str, ...]:
-    """Return one alias per domain, and those from the author.
+    """Return the aliases for domains, and the author's.
 
     Envoy requests `<route>/<domain>`, with wildcards as written, in lower case.
     """
@@ -216,24 +215,22 @@ def claims_of(name: str, host: Any, authored: tuple[str, ...]) -> Iterator[Refer
 
 
 def repeated_names(documents: Iterable[Document]) -> Iterator[Problem]:
-    """Yield a problem for each repetition of a name in a file."""
+    """Yield a problem for each repeated name in a file."""
     seen: dict[Key, Resource] = {}
     for document in documents:
         for resource in document.resources:
             first = seen.setdefault(key_of(resource), resource)
             if first is not resource:
-                yield replace(duplicate_name(resource, first), severity=_severity_of_repeat(resource, first))
-
-
-def _severity_of_repeat(resource: Resource, first: Resource) -> Severity:
-    # Generated files repeat resources that several others use. An Envoy that subscribes by name gets one of the equals;
-    # one that gets all resources of a type rejects them (ENVOY.md E14).
-    is_harmless = resource.version == first.version and not BY_TYPE_URL[resource.type_url].full_state_in_sotw
-    return Severity.WARNING if is_harmless else Severity.ERROR
+                # Generated files repeat resources that several others use. An Envoy that subscribes by name gets one of
+                # the equals; one that gets all resources of a type rejects them (ENVOY.md E14).
+                is_full_state = BY_TYPE_URL[resource.type_url].full_state_in_sotw
+                is_harmless = resource.version == first.version and not is_full_state
+                severity = Severity.WARNING if is_harmless else Severity.ERROR
+                yield replace(duplicate_name(resource, first), severity=severity)
 
 
 def duplicate_name(resource: Resource, first: Resource) -> Problem:
-    """Return the problem, at `resource`, that `first` has its name."""
+    """Return the problem of a repeated name."""
     noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
     return Problem(
         resource.origin.path,
@@ -247,7 +244,7 @@ def duplicate_name(resource: Resource, first: Resource) -> Problem:
 
 
 def unique_names(proposals: Proposals) -> Conflicts:
-    """Return the files that define names of other files."""
+    """Return files that define others' names."""
     # A file on trial whose last good content is served is examined only if other files repeat a name.
     served = {proposal.path for proposal in proposals if proposal.is_last_good}
     tried = [one for one in proposals.on_trial if one.path in served]
@@ -275,17 +272,18 @@ def _duplicates(proposals: tuple[Proposal, ...]) -> Conflicts:
         elif not proposal.is_on_trial:
             # A held file takes no names from later files.
             taken |= own
-    return {proposal.path: tuple(_doubles(proposal, taken)) for proposal in held}
-
-
-def _doubles(proposal: Proposal, taken: Mapping[Key, Resource]) -> Iterator[Problem]:
-    for resource in proposal.parsed.resources:
-        if _is_of_another(taken, key_of(resource), proposal.path):
-            yield duplicate_name(resource, taken[key_of(resource)])
+    return {
+        proposal.path: tuple(
+            duplicate_name(resource, taken[key_of(resource)])
+            for resource in proposal.parsed.resources
+            if _is_of_another(taken, key_of(resource), proposal.path)
+        )
+        for proposal in held
+    }
 
 
 def _owned(proposals: tuple[Proposal, ...]) -> dict[Key, Resource]:
-    """Unchanged files own their names anyway."""
+    """Unchanged files own theirs anyway."""
     owned: dict[Key, Resource] = {}
     for proposal in proposals:
         if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):
@@ -309,7 +307,7 @@ _SECRET_NAME = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"  # no
 
 
 def may_hold_names(body: bytes) -> bool:
-    """Whether bytes may contain structured names; hardly any do."""
+    """Whether bytes may contain structured names; few do."""
     return any(mark in body for mark in _MARKS)
 
 
@@ -356,7 +354,7 @@ class NameWriter:
         return self._written(text) if is_structured(text) else text
 
     def checked(self, references: Iterable[Reference]) -> Iterator[Reference | Fault]:
-        """Yield references, and the faults of their names.
+        """Yield references, and faults of names.
 
         A resource of another authority need not be in the tree.
         """
@@ -437,7 +435,6 @@ class NameWriter:
 
 
 def _canonical_locator(text: str, authority: str) -> str:
-    """A malformed text stays."""
     try:
         locator = Locator.parse(text, authority)
     except MalformedName:

@@ -1,13 +1,13 @@
 """Parses a file, substitutes its variables, and finds all problems in it.
 
-Most of the cost of a large YAML list is in items that did not change, so it is parsed again by its new items, if it
-stands at the left margin, bare or under `resources:`. The cut is proved, not assumed: every piece must parse alone, to
-exactly one good resource. Anything else (an anchor used across items, an open quote, a second document, any fault)
-makes the file parse as a whole, which gives the same result for good files, and reports the faults of bad ones.
+Most of the cost of a large YAML list is in unchanged items, so it is parsed again by its new items, if it stands at the
+left margin, bare or under `resources:`. The cut is proved, not assumed: every piece must parse alone, to exactly one
+good resource. Anything else (an anchor used across items, an open quote, a second document, any fault) makes the file
+parse as a whole, with the same result for good files, and the faults of bad ones.
 
 Files whose first line is `# fsxds: variables` have variables. `${NAME}` is replaced within scalars, not in keys, after
-the file is parsed, so that no value can change the structure. An unquoted scalar of one variable is typed like its
-value, unquoted; all others are text. `$${` stands for `${`. Problems never show a value: it may be a secret from the
+parsing, so that no value can change the structure. An unquoted scalar of one variable is typed like its value,
+unquoted; all others are text. `$${` stands for `${`. Problems never show a value: it may be a secret from the
 environment.
 """
 
@@ -62,8 +62,7 @@ _ALIAS = re.compile(rb"[\s\[{,]\*[^\s\"',\]}]")
 class FileParser:
     """Turns files into documents, or into problems; one catalogue, any number of files.
 
-    Known lists of at least `chunked_from_bytes` are parsed by items. `variables` has the values of `${NAME}` if the
-    view has none.
+    Known lists of at least `chunked_from_bytes` are parsed by items. `variables` are for views without any.
     """
 
     def __init__(
@@ -101,19 +100,19 @@ class FileParser:
         return parsed
 
     def parse_edit(self, file: SourceFile, most_bytes: int) -> ParsedFile | None:
-        """Parse a file with at most `most_bytes` new; None for others."""
+        """Parse a file with at most `most_bytes` new, else None."""
         if file.has_variables:
             return None
         document = self._chunks.parse_edit(file, type_from_path(file.path), most_bytes)
         return None if document is None else ParsedFile(file.path, file.digest, (document,))
 
     def learn(self, file: SourceFile, parsed: ParsedFile) -> None:
-        """Remember content parsed in any process: the next edit costs only the change."""
+        """Remember content, so that the next edit costs only the change."""
         if len(parsed.documents) == 1 and not parsed.problems and not file.has_variables:
             self._chunks.learn(file, type_from_path(file.path), parsed.documents[0])
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget files that are not in a tree."""
+        """Forget files not in a tree."""
         self._chunks.forget_gone(tree)
 
     def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
@@ -128,9 +127,16 @@ class FileParser:
         faults = [(number, fault) for number, each in found if (fault := self._check.adjusted(each)) is not None]
         problems = list(problems_of(file, file_format.locate, _bounded(faults), self._tools.catalogue))
         if not drafts and not problems:
-            problems.append(_void_file(file.path))
+            remedy = "write `resources: []` to serve an empty list, or delete the file"
+            problems.append(Problem.of_file(file.path, "empty-file", "the file is empty", remedy))
         edits = _placed_edits(file, file_format.locate, drafts)
-        documents = tuple(_finished(file.path, draft, edits) for draft in drafts)
+        documents = tuple(
+            Document(
+                *(file.path, tuple(draft.resources), frozenset(draft.declared), draft.version_info),
+                *(tuple(draft.unread), edits.get(draft.number, ())),
+            )
+            for draft in drafts
+        )
         repeated = map(self._check.adjusted, islice(repeated_names(documents), MAX_FAULTS))
         problems += (problem for problem in repeated if problem is not None)
         return ParsedFile(file.path, file.digest, documents, tuple(sorted(problems)))
@@ -158,14 +164,9 @@ def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
     """Compile the rules for each message.
 
     Raises:
-        ApiError: the catalogue has a field rule that is not known here.
+        ApiError: the catalogue has an unknown field rule.
     """
     return FieldRules(catalogue, merge_hooks(check.message_hooks(catalogue), references.hooks(catalogue)))
-
-
-def _finished(path: PurePosixPath, draft: DocumentDraft, edits: Mapping[int, tuple[LayerEdit, ...]]) -> Document:
-    declared, of_draft = frozenset(draft.declared), edits.get(draft.number, ())
-    return Document(path, tuple(draft.resources), declared, draft.version_info, tuple(draft.unread), of_draft)
 
 
 def _placed_edits(
@@ -198,10 +199,7 @@ def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
 def problems_of(
     file: SourceFile, locate: Locate | None, faults: Collection[tuple[int, Fault]], catalogue: Catalogue
 ) -> Iterator[Problem]:
-    """Yield faults as problems; the text is searched once for all.
-
-    Each fault comes with its document's number.
-    """
+    """Yield faults, with their documents' numbers, as problems."""
     wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
     places: Found = dict.fromkeys(wanted, (1, 1))
     if wanted and locate is not None:
@@ -212,17 +210,12 @@ def problems_of(
         yield Problem(file.path, line, column or 1, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
 
 
-def _void_file(path: PurePosixPath) -> Problem:
-    remedy = "write `resources: []` to serve an empty list, or delete the file"
-    return Problem.of_file(path, "empty-file", "the file is empty", remedy)
-
-
 # Lists by their items
 
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The items lack the `_ITEM` that begins each."""
+    """Items lack the `_ITEM` that begins each."""
 
     head: bytes
     is_envelope: bool
@@ -233,8 +226,7 @@ class _Pieces:
 class _Known:
     """The last parsed content of a file.
 
-    `context` has the types of the file name and of the envelope; `items` maps digests of text to a resource and its
-    number of lines.
+    `context` has the types of file name and envelope; `items` maps digests of text to a resource and its number of lines.
     """
 
     context: tuple[str, str]
@@ -255,7 +247,7 @@ class ChunkParser:
         self._known: Lru[PurePosixPath, _Known] = Lru(most_remembered, len, most_remembered)
 
     def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
-        """Return a file's one document, or None if it must be parsed as a whole, as at first."""
+        """Return a file's one document; None if it must be parsed whole, as at first."""
         if file.path not in self._known:
             return None
         pieces = _split_items(file.content) if self._is_large_list(file) else None
@@ -267,7 +259,7 @@ class ChunkParser:
     def parse_edit(self, file: SourceFile, hint: ResourceType | None, most_bytes: int) -> Document | None:
         """Return a file's one document, or None if more than `most_bytes` are new.
 
-        If None, the memory of the file stays, and hardly more than `most_bytes` were parsed.
+        If None, the file stays remembered, and hardly more than `most_bytes` were parsed.
         """
         known = self._known.get(file.path)
         if known is None or not self._is_large_list(file):
@@ -300,7 +292,7 @@ class ChunkParser:
         self._known.put(file.path, _Known(_context(hint, envelope), items))
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget files that are not in a tree."""
+        """Forget files not in a tree."""
         for path in [path for path in self._known if tree.file_at(path) is None]:
             self._known.pop(path)
 
@@ -340,7 +332,6 @@ class ChunkParser:
         return Document(path, tuple(resources), declared, version_info if isinstance(version_info, str) else None)
 
     def _envelope(self, pieces: _Pieces) -> dict[str, PlainValue] | None:
-        """Return the plain texts around the list."""
         value = self._plain(pieces.head)
         if value is None:
             return {} if not pieces.is_envelope else None
@@ -403,12 +394,8 @@ def _at(resource: Resource, line: int, list_path: FieldPath, index: int) -> Reso
     origin, place = resource.origin, len(list_path)
     if origin.line == line and origin.field_path[place : place + 1] == (index,):
         return resource
-    within_item = origin.field_path[_index_of(origin.field_path) + 1 :]
-    return replace(resource, origin=Origin(origin.path, line, 0, (*list_path, index, *within_item)))
-
-
-def _index_of(field_path: FieldPath) -> int:
-    return next(number for number, step in enumerate(field_path) if isinstance(step, int))
+    start = next(number for number, step in enumerate(origin.field_path, 1) if isinstance(step, int))
+    return replace(resource, origin=Origin(origin.path, line, 0, (*list_path, index, *origin.field_path[start:])))
 
 
 _FOUND = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
@@ -439,7 +426,7 @@ class Substitution:
         return self._known[id(value)]
 
     def without_values(self, fault: Fault) -> Fault:
-        """Replace values in a message, from its place or below, by variable names."""
+        """Replace values in a message by names of variables used at its place or below."""
         length = len(fault.field_path)
         names = {name for path, used in self._used.items() if path[:length] == fault.field_path for name in used}
         message = fault.message

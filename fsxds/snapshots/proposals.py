@@ -1,7 +1,7 @@
-"""Proposals: the served files of a tree, the changes under consideration, and the checks that judge them.
+"""Proposals: the served files, the changes under consideration, and the checks that judge them.
 
 The cost depends on the changes. No name is served from two files, so the snapshot finds a name's resource. Callers pass
-in the implementation of checks, `lint/linter.py`, which the server does not import.
+in the checks, `lint/linter.py`, which the server does not import.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FileRecord:
     Attributes:
         parsed: None if the file could not be read or was removed.
         good: the served content; None if the file was never good.
-        suspects: if the file was removed and is kept, the files that may be its new name.
+        suspects: of a removed file that is kept: the files that may be its new name.
     """
 
     parsed: ParsedFile | None
@@ -62,22 +62,16 @@ class FileRecord:
                 yield resource, errors
 
     def _errors_by_resource(self) -> Iterator[tuple[Resource, tuple[Problem, ...]]]:
-        """Omit redirects."""
         wrong = [one for one in self.problems if one.severity is Severity.ERROR]
         for resource in self.parsed.resources if self.parsed else ():
             if not resource.redirect:
-                place = _place_of(resource.origin.field_path)
-                yield resource, tuple(one for one in wrong if _is_within(one.pointer, place))
-
-
-def _place_of(field_path: FieldPath) -> str:
-    """Return the pointer of the list item with the resource; empty for a whole document."""
-    index = next((number for number, step in enumerate(field_path) if isinstance(step, int)), -1)
-    return pointer_of(field_path[: index + 1])
-
-
-def _is_within(pointer: str, place: str) -> bool:
-    return not place or pointer == place or pointer.startswith((f"{place}.", f"{place}["))
+                path = resource.origin.field_path
+                end = next((number for number, step in enumerate(path, 1) if isinstance(step, int)), 0)
+                # The pointer of the list item with the resource; empty for a whole document.
+                place = pointer_of(path[:end])
+                below = f"{place}.", f"{place}["
+                found = (one for one in wrong if not place or one.pointer == place or one.pointer.startswith(below))
+                yield resource, tuple(found)
 
 
 Records = Mapping[PurePosixPath, FileRecord]
@@ -89,9 +83,9 @@ class Proposal:
 
     Attributes:
         is_last_good: `parsed` is served already.
-        is_gone: the file was removed; such files are trusted last.
-        was: the served content of the file, or of vanished files that share names with it.
-        is_on_trial: it is checked, but takes nothing from other files; the file's last good content may be present too.
+        is_gone: the file was removed; trusted last.
+        was: served content of the file, or of vanished files that share names.
+        is_on_trial: takes nothing from other files; its last good content may be present too.
     """
 
     path: PurePosixPath
@@ -104,7 +98,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """The difference between served and proposed content; each may be None.
+    """The difference between served and proposed content, each or None.
 
     If `now` has a name twice, it `repeats`: `lost` and `added` are all resources.
     """
@@ -184,22 +178,17 @@ class ServedFiles:
 
 def differing(was: tuple[T, ...], now: tuple[T, ...]) -> tuple[tuple[T, ...], tuple[T, ...]]:
     """Return the items only in one of both, by identity."""
-    start, end = common_ends(was, now)
+    shortest = min(len(was), len(now))
+    start = next(compress(count(), map(is_not, was, now)), shortest)
+    end = next(compress(count(), map(is_not, reversed(was), reversed(now))), shortest)
+    end = min(end, shortest - start)
     was, now = was[start : len(was) - end], now[start : len(now) - end]
     kept = set(map(id, was)).intersection(map(id, now))
     return tuple(one for one in was if id(one) not in kept), tuple(one for one in now if id(one) not in kept)
 
 
-def common_ends(one: tuple[object, ...], other: tuple[object, ...]) -> tuple[int, int]:
-    """Count identical objects at the start, and of the rest at the end."""
-    shortest = min(len(one), len(other))
-    start = next(compress(count(), map(is_not, one, other)), shortest)
-    end = next(compress(count(), map(is_not, reversed(one), reversed(other))), shortest)
-    return start, min(end, shortest - start)
-
-
 class Proposals:
-    """The served files, with proposals for some of them.
+    """The served files, with proposals for some.
 
     `changed` begins with the most trusted; unchanged files are trusted more. `files` are changed or removed; `added`
     resources are new or on trial.
@@ -231,7 +220,7 @@ class Proposals:
         return (*added,) if row is None or id(row) in self._lost else (row, *added)
 
     def is_defined(self, key: Key) -> bool:
-        """Whether a resource has this type and name."""
+        """Whether such a resource exists."""
         if key in self._added:
             return True
         row = self.served.row(key)
@@ -280,9 +269,9 @@ FileRule = Callable[[Proposals], Conflicts]
 
 
 class Place(NamedTuple):
-    """The place of a field, from line and column 1.
+    """A field's place, from line and column 1.
 
-    `below` is its place in the layers below, if a patch of the resource did not write it.
+    `below` is its place in the layers below, if no patch wrote it.
     """
 
     path: PurePosixPath
@@ -293,17 +282,14 @@ class Place(NamedTuple):
 
 
 class FieldLocator:
-    """Finds lines of fields, at the cost of a pass over each file's text."""
+    """Finds lines of fields, in a pass over each text."""
 
     def __init__(self, tree: Tree, up_to_bytes: int | None) -> None:
         self._tree = tree
         self._up_to_bytes = up_to_bytes
 
     def places(self, parsed: ParsedFile, wanted: Iterable[tuple[Origin, FieldPath]]) -> list[Place]:
-        """Return the place of each field.
-
-        Without the text, it is that of the resource.
-        """
+        """Return each field's place, or without the text its resource's."""
         sources = [_source_of(origin, path) for origin, path in wanted]
         file, file_format = self._tree.file_at(parsed.path), format_of(parsed.path)
         find = None if file_format is None or file is None or file.digest != parsed.digest else file_format.locate
@@ -340,7 +326,7 @@ class FieldLocator:
 
 
 class _Source(NamedTuple):
-    """The origin and path of a field, and those below if the patch did not write it."""
+    """`below` is the place below, if the patch did not write the field."""
 
     origin: Origin
     field_path: FieldPath
@@ -383,14 +369,14 @@ class TreeCheck(Protocol):
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """Undefined names in references, known after `report`; empty if names cannot be elsewhere."""
+        """Undefined names, known after `report`; empty if names cannot be elsewhere."""
 
     def report(self, decision: Decision) -> Conflicts:
         """Return problems that hold no file back: of the decision's files, and changed ones of others."""
 
 
 class Check(Protocol):
-    """Judges the content of files. Can be pickled for parsing processes; equal if results are equal."""
+    """Judges the content of files. Pickled for parsing processes; equal if results are."""
 
     @property
     def identity(self) -> str:
@@ -410,7 +396,7 @@ class Check(Protocol):
     ) -> TreeCheck:
         """Return the check of one tree.
 
-        `memory` is from the previous tree's check, or None; undefined names may be `elsewhere`.
+        `memory` is from the previous tree, or None; undefined names may be `elsewhere`.
         """
 
 
@@ -424,7 +410,7 @@ class NoCheck:
         return type(self).__qualname__
 
     def is_static(self, _: Key) -> bool:
-        """Return False: the bootstrap is not known."""
+        """Return False: unknown."""
         return False
 
     def message_hooks(self, _: Catalogue) -> Hooks:

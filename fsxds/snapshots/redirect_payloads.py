@@ -4,7 +4,7 @@
 | --- | --- |
 | `name`, and as `resource` an `xds.core.v3.ResourceLocator` or an `xds.core.v3.ResourceName` | xRFC TP1, "Redirects" |
 | `name`, and as `resource` a locator as text, in YAML and JSON | |
-| `name` and `resource_name: {name: ...}` without `resource`: a locator as text, or a plain name of the same type | |
+| `name` and `resource_name: {name: ...}` without `resource`: a locator as text, or a plain name of its type | |
 """
 
 from __future__ import annotations
@@ -45,12 +45,10 @@ class Redirect:
         """The version is the digest of the locator."""
         type_url, locator = self.row.type_url, str(self.locator)
         version = version_of_body(type_url, locator.encode())
-        return Resource(type_url, name, b"", version, origin, aliases, ttl_s, self._references(), locator)
-
-    def _references(self) -> tuple[Reference, ...]:
         names = [choice.target for choice in self.locator.choices() if isinstance(choice.target, ResourceName)]
         keys = [(name.type_url, text) for name in names for text in (str(name), "" if name.context else name.path)]
-        return tuple(Reference(type_url, text, (), Severity.NOTE) for type_url, text in dict.fromkeys(keys) if text)
+        references = tuple(Reference(of, text, (), Severity.NOTE) for of, text in dict.fromkeys(keys) if text)
+        return Resource(type_url, name, b"", version, origin, aliases, ttl_s, references, locator)
 
 
 def is_named_in(wrapper: dict[str, PlainValue]) -> bool:
@@ -71,7 +69,7 @@ def locator_in(message: DynamicMessage, authority: str) -> Locator:
 def read_redirect(
     name: str, locator: Locator, expected: ResourceType | None, field_path: FieldPath
 ) -> Redirect | Fault:
-    """`expected` is the type of the file or envelope."""
+    """`expected` is the type of file or envelope."""
     if not name:
         return Fault("missing-name", "a redirect has no name", "write `name: …` beside `resource`", field_path)
     types = list(filter(None, map(_type_of_choice, locator.choices())))

@@ -1,11 +1,10 @@
 """Collects the references of resources: clusters, discovered resources, and files.
 
-References are not judged here, but by `lint` and in rollouts. Only faults in a TypedStruct are reported, as it is first
-read here.
+They are judged by `lint` and in rollouts. Only faults in a TypedStruct are reported, as it is first read here.
 
 For every row, Envoy 1.40 was tried without the named resource: whether it looks up a cluster when it takes the
-resource, or only when a request needs it; and its reaction to a discovered resource that never comes. A cluster that
-comes by CDS at the same moment is in time: Envoy loads clusters first.
+resource, or only for a request; and its reaction to a discovered resource that never comes. A cluster that comes by CDS
+at the same moment is in time: Envoy loads clusters first.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
 
 
 class TypedStructs:
-    """Walks into the content of a TypedStruct."""
+    """Walks into TypedStructs."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -71,7 +70,7 @@ class TypedStructs:
         self._printer = Printer(catalogue)
 
     def walk_into(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Walk the content; ignore unknown types that are not Envoy's."""
+        """Walk the content; ignore foreign unknown types."""
         message_type = struct.type_url.rpartition("/")[2]
         if not self._catalogue.knows(message_type):
             if message_type.startswith("envoy."):
@@ -178,7 +177,6 @@ NAMING_FIELDS: Mapping[str, TypeUrl] = MappingProxyType({
 
 
 def _cluster_hooks() -> Hooks:
-    """Fields unknown to this Envoy are never called."""
     named: dict[str, tuple[Hook, ...]] = {
         f"{message_type}.{field}": (_naming(severity),) for message_type, field, severity in _NAMED
     }
@@ -220,29 +218,21 @@ def _refer_any(_: DynamicMessage, path: Path, walk: Walk) -> None:
 def _refer_uri(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     walk.depend_on_place()
     # Envoy looks up Zipkin's collector at once, all other clusters when they are called.
-    is_collector = _ends(path, "collector_service", "http_uri", "cluster")
+    is_collector = field_path_of(path)[-3:] == ("collector_service", "http_uri", "cluster")
     walk.refer(path, CLUSTER, cluster, Severity.ERROR if is_collector else Severity.WARNING)
 
 
 def _refer_grpc(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     # The cluster of a config source must be static (ENVOY.md E6), and is recorded with the source.
     walk.depend_on_place()
-    if not _is_of_source(path):
+    if field_path_of(path)[-4:-3] != ("grpc_services",):  # before its index, envoy_grpc and cluster_name
         walk.refer(path, CLUSTER, cluster, Severity.WARNING)
-
-
-def _is_of_source(path: Path) -> bool:
-    return field_path_of(path)[-4:-3] == ("grpc_services",)  # before its index, envoy_grpc and cluster_name
-
-
-def _ends(path: Path, *steps: str) -> bool:
-    return field_path_of(path)[-len(steps) :] == steps
 
 
 def _validate_routes(config: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
     """Make missing clusters errors if Envoy looks them up when it takes the route configuration.
 
-    By default it does so within a listener; by RDS only if `validate_clusters` demands it.
+    By default it does within a listener; by RDS only if `validate_clusters`.
     """
     walk.depend_on_place()
     is_inline = path is not None
@@ -275,9 +265,9 @@ def _as_error(reference: Reference) -> Reference:
 
 
 def _is_validated(config: DynamicMessage, steps: FieldPath) -> bool:
-    """Whether Envoy looks up the cluster at a place in a route configuration.
+    """Whether Envoy looks up the cluster at a place.
 
-    It does so for routes of virtual hosts, with own or inherited mirrors; not for routes of a matcher.
+    It does for routes of virtual hosts, with own or inherited mirrors; not for routes of a matcher.
     """
     match steps:
         case ("virtual_hosts", int(), "routes", int(), "route", "cluster"):
@@ -317,7 +307,8 @@ _EXTENSIBLE = (
 
 
 def _discovery_hooks(catalogue: Catalogue) -> Hooks:
-    extensible = {name: (_refer_extension,) for name in _EXTENSIBLE if _is_extensible(catalogue, name)}
+    found = ((name, catalogue.descriptor(name)) for name in _EXTENSIBLE)
+    extensible = {name: (_refer_extension,) for name, one in found if one and "config_discovery" in one.fields_by_name}
     return {
         "envoy.config.cluster.v3.Cluster": (_refer_endpoints,),
         "envoy.config.endpoint.v3.LedsClusterLocalityConfig": (_refer_lb_endpoints,),
@@ -329,11 +320,6 @@ def _discovery_hooks(catalogue: Catalogue) -> Hooks:
         "envoy.extensions.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config": (_refer_any_secret,),
         **extensible,
     }
-
-
-def _is_extensible(catalogue: Catalogue, message_type: str) -> bool:
-    descriptor = catalogue.descriptor(message_type)
-    return descriptor is not None and "config_discovery" in descriptor.fields_by_name
 
 
 def _refer_endpoints(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -429,7 +415,7 @@ def _severity_of_waiting(source: DynamicMessage) -> Severity:
 
 
 def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, source_path: Path) -> bool:
-    """Record a reference, and return whether its source may be this server."""
+    """Return whether the source may be this server."""
     type_url, name, severity = target
     _refer_source(walk, source, source_path, is_static=type_url != SECRET)
     which = source.WhichOneof("config_source_specifier")
@@ -441,7 +427,9 @@ def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, sou
         # If the tree contains that file, this reference uses it.
         walk.refer(place, type_url, name, Severity.NOTE)
         return False
-    if _is_by_address(source):
+    services = source.api_config_source.grpc_services
+    # A source with a literal address is not the server of this resource.
+    if services and all(service.HasField("google_grpc") for service in services):
         walk.refer(place, type_url, name, Severity.NOTE)
         return False
     if which is None or source.authorities:
@@ -453,17 +441,8 @@ def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, sou
     return True
 
 
-def _is_by_address(source: DynamicMessage) -> bool:
-    """Whether a source has a literal address, so that it is not the server of this resource."""
-    services = source.api_config_source.grpc_services
-    return bool(services) and all(service.HasField("google_grpc") for service in services)
-
-
 def _refer_source(walk: Walk, source: DynamicMessage, path: Path, *, is_static: bool) -> None:
-    """Record the clusters of a source.
-
-    They must be in the bootstrap, except for secrets and virtual hosts.
-    """
+    """Its clusters must be static, except for secrets and virtual hosts."""
     if source.WhichOneof("config_source_specifier") != "api_config_source":
         return
     api, place = source.api_config_source, (path, "api_config_source")

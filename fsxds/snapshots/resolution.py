@@ -1,7 +1,6 @@
-"""The stage that follows redirects and locators. Pure.
+"""Follows redirects and locators, as a stage. Pure.
 
-Without redirects, its cost is a look at each changed name; with them, an edit costs its changes and the redirects that
-lead to them.
+Without redirects, its cost is a look at each changed name; else that of changes and the redirects that lead to them.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ from fsxds.snapshots.locators import (
 
 @dataclass(frozen=True, slots=True)
 class _Redirects:
-    """The redirects of a view, with their targets.
+    """A view's redirects, with their targets.
 
     Attributes:
         watching: by place, the redirects for which it was searched.
-        wrong: the problems of redirects, which are empty for a target elsewhere.
-        claimed: the content served in place of redirects, by its claims.
+        wrong: the problems of redirects, empty for a target elsewhere.
+        claimed: the content served for redirects, by its claims.
     """
 
     by_type: Mapping[TypeUrl, HashTrieMap[str, Followed]] = field(default_factory=dict)
@@ -110,7 +109,7 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Resolved:
 
 
 def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> Resolved:
-    """Return a view's served form, sharing unchanged parts with `before`."""
+    """Return a view's served form, sharing parts with `before`."""
     if before is not None and before.raw is raw and before.rules == rules:
         return before
     known = before if before is not None and before.rules == rules else None
@@ -124,7 +123,7 @@ def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> R
 
 
 def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Collection[str]]:
-    """For new rows, return only redirects unless some redirect watches places."""
+    """Of new rows only redirects, unless some redirect watches places."""
     changed = {}
     for type_url, rows in raw.by_type.items():
         earlier = known.raw.by_type.get(type_url) if known is not None else None
@@ -190,15 +189,22 @@ class _Resolution:
             self._redirects = self._redirects.with_one(self._served_content(self._follower.follow(resource)))
         redirects = self._redirects
         rows = self._rows(known, changed, touched, redirects)
-        served = self._snapshot(rows, redirects)
-        is_same = known is not None and not touched
-        problems = known.problems if known is not None and is_same else self._problems(redirects)
+        of_wrong = ((key, redirects.find(key)) for key in redirects.wrong)
+        unresolved = {key: one.redirect for key, one in of_wrong if one and (one.is_kept or one.content is None)}
+        served = replace(
+            self._raw,
+            by_type=MappingProxyType(dict(rows)),
+            changes=MappingProxyType({type_url: self._change(type_url, each) for type_url, each in rows.items()}),
+            unresolved=MappingProxyType(unresolved),
+        )
+        of_all = (problem for several in redirects.wrong.values() for problem in several)
+        problems = known.problems if known is not None and not touched else tuple(sorted(of_all))
         return Resolved(served, problems, self._raw, self._rules, self._held(served, redirects), redirects)
 
     def _served_content(self, followed: Followed) -> Followed:
-        """Return a redirect with its target's content to serve, or else the last content of its name.
+        """Add the target's content to serve, or else the name's last content.
 
-        Neither is served if another resource that clients get together with it claims the same.
+        Neither is served if another resource that clients get with it claims the same.
         """
         content, target = followed.content, followed.target
         if not followed.redirect.redirect:
@@ -231,7 +237,7 @@ class _Resolution:
         return replace(followed, content=kept_content(redirect, last), is_kept=True)
 
     def _claimant(self, content: Resource, claims: frozenset[Key]) -> Resource | None:
-        """Prefer a resource that clients get together with the content."""
+        """Prefer one that clients get with the content."""
         rows, own = self._raw.resources(content.type_url), collection_of(content)
         claimed = self._redirects.claimed
         found = [claimed[claim] for claim in sorted(claims) if claim in claimed]
@@ -271,16 +277,6 @@ class _Resolution:
             return self._raw.resources(key[0]).get(key[1])
         return followed.content
 
-    def _snapshot(self, rows: Mapping[TypeUrl, Rows], redirects: _Redirects) -> Snapshot:
-        of_wrong = ((key, redirects.find(key)) for key in redirects.wrong)
-        unresolved = {key: one.redirect for key, one in of_wrong if one and (one.is_kept or one.content is None)}
-        return replace(
-            self._raw,
-            by_type=MappingProxyType(dict(rows)),
-            changes=MappingProxyType({type_url: self._change(type_url, each) for type_url, each in rows.items()}),
-            unresolved=MappingProxyType(unresolved),
-        )
-
     def _change(self, type_url: TypeUrl, rows: Rows) -> TypeChange:
         if self._before is None:
             return type_change(Rows(type_url), rows, self._raw.generation)
@@ -288,9 +284,6 @@ class _Resolution:
         if not rows.changes_since(earlier):
             return self._before.snapshot.changes[type_url]
         return type_change(earlier, rows, self._raw.generation)
-
-    def _problems(self, redirects: _Redirects) -> tuple[Problem, ...]:
-        return tuple(sorted(problem for problems in redirects.wrong.values() for problem in problems))
 
     def _held(self, served: Snapshot, redirects: _Redirects) -> tuple[HeldFile, ...]:
         held = {}

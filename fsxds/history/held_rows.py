@@ -50,10 +50,7 @@ def write_changes(
     before: NameTable[HeldResource],
     after: NameTable[HeldResource],
 ) -> None:
-    """Write the difference, which it costs.
-
-    `part` is the upstream's number, and the type.
-    """
+    """Write the difference, which it costs; `part` is the upstream's number, and the type."""
     fresh, renewed, gone = [], [], []
     for name in sorted(after.differing(before)):
         held, known = after.get(name), before.get(name)

@@ -26,17 +26,10 @@ _DELETE = "DELETE FROM removed_members WHERE layers = ? AND type = ? AND collect
 
 
 class RemovedMembersTable:
-    """The tombstones by view, the last changed last.
-
-    Wrong after a failed transaction, when a new table has to be created.
-    """
+    """The tombstones by view, the last changed last; a failed transaction makes it wrong: create a new one."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Read the rows.
-
-        Raises:
-            DamagedBytesError: a row is damaged.
-        """
+        """Read the rows. Raises DamagedBytesError."""
         self._connection = connection
         self.by_layers: dict[Layers, Tombstones] = {}
         read: dict[Layers, dict[Key, dict[str, int]]] = {}

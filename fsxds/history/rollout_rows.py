@@ -1,7 +1,6 @@
-"""The stored form of a rollout's place: its snapshots by digest, the rest as JSON.
+"""A rollout's stored place: its snapshots by digest, the rest as JSON.
 
-Times are remaining seconds; with the stored time of day, the elapsed time is subtracted, also after a restart of the
-machine.
+Times are remaining seconds; with the stored time of day, elapsed time is subtracted, also after the machine's restart.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 class OtherFormError(Exception):
-    """This version of fsxds does not read a state's form."""
+    """This version of fsxds does not read a form."""
 
 
 def channel_text(key: ChannelKey) -> str:
@@ -51,11 +50,7 @@ def channel_text(key: ChannelKey) -> str:
 
 
 def channel_key(text: bytes) -> ChannelKey:
-    """Decode `channel_text`.
-
-    Raises:
-        DamagedBytesError: the text is damaged.
-    """
+    """Decode `channel_text`. Raises DamagedBytesError."""
     try:
         layers, is_canary, *more = json.loads(text)
         held, lane, *shared = more or (None, 0)
@@ -74,7 +69,7 @@ def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
 
 
 def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: float) -> str:
-    """Encode a state; `digests` are by role of the snapshot."""
+    """Encode a state; `digests` are by the snapshot's role."""
     facts: dict[str, PlainValue] = {
         "format": FORMAT,
         "saved_s": now_s,

@@ -1,7 +1,7 @@
-"""Stores upstream resources, one per row, so that the cost of an edit follows its changes.
+"""Stores upstream resources, one per row: an edit's cost follows its changes.
 
-Each write changes an upstream's mark, by which this process recognizes its last write. With another mark, because the
-database was set aside or never had the upstream, all its resources are written.
+Each write changes an upstream's mark, by which this process recognizes its last one. With another mark, as the database
+was set aside or lacked the upstream, all its resources are written.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class UpstreamTable:
     def write(self, connection: sqlite3.Connection, upstreams: Iterable[KeptUpstream]) -> dict[str, _KnownUpstream]:
         """Write the difference; return the argument for `take` after the commit.
 
-        Resources that an earlier process wrote and this one could not read stay until others are held.
+        Resources written by an earlier process and unreadable here stay until others are held.
         """
         known = self._written
         return {
@@ -63,10 +63,8 @@ class UpstreamTable:
     ) -> RestoredUpstreams:
         """Read these upstreams' resources; remove damaged ones, and other upstreams.
 
-        A renamed upstream is recognized by a common server. `near` shares its equal bodies.
-
-        Raises:
-            DamagedBytesError: a row is damaged outside of its resources.
+        A renamed upstream is recognized by a common server. `near` shares its equal bodies. Raises DamagedBytesError if
+        a row is damaged outside of its resources.
         """
         rows = connection.execute("SELECT number, name, servers, mark FROM upstreams ORDER BY number").fetchall()
         try:

@@ -66,7 +66,7 @@ class PrivateDirectory:
     def open(self, name: str, *, create: bool = False) -> int | None:
         """Return a file's descriptor to read and write, or None.
 
-        An entry that other users can access, or that is no regular file, is removed and counts as missing.
+        An entry that others can access, or no regular file, is removed and counts as missing.
         """
         for _ in range(2):
             with suppress(FileNotFoundError):
@@ -127,8 +127,8 @@ class PrivateDirectory:
 def evict_old(directory: int | Path, ours: re.Pattern[str], unused_for_s: float, keep: str = "") -> None:
     """Remove files unused for a time, and unfinished ones.
 
-    A file's time of change is its last use. A time far in the future counts as old: the clock was set back. `ours`
-    matches the files to consider.
+    A file's time of change is its last use; far in the future it counts as old: the clock was set back. `ours` matches
+    the files to consider.
     """
     now_s = time.time()
     for name, status in _files_of(directory, ours):
@@ -161,7 +161,7 @@ class DirectoryLock:
         self._lock: int | None = None
 
     def hold(self, subject: Path) -> bool:
-        """Take the lock; return whether it was not held before.
+        """Take the lock; return whether it was free.
 
         `subject` is the user's name of the directory.
 

@@ -419,7 +419,6 @@ class _DeltaWatch:
         return self.names.change(updated, change.removed, self.names.lookup(base), after)
 
     def _renew_pending(self, changed: Changes, now_s: float) -> frozenset[str]:
-        """Restart pending names with new content without back-off."""
         pending = self._acks.pending
         renewed = pending.names & (changed.fresh | changed.removed) if pending.names else NOTHING
         if renewed:

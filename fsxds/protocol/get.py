@@ -323,7 +323,6 @@ def find(
 
 
 def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, elsewhere: Collection[str]) -> Found:
-    """Return the first choice that a client can get, else the content."""
     for choice in Locator.parse(resource.redirect).choices():
         name = choice.target
         if isinstance(name, ResourceName):

@@ -413,7 +413,6 @@ class PollingNode:
                 yield subscription
 
     def _awaited(self, subscription: Subscription, snapshot: Snapshot) -> Version | None:
-        """Return the version to come back with, or None."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.is_given_up or not has_any(snapshot, subscription):
             return None

@@ -358,7 +358,6 @@ class _SotwWatch:
         return bool(self._awaited) or (self._base is None and not self.selects_nothing)
 
     def _unanswered(self, names: frozenset[str]) -> frozenset[str]:
-        """Return names that may exist elsewhere; await their answers."""
         unanswered = self._memory.unanswered(self.type_url, names) if names else NOTHING
         self._awaited |= unanswered
         return unanswered

@@ -1,14 +1,13 @@
-"""Canaries: nodes that get a change first, and when others follow, per resource.
+"""Canaries: nodes that get changes first, and when others follow, per resource.
 
 | rule | source |
 | --- | --- |
-| Other nodes get a version when canaries of a view with it have lived with it. | |
-| Removals likewise, by nodes of the same view, and of views that removed it as well. | |
+| Others get a version, or a removal, when canaries of a view with it have lived with it. | |
 | A removed resource stays while a new one of its type waits: it may be renamed. | |
-| Silence is not consent: without a canary, or when one is gone, the change waits. | |
-| A version held back on canaries, for whatever reason, waits; so do its dependents. | `holding` |
+| Silence is not consent: without a canary, or when one is gone, changes wait. | |
+| A version held back on canaries waits; so do its dependents. | `holding` |
 | Patience ends neither a bake nor that wait. | |
-| A connected node that is no longer the change's canary has no vote. | |
+| A connected node that is no longer a canary has no vote. | |
 
 Changes that arrived together, and stand alike with all canaries, bake together, also after later edits.
 """
@@ -51,7 +50,7 @@ class BakeRules:
     """When other nodes follow canaries.
 
     `quorum` is the share of canaries that must have a version for `bake_s`, above 0 and up to 1; after `patience_s`
-    without it others follow anyway, infinite for never.
+    others follow anyway, infinite for never.
     """
 
     bake_s: float
@@ -64,8 +63,8 @@ class Bake:
     """Changes that wait for the same canaries.
 
     `taken_since_s` is when enough canaries had it, `opens_at_s` when others get it; None until then. `is_reported`: too
-    few answers were reported, and never enough since. `places`: whether each canary rollout is to serve it; None if it
-    is no change there.
+    few answers were reported, and never enough since. `places`: whether each canary rollout is to serve it, None if no
+    change.
     """
 
     changes: frozenset[Change]
@@ -92,7 +91,7 @@ class Bake:
     def receive(self, answers: Answers, there: AbstractSet[NodeKey], rules: BakeRules, now_s: float) -> bool:
         """Take answers; return whether the bake opened now.
 
-        A gone canary has taken nothing; one that is `there` without an answer has no vote.
+        A gone canary has taken nothing; one `there` without an answer has no vote.
         """
         self.gone = self.nodes.keys() - answers.keys() - there
         self.nodes = answers | {node: None if self.nodes[node] is None else False for node in self.gone}
@@ -184,7 +183,7 @@ class CanaryGate:
         return max((now_s - bake.since_s for bake in self.bakes if bake.is_short), default=0.0)
 
     def take_missed(self, since_s: float) -> CanaryAwaited | None:
-        """Report changes that wait since a time, or None."""
+        """Report changes waiting since a time, or None."""
         nodes: dict[NodeKey, bool] = {}
         due = [bake for bake in self.bakes if bake.is_short and not bake.is_reported and bake.since_s <= since_s]
         for bake in due:
@@ -208,7 +207,7 @@ class CanaryGate:
         return {id(bake): bake for one in changes if (bake := self._bakes.get(one)) is not None}.values()
 
     def held_in(self, rollout: ChannelRollout) -> Iterator[ExplainedHold]:
-        """Yield a rollout's waiting resources, with the missing canaries."""
+        """Yield waiting resources, with the missing canaries."""
         for one in held_resources(rollout.waits, rollout.held_since_s):
             bake = self._bakes.get(_change_of(one.key, rollout.waits[one.key]))
             problem = one.problem
@@ -230,7 +229,6 @@ class CanaryGate:
         return bake is not None and bake.is_open
 
     def _sort(self, others: Collection[ChannelRollout], seats: Collection[ChannelRollout], now_s: float) -> None:
-        """Group changes that baked together and stand alike."""
         seen: list[object] = [each for one in others for each in (one, one.waits)]
         seen += [each for one in map(_goal, seats) for each in (one, one.wanted, one.target.composed)]
         if len(seen) == len(self._seen) and all(map(is_, seen, self._seen)):
@@ -256,7 +254,7 @@ class CanaryGate:
             self._bakes.update(dict.fromkeys(changes, made))
 
     def _place(self, change: Change, views: Collection[Layers], rollout: ChannelRollout) -> bool | None:
-        """Whether canaries are to be served a change; None if it is none for them."""
+        """Whether canaries are to be served a change; None if it is none."""
         (key, version), layers, composed = change, rollout.channel.key.layers, rollout.target.composed
         if rollout.wanted is None or version_of(rollout.wanted, key) != version:
             return None
@@ -294,7 +292,6 @@ def _answers(bake: Bake, seats: Iterable[ChannelRollout], rejections: Rejections
 
 
 def _has_answered(client: ChannelClient, rollout: ChannelRollout, *, rejects: bool) -> bool:
-    """Whether a client has all its resources; with `rejects`, its rejected versions are known."""
     state, step = client.sync_state(), rollout.asked
     if state is SyncState.NACK and rejects:
         # It rejects versions that it is not served now.

@@ -50,15 +50,10 @@ class Holding:
 class ChannelRollout:
     """Drives one rollout: `advance` does all due work; other methods only note it.
 
-    A client is asked when a step is published, and after each action.
-
-    Attributes:
-        wanted: the tree to serve; None before the first.
-        goal: a lane's; None if the channel follows the tree.
-        origin: the snapshots served at the split, by the original channel and by this.
-        returns: how often its clients came back to its origin, and left before taking it.
-        detected_s: the monotonic clock at the change's first sign.
-        on_left_behind: receives clients not waited for: late, or not shown to stay.
+    A client is asked when a step is published, and after each action. `wanted` is the tree to serve, None before the
+    first; `goal` a lane's, or None. `origin` are the snapshots served at the split, by the original channel and by
+    this; `returns` is how often clients came back to it, and left before taking it. `detected_s` is the monotonic clock
+    at the change's first sign. `on_left_behind` receives clients not waited for: late, or not shown to stay.
     """
 
     def __init__(self, channel: Channel, machine: Rollout, generations: Generations, removed: RemovedMembers) -> None:
@@ -190,7 +185,7 @@ class ChannelRollout:
             self.machine.receive_target(intended, now_s)
 
     def _note_held(self, now_s: float) -> None:
-        """The same object has the same keys, possibly thousands."""
+        """The same object has the same, possibly thousands of keys."""
         held = self.target.holds, self.waits
         if held[0] is self._held[0] and held[1] is self._held[1]:
             return
@@ -339,10 +334,7 @@ def names_in(happened: RolloutEvent) -> dict[Client, str]:
 
 
 class PlaceKeeper(Protocol):
-    """Keeps places, rejections, and removals; `read_behind` returns places behind their channel, as lanes.
-
-    Restoring blocks.
-    """
+    """Keeps places, rejections, and removals; `read_behind` returns places behind their channel. Restoring blocks."""
 
     read_members: Callable[[], Mapping[Layers, Tombstones]]
     read_behind: Callable[[], Mapping[ChannelKey, RolloutState]]
@@ -360,10 +352,10 @@ class PlaceKeeper(Protocol):
         """Write the rejections soon, as they are then."""
 
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
-        """Write a rollout's place soon, as it is then."""
+        """Write a rollout's place soon."""
 
     def forget(self, key: ChannelKey) -> None:
-        """Remove a rollout's place soon: it has no followers."""
+        """Remove a rollout's place soon."""
 
 
 class RemovedMembers:

@@ -3,8 +3,8 @@
 | rule | source |
 | --- | --- |
 | Nothing drains in an Envoy that has the served listeners, none warming, and both draining gauges at 0. | ENVOY.md E66, E69 |
-| Nor may the process from which it took over by a hot restart have connections. | `server.parent_connections` |
-| All a channel's clients must have known admin pages. For others, time decides, also for a while after they left. | |
+| Nor may the process before a hot restart have connections. | `server.parent_connections` |
+| All a channel's clients must have known admin pages. For others, time decides, also a while after they left. | |
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ CLUSTERS, LISTENERS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds"))
 
 @dataclass(frozen=True, slots=True)
 class ExplainedHold:
-    """A resource not served as in the tree, or rejected; `since_s` is by the event loop's clock, None if unknown."""
+    """A resource not served as in the tree, or rejected; `since_s` by the event loop's clock, or None."""
 
     key: Key
     reason: HoldReason
@@ -47,7 +47,7 @@ def hold_problems(holds: Holds) -> Iterator[Problem]:
 
 
 def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[ExplainedHold]:
-    """Yield held resources, except rejected ones, given the holds' starts."""
+    """Yield held, not rejected, resources, given the holds' starts."""
     for key, hold in holds.items():
         resource = hold.asked or hold.kept
         if resource is not None and hold.reason in _WORDS:

@@ -2,13 +2,13 @@
 
 | rule | source |
 | --- | --- |
-| A node that rejects versions, or is offered them again, shares a channel with all that hold back the same. | `rollout.rejections` |
-| Above a number of such channels, nodes share one without any version that a node rejects. | |
+| A node that rejects versions, or is offered them again, shares a channel with others that hold back the same. | `rollout.rejections` |
+| Above a number of such channels, nodes share one without any rejected version. | |
 | A node moves at once if one step leads from its snapshot to the new one. | `Rollout.is_near` |
 | Else it catches up in a lane: a channel that continues the node's step, until it serves the same. | |
-| Nodes that let a step time out, or have not shown that they stay, catch up likewise: no rollout waits for them. | |
-| A node that left, or a poller away when the wait for it ends, catches up from there when it is back. | |
-| A node moves to another view when that is loaded, by the current rules; versions held for it stay held. | |
+| Nodes that let a step time out, or may not stay, catch up likewise: no rollout waits for them. | |
+| A node that left, or a poller away when the wait ends, catches up from there when it is back. | |
+| A node moves to another view when that is loaded, by the current rules; its holds stay. | |
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class ViewLoading(Protocol):
 class _Left:
     """Nodes' place when they left a channel.
 
-    `has_taken`: they had the snapshot, or else may be one step behind. `returns`: how often they came back, and left
-    before taking it. `attributes`: None after a restart.
+    `has_taken`: they had the snapshot, or may be one step behind. `returns`: how often they came back, and left before
+    taking it. `attributes`: None after a restart.
     """
 
     machine: Rollout
@@ -299,10 +299,7 @@ class NodeChannels:
         return [client for client in lane.channel.clients if node_key(client) not in late]
 
     def _restored_key(self, node: Node) -> ChannelKey | None:
-        """The restored channel, until the first tree is there.
-
-        Rollouts' layers are taken to exist; clients move later if they must.
-        """
+        """The restored channel, until the first tree is there; clients move later if they must."""
         if self._publisher.published.current is not None:
             return None
         existing = frozenset(layer for key in self._publisher.rollouts for layer in key.layers)
@@ -567,7 +564,6 @@ def _is_idle(channel: Channel) -> bool:
 
 
 def _final_key(rollout: ChannelRollout) -> ChannelKey:
-    """Return the key of the channel that a rollout's clients finally belong to."""
     return (rollout.goal or rollout).channel.key
 
 

@@ -1,6 +1,6 @@
 """Publishes loaded trees, canaries first, and holds back rejected versions.
 
-One component drives all rollouts. After an internal error, the served snapshots stay, and rollouts continue from there.
+One component drives all rollouts; after an internal error, they continue from the served snapshots.
 """
 
 from __future__ import annotations
@@ -54,9 +54,8 @@ DRAINS_BEGIN_WITHIN_S = 5.0
 class PublishRules:
     """The rules of publishing; `canary` is None without canaries.
 
-    `nack_limit` decides which rejected versions are held back from all; None for never. `canary_quorum` is the share of
-    canaries that must have a version for `bake_s`, above 0 and up to 1; after `canary_patience_s` others get it anyway,
-    infinite for never.
+    `nack_limit` decides which rejected versions are held back from all; None for never. For the other values see
+    `canaries.BakeRules`.
     """
 
     rollout: RolloutOptions
@@ -104,16 +103,16 @@ class Publisher:
     """Publishes in all channels; `gate` is None without canaries.
 
     Args:
-        keeper: keeps places; restored ones are served from the start. None keeps nothing.
-        rewriting: rewrites snapshots for streams; None if they get the same.
+        keeper: keeps places, served from the start; None keeps nothing.
+        rewriting: for streams; None if they get the same snapshots.
 
     Attributes:
-        published: the last tree that all channels have taken in, or None.
-        on_rest: receives a rollout that waits for no client.
+        published: the last tree taken in by all channels, or None.
+        on_rest: receives rollouts that wait for no client.
         on_decided: receives nodes that may need another channel.
         on_left_behind: receives clients no longer waited for.
         on_gone: receives a client that left, and its rollout.
-        on_kept: receives the layers of a view that stays loaded without followers.
+        on_kept: receives layers of views that stay loaded without followers.
     """
 
     def __init__(
@@ -465,7 +464,6 @@ class Publisher:
             self.note(rollout)
 
     def _look_soon(self) -> None:
-        """Look once, after all due work."""
         if self.gate is not None and not self._is_look_due:
             self._is_look_due = True
             self._inbox.put_nowait(self._look_at_canaries)
@@ -550,7 +548,7 @@ class Publisher:
         return rollout
 
     def keep(self, rollout: ChannelRollout) -> None:
-        """Write the place of a rollout, and of nodes behind it, soon, as it is then."""
+        """Write a rollout's place, and of nodes behind it, soon."""
         kept = rollout.goal or rollout
         if self._keeper is not None:
             self._keeper.save(kept.channel.key, lambda: kept.state)

@@ -60,7 +60,7 @@ class KeptHistory(Protocol):
 
 
 class RolloutOperator:
-    """Shows and changes all rollouts; `views` returns names with layers, `kept` is None without `--state`."""
+    """Shows and changes all rollouts; `kept` is None without `--state`."""
 
     def __init__(
         self, publisher: Publisher, views: Callable[[], Sequence[tuple[str, Layers]]], kept: KeptHistory | None
@@ -108,7 +108,7 @@ class RolloutOperator:
         return self._decide(None, lambda rollout: rollout.target.approve(approval_id, rollout.base))
 
     def promote(self) -> int:
-        """Let other nodes follow canaries; return the channels' number."""
+        """Let others follow canaries; return the channels' number."""
         return self._publisher.promote()
 
     def retry(self, name: str | None) -> int:

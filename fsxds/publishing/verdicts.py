@@ -27,8 +27,8 @@ _UNSETTLED = frozenset((SyncState.NACK, SyncState.STALE))
 class Verdicts:
     """Takes NACKs, and decides once per turn of the event loop.
 
-    `limit` is None to hold no version back from all nodes; `rollouts` is live. `on_decided` receives nodes with new
-    decisions, and whether the versions held back from all changed.
+    `limit` is None to hold no version back from all; `rollouts` is live. `on_decided` receives nodes with new
+    decisions, and whether such holds changed.
     """
 
     def __init__(
@@ -151,7 +151,6 @@ class Verdicts:
             self.decide_soon(())
 
     def _look_at_nodes(self, now_s: float) -> list[NodeKey]:
-        """Note which rejecting nodes are present; return those that took a rejected version."""
         rejections, accepting = self.rejections, list[NodeKey]()
         clients: defaultdict[NodeKey, list[tuple[ChannelRollout, ChannelClient]]] = defaultdict(list)
         absent: set[NodeKey] = set()
@@ -195,7 +194,7 @@ class Verdicts:
         return (one for one in self.rejections.nodes.values() if not one.reasons.keys().isdisjoint(versions))
 
     def _accepting(self, versions: Collection[ResourceVersion]) -> Mapping[ResourceVersion, Votes]:
-        """Return the votes of accepting nodes that were, or will be, offered the versions.
+        """Return accepting nodes' votes, of those that were, or will be, offered the versions.
 
         A version offered only to its rejecters has none; nor has, after a restart, one for which others may come back.
         A node that is late catches up, and does not count.

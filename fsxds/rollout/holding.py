@@ -196,7 +196,6 @@ class _Composition:
         return removals
 
     def _keep(self, users: Mapping[Key, list[Key]]) -> None:
-        """Repeat until no hold follows."""
         self._keep_used()
         while claimers := self._hold_claimers():
             self._hold_users(users, claimers)
@@ -247,7 +246,6 @@ class _Composition:
         return users
 
     def _hold_users(self, users: Mapping[Key, list[Key]], obstacles: Iterable[Key]) -> None:
-        """Hold users of the users, too."""
         found = list(obstacles)
         while found:
             obstacle = found.pop()
@@ -304,7 +302,6 @@ class _Composition:
         return bool(rows) and all(one in rows_before for one in demanded_names(self._base, type_url))
 
     def _keep_used(self) -> None:
-        """Keep the references of kept resources, too."""
         gone = {
             (type_url, name)
             for type_url, change in self._changes.items()
@@ -371,7 +368,6 @@ class _Composition:
         return found
 
     def _settle_claim(self, claim: Key, keys: Iterable[Key]) -> Iterator[Key]:
-        """Let one resource keep a claim; hold and yield the rest."""
         served = sorted(key for key in keys if claim in self._claims_of(key))
         served.sort(key=partial(self._right_to_claim, claim), reverse=True)
         for other in served[1:]:

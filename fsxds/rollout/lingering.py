@@ -90,7 +90,6 @@ def lingering_of(served: Snapshot, changes: Changes, draining: Draining) -> dict
 
 
 def _kept_by(keys: Iterable[Key], served: Snapshot, removed: Mapping[TypeUrl, frozenset[str]]) -> set[Key]:
-    """Return removed resources that references mean, and their references in turn."""
     found: set[Key] = set()
     mentions = list(keys)
     while mentions:

@@ -249,7 +249,6 @@ class Target:
         return None if tree is None else _found(tree, key)
 
     def _chain(self, resource: Resource | None) -> Iterator[Resource]:
-        """Yield a resource, its good predecessor, and so on."""
         seen = set[Version]()
         while resource is not None and resource.version not in seen:
             seen.add(resource.version)

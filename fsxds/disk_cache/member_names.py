@@ -1,7 +1,7 @@
 """Keeps collection members' names in a user's file, without a state directory.
 
-An Envoy does not report which members of a collection it holds, and keeps them until their removal is sent (ENVOY.md
-E43): a process without the former members leaves removed ones in use for good. So their names are kept by default.
+An Envoy does not report the members that it holds, and keeps them until their removal is sent (ENVOY.md E43): a process
+without the former members leaves removed ones in use for good. So their names are kept by default.
 
 A user's processes that serve the same tree, such as replicas, share the file.
 """
@@ -46,7 +46,7 @@ class MemberNames:
     """A `PlaceKeeper` of names alone. `keep_written` has to run."""
 
     def __init__(self, directory: Path, sources: Collection[str], observer: Observer) -> None:
-        """Create the directory when there are names; `sources` are the tree and the upstreams' addresses."""
+        """Create the directory when there are names; `sources` are the tree and upstreams' addresses."""
         self.read_members: Callable[[], Views] = dict
         self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
         self._directory = directory

@@ -10,7 +10,7 @@ BLAKE2b. Files with `Secret` resources or PEM private keys are not written.
 
 The pack is a growing file of records, rewritten when half is obsolete: a newer record of the same place makes one so. A
 record is `magic, length, place, name, payload`; the name is the key for reading. An incomplete record ends the pack,
-and is cut off before the next write. The reader has to verify payloads.
+and is cut off by the next write. Readers verify payloads.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class ParseCache:
     def add(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None = None) -> bool:
         """Schedule a result for the next `write`; return whether it was accepted.
 
-        No file with an error or a credential is, and none if no lookup was worthwhile.
+        No file with an error or credential is, and none if no lookup was worthwhile.
         """
         if self._store is None or not self._is_usable or parsed.digest != file.digest or not parsed.is_good:
             return False
@@ -202,10 +202,7 @@ def _enciphered(content: bytes, key: bytes, nonce: bytes) -> bytes:
 
 @cache
 def code_digest() -> bytes:
-    """Return a digest of the code that affects parsing: fsxds, Python, some libraries.
-
-    The version is not enough: code changes often in between.
-    """
+    """Return a digest of the code that affects parsing: fsxds, Python, some libraries; the version is not enough."""
     whole = hashlib.sha256(f"{python_version}\0{__version__}\0{_versions()}\0".encode())
     top = Path(__file__).parent.parent
     for folder, folders, names in os.walk(top):

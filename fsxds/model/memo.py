@@ -17,7 +17,7 @@ class Lru(Generic[Key, Value]):
     """Keeps up to `most` values by key, the most recently used last.
 
     With `size_of`, their sum is at most `most_size`, except for a single value. Without it, threads may share one: each
-    step is a single `OrderedDict` operation, and a value dropped in between is created again.
+    step is a single `OrderedDict` operation; a value dropped in between is created again.
     """
 
     __slots__ = ("_most", "_most_size", "_size", "_size_of", "_values")
@@ -84,8 +84,7 @@ MOST_NAMES = 1_000_000
 class AnswersByNames(Generic[Value]):
     """Caches answers about sets of names; each survives changes of other names.
 
-    `most` is their maximum. `earlier` has the last changes, newest first: changed names, answers before, and their
-    number of names.
+    `earlier` has the last changes, newest first: changed names, answers before, and their number of names.
     """
 
     __slots__ = ("_earlier", "_kept", "_most", "_names")

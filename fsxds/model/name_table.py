@@ -1,10 +1,10 @@
 """An immutable, sorted mapping from names that shares equal parts with its successors.
 
-A name is found by its hash, in one of many small dicts. The order is in chunks of some hundred names. A change copies
+A name is found by hash, in one of many small dicts; the order is in chunks of some hundred names. A change copies
 touched dicts and chunks, and their lists. A few new names are in a separate dict: a thousand tables that each add some
 to one share all others.
 
-A chunk's boundaries depend only on its names (`begins_chunk`), so equal names are in equal chunks, in all processes.
+A chunk's boundaries depend only on its names, so equal names are in equal chunks, in all processes.
 """
 
 from __future__ import annotations

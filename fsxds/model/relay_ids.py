@@ -1,7 +1,7 @@
 """Detects relay loops: calls and responses list the ids of passed processes.
 
 A call lists the relay and those below in a header; a response those above, over gRPC in `control_plane.identifier`,
-over REST in the same header. Touched from the event loop only.
+over REST in that header. For the event loop.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RelayIds:
     """The known relays above and below.
 
     `own` is 16 hexadecimal digits; empty without upstreams. `listeners`, by owner, are called with the relays of a call
-    rejected because of a loop; an upstream that has not answered yet is an owner.
+    rejected because of a loop; an unanswering upstream is an owner.
     """
 
     def __init__(self, own: str = "") -> None:
@@ -64,11 +64,7 @@ class RelayIds:
 
     @contextmanager
     def calling(self, relays: Collection[str]) -> Iterator[None]:
-        """Count a call's relays as below this one, within the context.
-
-        Raises:
-            LoopError: this relay is among them, or one above it.
-        """
+        """Count a call's relays as below, within the context. Raises LoopError if this, or one above, is among them."""
         if self.own and relays:
             if self.own in relays:
                 for listener in tuple(self.listeners.values()):
@@ -85,7 +81,7 @@ class RelayIds:
             self._below += Counter()
 
     def receive(self, upstream: object, relays: tuple[str, ...]) -> str:
-        """Record a response's relays as above this one, or return a loop's description."""
+        """Record a response's relays as above, or return a loop's description."""
         own = {self.own, *self._below}
         if found := [relay for relay in relays if relay in own]:
             self._above.pop(upstream, None)

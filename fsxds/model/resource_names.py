@@ -5,7 +5,7 @@
 | A name is authority, type, path and context parameters; equal ones are one name, in any spelling. | xRFC TP1, "Logical resource naming", "URI encoding" |
 | `udpa:` is the former `xdstp:`; both are read, `xdstp:` is written. | xDS API, `xds.core.v3.ResourceName` |
 | Parameters are sorted, and characters that a URI cannot hold percent-encoded; Envoy leaves spaces. | xRFC TP1, "URI encoding"; E72, E74 |
-| A path that ends with `/*` is a glob: all resources in this directory, and no deeper ones. | xRFC TP1, "Glob"; E73, E76, E77 |
+| A path that ends with `/*` is a glob: all resources in this directory, none deeper. | xRFC TP1, "Glob"; E73, E76, E77 |
 | All parameters match exactly, without others. | xRFC TP1, "Resource locators" |
 | Directives `#alt=` and `#entry=` belong to references, never to names. | xRFC TP1, "Resource locators"; E75 |
 | A value that begins with `constraint:` is reserved. | xRFC TP1, "Context parameters" |
@@ -44,7 +44,7 @@ _IN_AUTHORITY, _IN_PATH, _IN_PARAMETER = "!$&'()*+,;=:@[]", "!$&'()*+,;=@/", "!$
 
 
 class MalformedName(ValueError):  # noqa: N818 - as what int() raises, it is a ValueError
-    """No structured name, or no locator; `fact` does not quote the text, which may contain a secret."""
+    """No structured name or locator; `fact` does not quote the text, which may contain a secret."""
 
     def __init__(self, fact: str, remedy: str) -> None:
         super().__init__(f"{fact}; {remedy}")
@@ -70,8 +70,8 @@ def names_no_authority(text: str) -> bool:
 class ResourceName:
     """A structured name, decoded; `str` is the canonical form.
 
-    `authority` may be empty, `message_type` is such as `envoy.config.cluster.v3.Cluster`, `path` ends with `/*` (or is
-    `*`) for a glob, `context` is sorted.
+    `message_type` is such as `envoy.config.cluster.v3.Cluster`, `path` ends with `/*` (or is `*`) for a glob, `context`
+    is sorted.
     """
 
     authority: str
@@ -144,8 +144,8 @@ class FileName:
 class Locator:
     """A reference to a resource; `str` is the canonical form.
 
-    `entry` is in a list collection; empty for the whole. `alternatives` are tried in order if the target is absent or
-    out of reach.
+    `entry` is in a list collection, or empty. `alternatives` are tried in order if the target is absent or out of
+    reach.
     """
 
     target: ResourceName | FileName

@@ -55,7 +55,7 @@ CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME, UNNAMED})
 class Origin:
     """A resource's place: its file, and first line (from 1; 0 without a file).
 
-    `document` counts from 0; `field_path` leads from its top to the resource, or to a `patched` one's patch.
+    `document` counts from 0; `field_path` leads from its top to the resource, or to its patch.
     """
 
     path: PurePosixPath
@@ -74,7 +74,7 @@ class Patched:
     """The places of a patched resource's fields.
 
     `sources`, by path: whether the patch wrote the value, and its path there or in `base`. The longest path to a field
-    counts; other fields are from the base.
+    counts; else it is from the base.
     """
 
     base: Origin
@@ -85,7 +85,7 @@ class Reference(NamedTuple):
     """One resource's mention of another.
 
     `field_path` leads from the resource's top, in the API's spelling. `severity` is a dangling reference's: an ERROR if
-    Envoy would reject the resource or wait until a timeout. `is_static`: the bootstrap's resource is meant.
+    Envoy would reject the resource or time out. `is_static`: the bootstrap's resource is meant.
     """
 
     type_url: TypeUrl
@@ -182,8 +182,8 @@ class Document:
 class ParsedFile:
     """One parsed file.
 
-    `takes` are the resources below that it deleted or patched. `mark` is unique to this object: results can be keyed by
-    it without keeping it alive.
+    `takes` are resources below that it deleted or patched. `mark` is unique: results can be keyed by it without keeping
+    it alive.
     """
 
     path: PurePosixPath
@@ -220,7 +220,7 @@ class ParsedFile:
 
 
 class ResourceList(Collection[Resource]):
-    """Resources of one type sorted by name, one object for all clients; compares by identity, to be a cheap key."""
+    """Resources of one type sorted by name, shared by all clients; compares by identity, to be a cheap key."""
 
     __slots__ = ("_names", "_resources")
 
@@ -254,8 +254,7 @@ NO_RESOURCES = ResourceList()
 class RowsChange:
     """The difference between resources of one type, by name.
 
-    `fresh` are new or have other content, `renewed` another time to live or aliases, `moved` only another place, unseen
-    by clients.
+    `fresh` are new or have other content, `renewed` another time to live or aliases, `moved` only another place.
     """
 
     fresh: frozenset[str] = frozenset()
@@ -460,17 +459,11 @@ class TypeChange:
 class Snapshot:
     """All that is served at one moment; shared by all clients, never changed.
 
-    Attributes:
-        generation: counts up in this process; never sent.
-        by_type: includes every known type.
-        authored: authors' versions to send.
-        incomplete: types that a never-good file may define: missing resources are not reported as removed.
-        withheld: the subset without any good file.
-        undeclared: types that no document ever listed.
-        unresolved: redirects without a target served here.
-        tombstones: removed members of collections, the latest last.
-        released: names gone from upstreams though none removed them; see `UpstreamContent`.
-        upstreams: each merged content's `sequence`.
+    `generation` counts up in this process, and is never sent; `by_type` has every known type; `authored` are authors'
+    versions to send. `incomplete` are types that a never-good file may define: missing resources are not reported as
+    removed; `withheld` those without any good file; `undeclared` types that no document ever listed. `unresolved` are
+    redirects without a target here. `tombstones` are removed members of collections, the latest last; `released` names
+    gone from upstreams though none removed them (see `UpstreamContent`); `upstreams` each merged content's `sequence`.
     """
 
     generation: int

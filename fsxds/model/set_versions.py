@@ -31,8 +31,8 @@ def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Ver
 
     - up to 1000 members: the type, a newline, and all lines;
     - more: a zero byte, the type, a newline, and the SHA-256, in 32 bytes each, of each chunk's lines. A chunk begins
-      with the first member, and with each name with a CRC-32 (zlib's, in UTF-8) that 128 divides. So a change costs
-      the digest of one chunk and of their list, and equal sets have equal versions however they came about.
+      with the first member, and with each name with a CRC-32 (zlib's, in UTF-8) that 128 divides: a change costs one
+      chunk's digest and the list's, and equal sets have equal versions however they came about.
 
     Neither may ever change: clients would fetch everything again after an upgrade. `members` are sorted; a missing name
     has an empty version.

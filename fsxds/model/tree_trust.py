@@ -86,7 +86,7 @@ class TreeTrust:
     ) -> TrustDecision:
         """Return this tree, or the last trusted one.
 
-        `verifier` is None if all are trusted. `now_s` counts since 1970. `has_layers`: folders are views' layers.
+        `verifier` is None if all are trusted. `now_s` is since 1970. `has_layers`: folders are views' layers.
         """
         faults = () if verifier is None else verifier.faults(tree, now_s)
         if faults:

@@ -67,7 +67,7 @@ class Problem:
     """A mistake in a file: place, fact and remedy. Sorts by place.
 
     `line` and `column` count from 1; 1:1 is the whole file. `pointer` is a field path as text (`resources[2].name`), or
-    empty. `rule` is a stable name. `elsewhere` is the problem in the file that wrote the mistake, or None.
+    empty. `elsewhere` is the problem in the file that wrote the mistake, or None.
     """
 
     path: PurePosixPath
@@ -132,8 +132,7 @@ VARIABLES_MARK = b"# fsxds: variables"
 class SourceFile:
     """One file as read; compares by path and content.
 
-    `has_variables`: its first line requests their replacement. `path` is relative to the tree, `digest` the content's
-    SHA-256.
+    `has_variables`: its first line requests their replacement. `path` is in the tree, `digest` the content's SHA-256.
     """
 
     __slots__ = ("_content", "_packed", "digest", "has_variables", "path", "size_bytes")
@@ -268,8 +267,8 @@ NO_MANIFEST = ManifestFiles()
 class SourceTree:
     """All files of a tree at one settled moment, sorted by path.
 
-    `problems` name unreadable files: their last content stays. `ignored` files have an unknown suffix, `excluded` ones
-    are the user's choice.
+    `problems` name unreadable files: their last content stays. `ignored` ones have an unknown suffix, `excluded` are
+    the user's choice.
     """
 
     files: tuple[SourceFile, ...]
@@ -343,8 +342,8 @@ class PlainText(str):
 class SpelledFloat(float):
     """A float with the text it was read from.
 
-    Envoy 1.40 keeps YAML's plain decimals as text: `version_info: 1.0` is the string "1.0", as is a `1.0` within a
-    Struct (ENVOY.md E51). A number field takes the number.
+    Envoy 1.40 keeps YAML's plain decimals as text: `version_info: 1.0` is "1.0", as within a Struct (ENVOY.md E51). A
+    number field takes the number.
     """
 
     __slots__ = ("text",)

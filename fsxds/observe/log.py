@@ -76,7 +76,7 @@ class Reporter(Protocol):
 
 
 class Log:
-    """Receives all events, and writes lines; `report_changes` is a task."""
+    """Receives all events, and writes lines."""
 
     def __init__(self, output: LogOutput, clock: Clock | None = None) -> None:
         self._output = output
@@ -119,10 +119,7 @@ class Log:
             self.write(line)
 
     def write(self, line: LogLine) -> None:
-        """Write a line of sufficient level; a successful edit also names held files.
-
-        Failures are counted.
-        """
+        """Write a line of sufficient level; a successful edit also names held files."""
         if (line.admitted_as or line.level) < self._output.level:
             return
         try:
@@ -202,10 +199,7 @@ class Log:
 def open_log(log_format: str, log_level: str, worker: int = 0) -> Iterator[Log]:
     """Open the log on stderr; flush it in the end.
 
-    Args:
-        log_format: `human`, `json`, or `auto` for human on a terminal.
-        log_level: `debug`, `info`, `warning` or `error`.
-        worker: this process's number in lines; 0: none.
+    `log_format` is `human`, `json`, or `auto`: human on a terminal. `worker` is this process's number in lines, or 0.
     """
     is_human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
     render = human_renderer(Console(stderr=True)) if is_human else json_renderer
@@ -271,10 +265,7 @@ def _masked(fact: PlainValue) -> PlainValue:
 
 
 class LineSink:
-    """Writes whole lines without waiting. Thread-safe.
-
-    Queues lines for a slow reader; too many are dropped and counted.
-    """
+    """Writes whole lines without waiting, queued for a slow reader; too many are dropped and counted. Thread-safe."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

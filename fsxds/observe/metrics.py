@@ -280,11 +280,7 @@ def _sendable(labels: Labels) -> Labels:
 class MetricRow:
     """One metric.
 
-    Attributes:
-        name: as in queries; a histogram appends `_bucket`, `_sum` and `_count`.
-        metric_type: `counter`, `gauge` or `histogram`.
-        meaning: one sentence.
-        labels: in order; see `LABELS`.
+    `name` is as in queries; a histogram appends `_bucket`, `_sum` and `_count`. `labels` are in order.
     """
 
     name: str

@@ -34,7 +34,7 @@ from fsxds.transports.admin.status_reports import (
 class ProcessFacts:
     """Facts about the process; callables return current values.
 
-    `started_s` is event loop time; `waits_for` is "" after the start; `degraded` components have not run well since.
+    `started_s` is event loop time; `waits_for` is "" after the start; `degraded` components failed since.
     """
 
     directory: str

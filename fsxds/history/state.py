@@ -29,9 +29,9 @@ from fsxds.history.entries import (
     read_snapshot,
 )
 from fsxds.history.rejection_rows import read_rejections, restore_rejections, write_rejections
-from fsxds.history.removed_rows import RemovedMembersTable
 from fsxds.history.rollout_rows import (
     OtherFormError,
+    RemovedMembersTable,
     channel_key,
     channel_text,
     decode_state,

@@ -14,7 +14,7 @@ from pathlib import Path
 from fsxds.disk_cache.private_directory import DirectoryLock
 from fsxds.events.event import Observer
 from fsxds.events.process_events import StateIgnored
-from fsxds.history import rejection_rows, removed_rows, upstream_table
+from fsxds.history import rejection_rows, rollout_rows, upstream_table
 from fsxds.model.errors import UsageError
 
 FORMAT = 1
@@ -68,7 +68,7 @@ _SEEN_MANIFESTS = """
 CREATE TABLE IF NOT EXISTS seen_manifests (subject TEXT PRIMARY KEY, serial INTEGER NOT NULL, digest TEXT NOT NULL)
 """
 _LATER_SCHEMAS = (
-    removed_rows.SCHEMA,
+    rollout_rows.MEMBERS_SCHEMA,
     *upstream_table.SCHEMAS,
     _SEEN_MANIFESTS,
     rejection_rows.SCHEMA,

@@ -94,7 +94,9 @@ class ParseCache:
         if sum(file.size_bytes for file in files) < LEAST_CACHED_BYTES or not self._is_usable:
             return found
         try:
-            found = self._opened().find(files)
+            if self._store is None:
+                self._store = _Store(self._directory, self._tree, self._rules.digest(), self._rules.naming)
+            found = self._store.find(files)
         except OSError as error:
             self._give_up(error)
             return found
@@ -126,11 +128,6 @@ class ParseCache:
         if not is_written:
             self._added = dict(taken) | self._added
         return is_written
-
-    def _opened(self) -> _Store:
-        if self._store is None:
-            self._store = _Store(self._directory, self._tree, self._rules.digest(), self._rules.naming)
-        return self._store
 
     def _give_up(self, error: OSError) -> None:
         self._is_usable = False

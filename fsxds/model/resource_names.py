@@ -1,13 +1,13 @@
 """Structured resource names, `xdstp://authority/type/path?parameters`, and locators. Pure.
 
-| rule | source (E: ENVOY.md) |
+| rule | source |
 | --- | --- |
 | A name is authority, type, path and context parameters; equal ones are one name, in any spelling. | xRFC TP1, "Logical resource naming", "URI encoding" |
 | `udpa:` is the former `xdstp:`; both are read, `xdstp:` is written. | xDS API, `xds.core.v3.ResourceName` |
-| Parameters are sorted, and characters that a URI cannot hold percent-encoded; Envoy leaves spaces. | xRFC TP1, "URI encoding"; E72, E74 |
-| A path that ends with `/*` is a glob: all resources in this directory, none deeper. | xRFC TP1, "Glob"; E73, E76, E77 |
+| Parameters are sorted, and characters that a URI cannot hold percent-encoded; Envoy leaves spaces. | xRFC TP1, "URI encoding"; ENVOY.md E72, E74 |
+| A path that ends with `/*` is a glob: all resources in this directory, none deeper. | xRFC TP1, "Glob"; ENVOY.md E73, E76, E77 |
 | All parameters match exactly, without others. | xRFC TP1, "Resource locators" |
-| Directives `#alt=` and `#entry=` belong to references, never to names. | xRFC TP1, "Resource locators"; E75 |
+| Directives `#alt=` and `#entry=` belong to references, never to names. | xRFC TP1, "Resource locators"; ENVOY.md E75 |
 | A value that begins with `constraint:` is reserved. | xRFC TP1, "Context parameters" |
 """
 

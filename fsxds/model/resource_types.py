@@ -30,16 +30,16 @@ class ResourceType:
         has_sotw: the service has the SotW and unary methods.
         is_user: it uses other types: a rollout changes it after additions to these and before removals.
         followed_by: the short name of the type that an Envoy needs again, by Delta, after this, or empty.
-        is_reused_without_request: an Envoy drops its resources, and uses them again without a request (E36), such as a
-            route configuration for another scope. Endpoints follow their clusters anyway; runtime layers stay.
+        is_reused_without_request: an Envoy drops its resources, and uses them again without a request (ENVOY.md E36), such as
+            a route configuration for another scope. Endpoints follow their clusters anyway; runtime layers stay.
         absence_hangs_envoy: when Delta reports that an awaited name does not exist, Envoy 1.40 waits for ever, also at
             its start; without a report, until `initial_fetch_timeout`.
-        drops_removed: that holds for awaited names; Envoy drops a resource that it has (E86).
-        survives_expiry: Envoy 1.40 survives a time to live's end (E40).
+        drops_removed: that holds for awaited names; Envoy drops a resource that it has (ENVOY.md E86).
+        survives_expiry: Envoy 1.40 survives a time to live's end (ENVOY.md E40).
         is_secret: never shown, and mirrored into files that only fsxds's user can read.
         holds_config_sources: its resources may name others' sources.
         file_order: its place in mirror writes: before clusters, files that others name by path, which must exist first
-            (E26); after them, types that may reference new clusters.
+            (ENVOY.md E26); after them, types that may reference new clusters.
         new_file_order: the same for a new file, None if equal.
     """
 

@@ -155,14 +155,11 @@ class Log:
             case RequestRejected() | HandshakeFailed() | LimitReached() | NackReceived():
                 yield from self._lines_about_peers(event)
             case _ if event.reporter:
-                yield from self._reports_of(event.reporter).lines(event, self._clock.now_s())
+                if event.reporter not in self._reporters:
+                    self._reporters[event.reporter] = import_module(event.reporter).Reports()
+                yield from self._reporters[event.reporter].lines(event, self._clock.now_s())
             case _:
                 yield event.line()
-
-    def _reports_of(self, module: str) -> Reporter:
-        if module not in self._reporters:
-            self._reporters[module] = import_module(module).Reports()
-        return self._reporters[module]
 
     def _tree_problems(self) -> tuple[Problem, ...]:
         return (*self._tree.problems, *self._held_resources)
@@ -289,21 +286,18 @@ class LineSink:
         """Write queued lines, waiting up to `patience_s` seconds for each space."""
         with self._lock:
             try:
-                self._write_while_there_is_room(patience_s)
+                poll = select.poll()
+                poll.register(self._descriptor, select.POLLOUT)
+                while self._waiting and poll.poll(patience_s * 1000):
+                    line = self._waiting.popleft()
+                    written = os.write(self._descriptor, line[:CHUNK_BYTES])
+                    if line[written:]:
+                        self._waiting.appendleft(line[written:])
             except OSError:
                 # No reader (a closed pipe, a full disk): serving continues.
                 self._waiting.clear()
             if self._waiting and self._retry is None:
                 self._retry = self._retry_later()
-
-    def _write_while_there_is_room(self, patience_s: float) -> None:
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLOUT)
-        while self._waiting and poll.poll(patience_s * 1000):
-            line = self._waiting.popleft()
-            written = os.write(self._descriptor, line[:CHUNK_BYTES])
-            if line[written:]:
-                self._waiting.appendleft(line[written:])
 
     def _retry_later(self) -> asyncio.TimerHandle | None:
         try:

@@ -1,14 +1,14 @@
 """ACK and NACK: each response's outcome, and when NACKed content is sent again.
 
-| rule | source (E: ENVOY.md) |
+| rule | source |
 | --- | --- |
 | A nonce identifies the response that is ACKed or NACKed; unanswered responses before it count as ACKed. | xDS protocol, "ACK and NACK semantics summary" |
 | A request with another nonce than the last response's is stale: SotW ignores its rest, Delta does not. | xDS protocol, "Resource updates" |
 | A NACK of the response ACKed last is a late NACK: it rejects the resources that it names among all held ones. | xRFC TP1, "xDS relay proxy" |
-| A NACKed response may be applied in part: each of its names is pending until a response with it is ACKed. | E12 |
-| The same content is sent again with back-off (`Pending`). | E10 |
+| A NACKed response may be applied in part: each of its names is pending until a response with it is ACKed. | ENVOY.md E12 |
+| The same content is sent again with back-off (`Pending`). | ENVOY.md E10 |
 | A poll has no nonce: its version, or lack of one, reveals the previous response's outcome. | xDS protocol, "REST-JSON polling subscriptions" |
-| A client has taken a rollout's step once it answered its responses; one that rejects a resource is served another snapshot. | `rollout`; E70 |
+| A client has taken a rollout's step once it answered its responses; one that rejects a resource is served another snapshot. | `rollout`; ENVOY.md E70 |
 
 Times are readings, in seconds, of any clock that only goes forward.
 """

@@ -1,14 +1,14 @@
 """Delta streams: which response to send next.
 
-| rule | source (E: ENVOY.md; quoted: xDS protocol) |
+| rule | source (quoted: xDS protocol) |
 | --- | --- |
 | Names are added and removed one by one (`Subscription`); nonces matter for ACK and NACK alone (`Acks`). | "Incremental xDS" |
 | `lookup.DeltaNames`, for virtual hosts `virtual_hosts.HostNames`, resolves names. | "Subscribing to Resources" |
-| A client with `initial_resource_versions` is sent the differences, in rollout order (`delta_order.py`). | "Reconnect"; E39 |
+| A client with `initial_resource_versions` is sent the differences, in rollout order (`delta_order.py`). | "Reconnect"; ENVOY.md E39 |
 | One snapshot is one batch, in push order (`RESOURCE_TYPES`): used resources before their users; their removals last. | "Eventual consistency considerations" |
-| Endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. | E34 |
-| So are virtual hosts after their route configuration, and locality endpoints after endpoints. | E44, E45 |
-| An Envoy is sent a new cluster's endpoints before it asks: routes that move to it in the batch would find none. | E35 |
+| Endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. | ENVOY.md E34 |
+| So are virtual hosts after their route configuration, and locality endpoints after endpoints. | ENVOY.md E44, E45 |
+| An Envoy is sent a new cluster's endpoints before it asks: routes that move to it in the batch would find none. | ENVOY.md E35 |
 """
 
 from __future__ import annotations

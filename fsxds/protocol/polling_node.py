@@ -1,15 +1,15 @@
 """A polling node: its subscriptions, and its place in a rollout.
 
-| rule | source (E: ENVOY.md) |
+| rule | source |
 | --- | --- |
-| Each subscription is polled separately; a step is taken when all that it changes polled with their new versions. | E5, E9 |
-| Endpoints of new or changed clusters are polled after these. They are awaited if the client is an Envoy, or polls endpoints. | E11 |
-| A poll for names that its client gave up is awaited only once the client polls again: its cluster may be gone. | E11 |
+| Each subscription is polled separately; a step is taken when all that it changes polled with their new versions. | ENVOY.md E5, E9 |
+| Endpoints of new or changed clusters are polled after these. They are awaited if the client is an Envoy, or polls endpoints. | ENVOY.md E11 |
+| A poll for names that its client gave up is awaited only once the client polls again: its cluster may be gone. | ENVOY.md E11 |
 | A wildcard poll given up within a step is awaited: its client lost its connection, and returns. | |
-| Endpoints that no cluster needs any more, and routes that no listener needs, are not awaited. | E11 |
-| Nor are names that no longer exist: their user is gone, or keeps its version. | E15 |
-| Nor are names not polled during several polls of a rejected response: a rejected listener polls no routes. | E12 |
-| One NACK may be a lost response: a rejection takes two in a row, or an error, or a resource rejected before. | E9 |
+| Endpoints that no cluster needs any more, and routes that no listener needs, are not awaited. | ENVOY.md E11 |
+| Nor are names that no longer exist: their user is gone, or keeps its version. | ENVOY.md E15 |
+| Nor are names not polled during several polls of a rejected response: a rejected listener polls no routes. | ENVOY.md E12 |
+| One NACK may be a lost response: a rejection takes two in a row, or an error, or a resource rejected before. | ENVOY.md E9 |
 | A client is awaited once it polled again after an answer, of any process: clients that poll once delay no rollout. | |
 | A version that a step awaited in vain is awaited in the next, too. | |
 """

@@ -1,17 +1,17 @@
 """State-of-the-world streams: which response to send next.
 
-| rule | source (E: ENVOY.md; quoted: xDS protocol) |
+| rule | source (quoted: xDS protocol) |
 | --- | --- |
 | A request replaces its type's subscription (`Subscription`); a stale one counts only as ACK or NACK (`Acks`). | "How the client specifies what resources to return", "Resource updates" |
 | A name not in the request before is sent, even if the client has it. | "Resource updates" |
-| A request that repeats nonce and names asks for them again: its client let go of them. | E33 |
-| CDS, LDS and SRDS are sent in full, and missing resources are removed (`ResourceType.full_state_in_sotw`); of other types only changed ones are sent, and no removals. | "Grouping Resources into Responses", "Deleting Resources"; E37 |
+| A request that repeats nonce and names asks for them again: its client let go of them. | ENVOY.md E33 |
+| CDS, LDS and SRDS are sent in full, and missing resources are removed (`ResourceType.full_state_in_sotw`); of other types only changed ones are sent, and no removals. | "Grouping Resources into Responses", "Deleting Resources"; ENVOY.md E37 |
 | A client with its selection's current version is sent nothing at first. | "Resource updates" |
 | Until a type is loaded, or while resources may be missing by mistake, a client with a full state is sent none. | `Snapshot.withheld`, `incomplete`, `undeclared` |
 | A full state is held back, or sent without removals, while a missing resource may exist elsewhere. | `on_demand` |
-| A NACKed resource is sent again alone, with back-off (`Acks`); meanwhile the version omits it. | E10 |
+| A NACKed resource is sent again alone, with back-off (`Acks`); meanwhile the version omits it. | ENVOY.md E10 |
 | One snapshot is one batch, in push order: used resources before their users. | "Eventual consistency considerations" |
-| A new or changed cluster's endpoints are sent after it, before its ACK, which Envoy holds back until then. | E33 |
+| A new or changed cluster's endpoints are sent after it, before its ACK, which Envoy holds back until then. | ENVOY.md E33 |
 """
 
 from __future__ import annotations
@@ -315,7 +315,7 @@ class _SotwWatch:
     def names_again(self, *, is_asked: bool) -> frozenset[str]:
         """Return postponed names, and with `is_asked` the whole subscription.
 
-        An Envoy requests all names when it changed a cluster, and waits for its endpoints (E33).
+        An Envoy requests all names when it changed a cluster, and waits for its endpoints (ENVOY.md E33).
         """
         if self._row.full_state_in_sotw:
             return NOTHING
@@ -343,7 +343,10 @@ class _SotwWatch:
             return None
         fresh, removed = self._difference(base, self._base)
         if self._row.full_state_in_sotw:
-            again = self._certain(self._base, again)
+            names = again | (self._awaited & self.subscription.names)
+            missing = names.intersection(missing_names(self._base, self.subscription)) if names else NOTHING
+            self._awaited = NOTHING
+            again = names - self._unanswered(missing)
             if removed and not self.subscription.wildcard and self._unanswered(removed & self.subscription.names):
                 # A name that no client asks for any more was forgotten, and is asked for again just now.
                 self._base, self._awaited = base, self._awaited | again
@@ -361,12 +364,6 @@ class _SotwWatch:
         unanswered = self._memory.unanswered(self.type_url, names) if names else NOTHING
         self._awaited |= unanswered
         return unanswered
-
-    def _certain(self, rows: Rows, again: frozenset[str]) -> frozenset[str]:
-        names = again | (self._awaited & self.subscription.names)
-        missing = names.intersection(missing_names(rows, self.subscription)) if names else NOTHING
-        self._awaited = NOTHING
-        return names - self._unanswered(missing)
 
     @property
     def selects_nothing(self) -> bool:

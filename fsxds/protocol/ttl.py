@@ -1,11 +1,11 @@
 """Times to live: who receives them, and their renewal.
 
-| rule | source (E: ENVOY.md) |
+| rule | source |
 | --- | --- |
-| A time to live goes to clients that announce the feature, over SotW only with that of SotW. | xDS protocol, "TTL"; E42 |
-| Name, version and time alone (a heartbeat) renew it before it ends; one that may be too late carries the resource: a client NACKs a heartbeat of a resource that it lacks. | xDS protocol, "TTL"; E41 |
-| An Envoy on a SotW stream takes a heartbeat for an empty resource, so is sent the whole one. | E41 |
-| An Envoy receives it only for types whose expiry has an effect, and does not crash it. | E40 |
+| A time to live goes to clients that announce the feature, over SotW only with that of SotW. | xDS protocol, "TTL"; ENVOY.md E42 |
+| Name, version and time alone (a heartbeat) renew it before it ends; one that may be too late carries the resource: a client NACKs a heartbeat of a resource that it lacks. | xDS protocol, "TTL"; ENVOY.md E41 |
+| An Envoy on a SotW stream takes a heartbeat for an empty resource, so is sent the whole one. | ENVOY.md E41 |
+| An Envoy receives it only for types whose expiry has an effect, and does not crash it. | ENVOY.md E40 |
 """
 
 from __future__ import annotations

@@ -3,14 +3,14 @@
 Envoy subscribes to `<route configuration>/<host>` when a request for the host arrives. A virtual host's aliases are
 `<route configuration>/<domain>`, also for wildcards.
 
-| rule | source (E: ENVOY.md) |
+| rule | source |
 | --- | --- |
 | The best match serves a host: the host itself, the longest `*.suffix`, the longest `prefix.*`, `*`. | Envoy, `VirtualHost.domains` |
-| With a virtual host go those that its wildcards hide: Envoy has an answer for their hosts, and does not ask. | E49 |
+| With a virtual host go those that its wildcards hide: Envoy has an answer for their hosts, and does not ask. | ENVOY.md E49 |
 | A response's aliases identify the waiting requests that it answers. | xDS protocol, "Virtual Host Discovery Service" |
-| A host without a virtual host is answered with a resource without content, once it is certain. | E47 |
-| `*` selects nothing: it asks to end the wait for virtual hosts, as a new route configuration does. | E45 |
-| NACKed virtual hosts are sent again together: no two may have the same domain. | E48 |
+| A host without a virtual host is answered with a resource without content, once it is certain. | ENVOY.md E47 |
+| `*` selects nothing: it asks to end the wait for virtual hosts, as a new route configuration does. | ENVOY.md E45 |
+| NACKed virtual hosts are sent again together: no two may have the same domain. | ENVOY.md E48 |
 """
 
 from __future__ import annotations

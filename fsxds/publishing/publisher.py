@@ -317,7 +317,17 @@ class Publisher:
                 self._due.discard(rollout)
             elif rollout in self._due:
                 self._due.discard(rollout)
-                self._attempt(rollout)
+                is_done = False
+                try:
+                    with self._attempts.on((rollout, rollout.wanted)):
+                        self._advance(rollout)
+                    is_done = True
+                finally:
+                    if not is_done:
+                        rollout.restart(asyncio.get_running_loop().time())
+                        if self._attempts.are_over((rollout, rollout.wanted)):
+                            rollout.wanted = None
+                        self.note(rollout)
                 # Other tasks may run between the rollouts of a thousand channels.
                 await asyncio.sleep(0)
 
@@ -379,19 +389,6 @@ class Publisher:
             return None
         gate = None if rollout.channel.key.is_canary else self.gate
         return Composed(rollout.wanted) if gate is None else gate.admit(rollout, rollout.wanted)
-
-    def _attempt(self, rollout: ChannelRollout) -> None:
-        is_done = False
-        try:
-            with self._attempts.on((rollout, rollout.wanted)):
-                self._advance(rollout)
-            is_done = True
-        finally:
-            if not is_done:
-                rollout.restart(asyncio.get_running_loop().time())
-                if self._attempts.are_over((rollout, rollout.wanted)):
-                    rollout.wanted = None
-                self.note(rollout)
 
     def _advance(self, rollout: ChannelRollout) -> None:
         # No step follows a rejected one.

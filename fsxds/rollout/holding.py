@@ -132,7 +132,9 @@ def compose(
     guard.
     """
     reached = base or tree
-    composition = _Composition(tree, (reached, _with_begun(reached, begun)), explicit, rules)
+    rows = {url: reached.resources(url).with_changes(new, ()).prepared() for url, new in begun.items() if new}
+    extended = replace(reached, by_type=MappingProxyType({**reached.by_type, **rows})) if rows else reached
+    composition = _Composition(tree, (reached, extended), explicit, rules)
     removals = composition.close(is_first=base is None)
     holds, id_of_removals = MappingProxyType(composition.holds), approval_id(removals) if removals else None
     is_plain = base is not None and not explicit and not any(begun.values())
@@ -144,11 +146,6 @@ def with_rows(tree: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Snapshot:
     """Replace rows; their types lose authored versions."""
     authored = {type_url: each for type_url, each in tree.authored.items() if type_url not in rows}
     return replace(tree, by_type=MappingProxyType({**tree.by_type, **rows}), authored=MappingProxyType(authored))
-
-
-def _with_begun(base: Snapshot, begun: Mapping[TypeUrl, Sequence[Resource]]) -> Snapshot:
-    rows = {url: base.resources(url).with_changes(new, ()).prepared() for url, new in begun.items() if new}
-    return replace(base, by_type=MappingProxyType({**base.by_type, **rows})) if rows else base
 
 
 class _Composition:

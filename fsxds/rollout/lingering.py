@@ -1,13 +1,13 @@
 """Keeps resources that the target lacks while draining listeners' connections use them.
 
-| rule | source (E: ENVOY.md) |
+| rule | source |
 | --- | --- |
-| When a listener changes or is removed, its open connections keep its old version until the drain ends. | E66 |
+| When a listener changes or is removed, its open connections keep its old version until the drain ends. | ENVOY.md E66 |
 | Until then, a resource that only the old version names stays, whenever the tree drops it. | the same |
 | Nor are its references, if removed as well: routes, their clusters, the endpoints of these. | the same |
-| References of a resource that stays do not linger: its changes reach open connections. | E67 |
+| References of a resource that stays do not linger: its changes reach open connections. | ENVOY.md E67 |
 | A name that ends with `*` may mean any resource with that prefix: all removed ones linger. | `ANY` in `snapshots/references.py` |
-| References to the bootstrap's resources keep nothing. | E6 |
+| References to the bootstrap's resources keep nothing. | ENVOY.md E6 |
 
 Each step computes it anew from `Draining`, which has all references, removed or not.
 """

@@ -1,14 +1,14 @@
 """One channel's rollout: each step is taken before the next.
 
-| rule | source (E: ENVOY.md) |
+| rule | source |
 | --- | --- |
 | A step is done when every client that lacked it took it or left, or after `step_timeout_s`. | xDS protocol, "ACK and NACK semantics summary" |
 | Of targets that come during a step, the newest is planned from the served snapshot when it is done. | |
 | It follows at once if its first step and this one need no order: a slow client must not hold up all endpoints. Both are then waited for. | |
-| From any other target, endpoints that the step's clusters wait for follow at once. | E70 |
+| From any other target, endpoints that the step's clusters wait for follow at once. | ENVOY.md E70 |
 | A target is good when clients took its users; its removals may follow later, or never before the next target. | |
-| Lingering ends `linger_s` after clients took the new listeners, or when no connection drains any more. | E68, E69 |
-| A restart serves the previous snapshot at once; the next step follows when clients had `step_timeout_s` to return, and returned ones have taken it. | E39 |
+| Lingering ends `linger_s` after clients took the new listeners, or when no connection drains any more. | ENVOY.md E68, E69 |
+| A restart serves the previous snapshot at once; the next step follows when clients had `step_timeout_s` to return, and returned ones have taken it. | ENVOY.md E39 |
 
 `now_s` is of one clock that only goes forward; call `receive_timer` at `timer_at_s`. After any call, `served` is the
 snapshot to publish; if `step` changed, call `receive_waiting` after the publication. `target` decides the target.

@@ -1,14 +1,14 @@
 """Plans the next step: used resources come before their users, and go after them.
 
-| rule | source (E: ENVOY.md) |
+| rule | source |
 | --- | --- |
 | GROW: used resources are added and changed; those that the target lacks stay. | xDS protocol, "Eventual consistency considerations" |
 | SWITCH: their users change, when all clients have the former. | the same |
 | SHRINK: resources without users are removed, when all clients have switched. | the same |
 | A step without changes is left out; if no two are needed, one makes all changes. | |
-| If only used resources change, their old versions' references go after them: endpoints of a cluster that has its own now. | E33 |
-| Lingering resources are in every step (`lingering`). | E66 |
-| Endpoints that a step's clusters wait for follow at once: the clusters are ACKed when they have them. | E70 |
+| If only used resources change, their old versions' references go after them: endpoints of a cluster that has its own now. | ENVOY.md E33 |
+| Lingering resources are in every step (`lingering`). | ENVOY.md E66 |
+| Endpoints that a step's clusters wait for follow at once: the clusters are ACKed when they have them. | ENVOY.md E70 |
 | An authored version belongs to exactly the rows it was written for. | |
 | A type is withheld, incomplete or undeclared as in its rows' snapshot; never one with resources. | `Snapshot` |
 

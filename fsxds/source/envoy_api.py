@@ -59,7 +59,22 @@ def find_api(
     found = given or _found_envoy(cache, ask) or _xds_protos(cache)
     if descriptors is None:
         return Catalogue.of(*found)
-    return _with_own(found, descriptors)
+    try:
+        own = parse_set(descriptors.read_bytes())
+        both = merged(parse_set(found.serialized), own)
+        count = len(own.file)
+        files = "1 file" if count == 1 else f"{count} files"
+        description = f"{found.description}, and {files} from {descriptors.name}"
+        catalogue = Catalogue.of(both.SerializeToString(), description)
+    except OSError as error:
+        raise ApiError(f"{descriptors}: {error.strerror}; give a file made by `protoc -o FILE`") from error
+    except ApiError as error:
+        raise ApiError(f"{descriptors}: {error}") from error
+    if found.features is not None:
+        names = {one.full_name for one in catalogue.descriptors()}
+        base = {one.full_name for one in Catalogue.of(found.serialized, "").descriptors()}
+        catalogue.features = replace(found.features, foreign=frozenset(names - base))
+    return catalogue
 
 
 def packaged_features() -> Features:
@@ -156,25 +171,6 @@ def _xds_protos(cache: ApiCache) -> _Found:
         stored = StoredApi(protos.SerializeToString(), version, len(protos.file))
         cache.store(key, stored)
     return _Found(stored.serialized, f"{key}, {stored.file_count} files", replace(packaged_features(), is_exact=False))
-
-
-def _with_own(found: _Found, descriptors: Path) -> Catalogue:
-    try:
-        own = parse_set(descriptors.read_bytes())
-        both = merged(parse_set(found.serialized), own)
-        count = len(own.file)
-        files = "1 file" if count == 1 else f"{count} files"
-        description = f"{found.description}, and {files} from {descriptors.name}"
-        catalogue = Catalogue.of(both.SerializeToString(), description)
-    except OSError as error:
-        raise ApiError(f"{descriptors}: {error.strerror}; give a file made by `protoc -o FILE`") from error
-    except ApiError as error:
-        raise ApiError(f"{descriptors}: {error}") from error
-    if found.features is not None:
-        names = {one.full_name for one in catalogue.descriptors()}
-        base = {one.full_name for one in Catalogue.of(found.serialized, "").descriptors()}
-        catalogue.features = replace(found.features, foreign=frozenset(names - base))
-    return catalogue
 
 
 # An executable unused for so long is most likely gone.

@@ -226,10 +226,18 @@ class TreeListing:
             if real is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))  # Created just now.
         except OSError as error:
-            self._take_broken_link(direntry.name, relative, error)
+            is_ignored = "." in direntry.name and not self._is_read(direntry.name)
+            if is_ignored and not any(known.startswith(relative + "/") for known in self._known):
+                self.ignored.append(relative)
+            else:
+                self._lose(relative, error, is_link=True)
             return
         if self._is_outside(real) and (is_directory or self._is_read(direntry.name) or relative in self._known):
-            self._take_outside_link(relative, real)
+            message = (
+                f"the link leads to {printable_name(real)}, outside of the tree {printable_name(self.real_root or '')}"
+            )
+            remedy = "put that into the tree, serve a directory that holds both, or allow such links by `follow_outside: true` in the settings"
+            self.lost.append(LostDirectory(relative, problem_of(relative, "outside-link", message, remedy)))
         elif not is_directory:
             self.linked_files[real] = self._through
             self._take_file(direntry, relative, real)
@@ -244,23 +252,9 @@ class TreeListing:
             return False
         return not (f"{real}/".startswith(f"{root}/") or f"{root}/".startswith(f"{real}/") or "/" in {real, root})
 
-    def _take_outside_link(self, relative: str, real: str) -> None:
-        message = (
-            f"the link leads to {printable_name(real)}, outside of the tree {printable_name(self.real_root or '')}"
-        )
-        remedy = "put that into the tree, serve a directory that holds both, or allow such links by `follow_outside: true` in the settings"
-        self.lost.append(LostDirectory(relative, problem_of(relative, "outside-link", message, remedy)))
-
     def _check_count(self, relative: str) -> None:
         if len(self.files) + len(self.directories) >= self._bounds.max_files:
             raise _TreeTooLargeError(relative)
-
-    def _take_broken_link(self, name: str, relative: str, error: OSError) -> None:
-        is_ignored = "." in name and not self._is_read(name)
-        if is_ignored and not any(known.startswith(relative + "/") for known in self._known):
-            self.ignored.append(relative)
-        else:
-            self._lose(relative, error, is_link=True)
 
     def _take_file(self, direntry: os.DirEntry[str], relative: str, path: str) -> None:
         if relative not in self._known:
@@ -474,9 +468,7 @@ class Links:
             return parent
         if name == "..":
             return os.path.dirname(parent)
-        return self._follow(parent, os.path.join(parent, name), depth)
-
-    def _follow(self, parent: str, candidate: str, depth: int) -> str | None:
+        candidate = os.path.join(parent, name)
         try:
             target = os.readlink(candidate)
         except OSError as error:

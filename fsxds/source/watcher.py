@@ -123,7 +123,9 @@ class _Watcher:
                 self._waiting_s = None
                 return None
             if save is not None and rested_s is not None:
-                if await self._is_complete(save, look):
+                is_alone = await asyncio.to_thread(self._has_no_writer, save, look)
+                await asyncio.sleep(_ECHO_S)
+                if is_alone and self._activity.first_s is None:
                     self._last = look.tree
                     return look.tree
                 await self._activity.wait_for_more(rested_s + self._options.settle_s - time.monotonic())
@@ -143,11 +145,6 @@ class _Watcher:
         if last_s is None or now_s >= last_s + self._options.settle_s:
             return None
         return self._activity.lone_save()
-
-    async def _is_complete(self, save: Save, look: ScanResult) -> bool:
-        is_alone = await asyncio.to_thread(self._has_no_writer, save, look)
-        await asyncio.sleep(_ECHO_S)
-        return is_alone and self._activity.first_s is None
 
     def _has_no_writer(self, save: Save, look: ScanResult) -> bool:
         before = self._last.files if self._last is not None else ()
@@ -208,23 +205,6 @@ class _Watcher:
                 f"{self._scanner.root}: all files are gone at once; to serve nothing on "
                 "purpose write files with `resources: []`"
             )
-        self._report(look, error)
-        return look if error is None else None
-
-    def _touched(self) -> frozenset[str]:
-        """Empty if other files may have changed too."""
-        touched = self._activity.touched
-        is_fresh = time.monotonic() < self._looked_at_all_s + self._options.rescan_s
-        is_all = self._has_all_events and is_fresh and self._waiting_s is None and not self._activity.unlisted
-        return frozenset(touched or ()) if is_all else frozenset()
-
-    async def _look_once(self) -> tuple[ScanResult | None, TreeLost | None]:
-        try:
-            return await asyncio.to_thread(self._scanner.look), None
-        except TreeLost as error:
-            return None, error
-
-    def _report(self, look: ScanResult | None, error: TreeLost | None) -> None:
         if error is not None and not self._is_lost:
             self._observer(TreeDisappeared(str(error)))
         if error is None and self._is_lost:
@@ -239,6 +219,20 @@ class _Watcher:
             if error is None and self._is_waiting and not was_waiting:
                 root, tree = self._scanner.root, look.tree
                 self._observer(ConfigurationMissing(root, tree.ignored, tree.excluded))
+        return look if error is None else None
+
+    def _touched(self) -> frozenset[str]:
+        """Empty if other files may have changed too."""
+        touched = self._activity.touched
+        is_fresh = time.monotonic() < self._looked_at_all_s + self._options.rescan_s
+        is_all = self._has_all_events and is_fresh and self._waiting_s is None and not self._activity.unlisted
+        return frozenset(touched or ()) if is_all else frozenset()
+
+    async def _look_once(self) -> tuple[ScanResult | None, TreeLost | None]:
+        try:
+            return await asyncio.to_thread(self._scanner.look), None
+        except TreeLost as error:
+            return None, error
 
     async def _share(
         self, look: ScanResult, *, is_quiet: bool, is_due: bool, cap_s: float

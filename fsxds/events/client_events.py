@@ -226,7 +226,7 @@ class RequestAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class MembersNotKept(Event):
-    """A client's collection members, whose removals the next process will not know."""
+    """A client's collection members, whose removals the next process misses."""
 
     rows = (
         log_row(

@@ -1,4 +1,4 @@
-"""The base of events, with their log lines and metrics."""
+"""The base of events, with log lines and metrics."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Measure(NamedTuple):
     """A counter's growth, a gauge's value, or a histogram's.
 
     `name` is without `fsxds_`; `value` a number, or an attribute that is one or has a length; `labels` are attributes,
-    in the metric's order, then `fixed` ones.
+    in the metric's order, then `fixed`.
     """
 
     name: str

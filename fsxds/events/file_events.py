@@ -174,9 +174,9 @@ class Remark:
 class FilesWritten(Event):
     """A snapshot was written to a mirror.
 
-    `written` is in order, a bundle that lost clusters twice; `unchanged` the number of files; `kept` although the
-    snapshot lacks them; `left_sources` are config sources not pointed at a file; `blocked` by others' files; `restored`
-    after others' changes, which are left for `pause_s`, 0 at first.
+    `written` is in order, a bundle that lost clusters twice; `unchanged` a number; `kept` although the snapshot lacks
+    them; `left_sources` are config sources not pointed at a file; `blocked` by others' files; `restored` after others'
+    changes, left for `pause_s`, 0 at first.
     """
 
     measures = (

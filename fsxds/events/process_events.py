@@ -325,7 +325,7 @@ def fault_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the innermost place in fsxds: `snapshots/load.py:88 in _change`; a group's is its first exception's."""
+    """Return the innermost place in fsxds: `snapshots/load.py:88 in _change`; of a group, its first exception's."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""Reports of changes: a line when clients were answered, and lines about mirrored files."""
+"""Reports of changes: when clients were answered, and of mirrored files."""
 
 from __future__ import annotations
 

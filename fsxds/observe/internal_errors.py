@@ -47,14 +47,14 @@ class RepeatLimit:
 
 
 class InternalErrors:
-    """Counts errors by ended task (`mirror`, `REST request`); logs each once a minute."""
+    """Counts errors by ended task (`mirror`); logs each once a minute."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._limit = RepeatLimit(pause_s=60.0)
 
     def lines(self, event: InternalError, now_s: float) -> Iterator[LogLine]:
-        """Count an error and yield its line, unless just logged."""
+        """Count an error; yield its line, unless just logged."""
         where, error = event.where, event.error
         self.counts[where] += 1
         name, place = type(error).__name__, place_of(error)

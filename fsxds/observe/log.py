@@ -1,6 +1,6 @@
 """The log: turns events into lines on stderr, for people or programs.
 
-Writing never waits for a reader. Frequent lines are limited, each and in total.
+Writing waits for no reader. Frequent lines are limited, each and in total.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def _masked(fact: PlainValue) -> PlainValue:
 
 
 class LineSink:
-    """Writes whole lines without waiting, queued for a slow reader; too many are dropped and counted. Thread-safe."""
+    """Writes whole lines without waiting, queued for a slow reader, too many dropped and counted. Thread-safe."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -27,7 +27,7 @@ _LINE = re.compile(r"(?<=:)\d+\b")
 
 
 class ProblemReports:
-    """Remembers reported problems of at least `level`, and how long files are held."""
+    """Remembers problems of at least `level`, and how long files are held."""
 
     def __init__(self, level: Level = Level.INFO) -> None:
         self._reported: dict[Severity, _Reported] = {}

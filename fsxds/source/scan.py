@@ -56,8 +56,8 @@ _MOST_UNSIZED_BYTES = 1024 * 1024
 class ScanResult:
     """One look at a tree; unless `is_steady` it may mix generations.
 
-    `tops` are real paths of the root and linked directories; `directories` are by real path; `paths` are real paths by
-    paths in the tree; `link_paths` are linked files, and paths that affect links or the root.
+    `tops` are real paths of the root and linked directories, `directories` by real path, `paths` real ones by paths in
+    the tree, `link_paths` linked files and paths that affect links or the root.
     """
 
     tree: SourceTree
@@ -78,7 +78,7 @@ class _Seen:
 
 
 class Scanner:
-    """Reads one tree repeatedly, only changed files. For one caller at a time."""
+    """Reads one tree repeatedly, only changed files; for one caller at a time."""
 
     def __init__(
         self,
@@ -105,11 +105,11 @@ class Scanner:
         self._is_too_large = False
 
     def scan(self) -> SourceTree:
-        """Return the present tree, of one generation despite swaps. Raises TreeLost if `root` is no directory."""
+        """Return the present tree, of one generation despite swaps. Raises TreeLost."""
         return self.look().tree
 
     def look(self) -> ScanResult:
-        """Return the present tree, with a watcher's paths. Raises TreeLost if `root` is no directory."""
+        """Return the present tree, with a watcher's paths. Raises TreeLost."""
         started_s = time.monotonic()
         walk, is_steady = self._take_in()
         tries = 1

@@ -52,7 +52,7 @@ _COMES_OR_GOES = frozenset({FileEventType.CREATED, FileEventType.DELETED})
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """A save of the real path `path` as the only event; `is_move`: over it."""
+    """The real path's save is the only event; `is_move`: over it."""
 
     path: str
     is_move: bool
@@ -168,7 +168,7 @@ class Activity:
         """Return until when to wait for writers; a past time for none.
 
         A writer modified a file, or created an empty one, without closing it. Patience counts from the last change,
-        except for restless writers.
+        except for restless ones.
         """
         self._forget(patience_s, now_s)
         modified = [last_s for first_s, last_s in self._modified.values() if last_s - first_s < _LASTING_WRITER_S]

@@ -41,10 +41,10 @@ _REMOTE_TYPES = frozenset(
 class WatchOptions:
     """How a tree is watched.
 
-    Mode `inotify`, unlike `auto`, also relies on notifications on network filesystems; both poll unwatchable
-    directories. `settle_s` is the quiet time that ends a burst, `settle_cap_s` its maximum; `share_s` is between takes
-    of quiet files; `writer_patience_s` is for an open file, since its last change; `rescan_s` is between looks without
-    cause, `poll_s` without notifications.
+    Mode `inotify`, unlike `auto`, relies on notifications on network filesystems, too; both poll unwatchable
+    directories. `settle_s` is the quiet time that ends a burst, `settle_cap_s` its maximum; `share_s` between takes of
+    quiet files; `writer_patience_s` for an open file, since its last change; `rescan_s` between looks without cause,
+    `poll_s` without notifications.
     """
 
     mode: WatchMode = "auto"

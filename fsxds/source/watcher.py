@@ -44,9 +44,9 @@ async def watch(
 ) -> AsyncGenerator[Settled, None]:
     """Yield the present tree, then one per burst of changes with other content.
 
-    The first is skipped if it equals `last`, another watcher's. Notifications only mean "look again": a lost one costs
-    a delay. A tree that disappears, or loses all files at once, yields nothing. Close the iterator
-    (`contextlib.aclosing`) to stop watchdog's threads.
+    The first is skipped if it equals `last`, another watcher's. A lost notification costs a delay. A tree that
+    disappears, or loses all files at once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop
+    watchdog's threads.
     """
     watcher = _Watcher(scanner, options, observer, last)
     try:
@@ -274,7 +274,7 @@ class _Watcher:
     def _ask_writers(self, look: ScanResult, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
         """Return changed files by real path, and waits for git and writers, in seconds.
 
-        At the end, files changed since the look are not waited for.
+        At the end, files changed since are not waited for.
         """
         # By identity: the scanner keeps unchanged objects, and hashing 10 000 paths takes longer than reading one.
         known = set(map(id, self._last.files)) if self._last is not None else set()

@@ -24,8 +24,8 @@ _MOMENT_S = 0.001
 class Patience:
     """How long to wait for writers, in seconds.
 
-    `writer_s`: for an open file, since its last change; `git_s`: since a git command began; `twice_s`: between looks at
-    a maybe open file.
+    `writer_s`: for an open file, since its last change; `git_s`: since a git command began; `twice_s`: until another
+    look.
     """
 
     writer_s: float
@@ -49,8 +49,8 @@ class Writers:
     ) -> dict[PurePosixPath, float]:
         """Return the seconds to wait for changed files' writers, if any.
 
-        `changed` differ from the served ones; `now_s` is `time.monotonic()` of their look. `can_ask`: this kernel knows
-        all their openers; `is_reported`: ends of writing have events.
+        `now_s` is `time.monotonic()` of their look. `can_ask`: this kernel knows all openers; `is_reported`: ends of
+        writing have events.
         """
         since = self._since
         self._since = {
@@ -73,8 +73,8 @@ class Writers:
     def git_rest_s(self) -> float:
         """Return the seconds to wait for git; 0.0 for none.
 
-        Git locks its index while it replaces files. If a command ended since the last call, the index changed; then a
-        moment is returned.
+        Git locks its index while it replaces files; after a command that ended since the last call, a moment is
+        returned.
         """
         for directory in (self._root, *self._root.parents):
             if (git := _git_directory(directory)) is not None:

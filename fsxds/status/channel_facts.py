@@ -252,7 +252,7 @@ def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
 def type_report(
     types: Subscribed, status: ClientStatus, snapshot: Snapshot | None, published_s: float, now_s: float
 ) -> TypeReport:
-    """Return a type's report, by its worst subscription; the snapshot is of `published_s`."""
+    """Return a type's report, by its worst subscription; `published_s` is the snapshot's."""
     state = combined_state(types.states)
     watches = [watch for watch, one in zip(types.watches, types.states, strict=True) if one is state]
     shown = watches[0]

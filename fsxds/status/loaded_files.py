@@ -1,4 +1,4 @@
-"""The tree's files: good, held or broken, since when, and problems with source lines."""
+"""The tree's files: good, held or broken, since when, and their problems."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _FileTable:
-    """All files by state and path, worst first, and the first problems; `good` is each one's served content or None."""
+    """All files, worst first, and the first problems; `good` is each one's served content or None."""
 
     states: tuple[tuple[PurePosixPath, str], ...] = ()
     good: Mapping[PurePosixPath, ParsedFile | None] = field(default_factory=dict)

@@ -43,7 +43,9 @@ class PublishedChange:
         took_ms = round((self.last_s - self.detected_s) * 1000)
         source = f" from {some_of(files)}" if files else ""
         clients = tuple(self.clients)
-        audience = _audience(clients, took_ms)
+        audience = f", published in {took_ms} ms, no client waited"
+        if clients:
+            audience = f" for {count_of(len(clients), 'client')}: {some_of(clients)} in {took_ms} ms"
         if self.rejected_by:
             audience += f"; rejected by {some_of(tuple(self.rejected_by))}"
         details: dict[str, PlainValue] = {
@@ -121,12 +123,6 @@ class ChangeReports:
             if (rest_s := quiet_at_s - self._now_s()) <= 0:
                 return
             await asyncio.sleep(rest_s)
-
-
-def _audience(clients: tuple[str, ...], took_ms: int) -> str:
-    if not clients:
-        return f", published in {took_ms} ms, no client waited"
-    return f" for {count_of(len(clients), 'client')}: {some_of(clients)} in {took_ms} ms"
 
 
 class MirrorReports:

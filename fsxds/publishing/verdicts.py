@@ -65,7 +65,8 @@ class Verdicts:
             rejected = () if known is None else known.reasons.keys()
             nack = replace(nack, versions=rollout.target.suspects(nack.versions, rejected, rollout.base))
         self.rejections.receive_nack(node, client, nack, _now_s())
-        for one in {rollout, self._main_of(rollout)}:
+        key = rollout.channel.key
+        for one in {rollout, self._rollouts.get(ChannelKey(key.layers, key.is_canary), rollout)}:
             # Clients may reject a version that they have; a version reached before is not rejected.
             one.target.remember(nack.versions, one.base, one.machine.good, rollout.base, rollout.machine.good)
         # Not those of the served snapshot while canaries are awaited: they would be forgotten at once.
@@ -250,10 +251,6 @@ class Verdicts:
             elif accepted:
                 for number in range(client.node_count):
                     groups[accepted][f"{client.identity} {number}"].add((node, number))
-
-    def _main_of(self, rollout: ChannelRollout) -> ChannelRollout:
-        key = rollout.channel.key
-        return self._rollouts.get(ChannelKey(key.layers, key.is_canary), rollout)
 
     def _is_past(self, version: ResourceVersion) -> bool:
         """Whether a version is gone, or has other dependencies than when rejected."""

@@ -87,7 +87,8 @@ def next_step(
         return PlannedStep(
             _kept(StepKind.SWITCH, served, target, kept), is_last=False, draining=after, lingering=lingering
         )
-    step = _kept(_last_kind(change, is_first=is_first), served, target, kept)
+    last_kind = StepKind.WHOLE if is_first else StepKind.SWITCH if change.switches else StepKind.SHRINK
+    step = _kept(last_kind, served, target, kept)
     if not step.changed and _marks(served) == _marks(step.snapshot):
         return None
     return PlannedStep(step, is_last=True, draining=after, lingering=lingering)
@@ -151,12 +152,6 @@ class _Change:
             for name in self._served.resources(type_url).among(change.fresh)
             for reference in self._served.resources(type_url)[name].references
         )
-
-
-def _last_kind(change: _Change, *, is_first: bool) -> StepKind:
-    if is_first:
-        return StepKind.WHOLE
-    return StepKind.SWITCH if change.switches else StepKind.SHRINK
 
 
 def _used(type_urls: Collection[TypeUrl]) -> list[TypeUrl]:

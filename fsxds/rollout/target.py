@@ -222,14 +222,14 @@ class Target:
         Excluded are good predecessors of `known` rejections and, if others remain, the versions in `base`, which
         clients took in a previous process.
         """
-        good = {(key, one) for key, version in known if (one := self._version_before(key, version)) is not None}
+        good = {
+            (key, one)
+            for key, version in known
+            if (before := self.before.get((key, version))) is not None and (one := version_of(before, key)) is not None
+        }
         suspects = versions - good or versions
         taken = {one for one in suspects if base is not None and version_of(base, one[0]) == one[1]}
         return suspects - (taken - set(known)) or suspects
-
-    def _version_before(self, key: Key, version: Version) -> Version | None:
-        good = self.before.get((key, version))
-        return None if good is None else version_of(good, key)
 
     def may_serve(self, version: ResourceVersion) -> bool:
         """Whether a version is to be served, or may be if others are rejected."""

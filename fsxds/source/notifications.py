@@ -114,7 +114,9 @@ class Notifications:
             if directories.get(directory) != identity or watch not in self._receiver.paths
         ]
         for directory in stale:
-            self._disarm(inotify, directory)
+            number, watch, _ = self._armed.pop(directory)
+            self._receiver.paths.pop(watch, None)
+            inotify.remove_callbacks([(watch, number)])
         is_new = False
         unwatched: list[str] = []
         reason = ""
@@ -155,11 +157,6 @@ class Notifications:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         self._receiver.paths[watch] = directory
         self._armed[directory] = number, watch, identity
-
-    def _disarm(self, inotify: InotifyFD, directory: str) -> None:
-        number, watch, _ = self._armed.pop(directory)
-        self._receiver.paths.pop(watch, None)
-        inotify.remove_callbacks([(watch, number)])
 
 
 class _Receiver:

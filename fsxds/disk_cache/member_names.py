@@ -1,10 +1,9 @@
 """Keeps collection members' names in a user's file, without a state directory.
 
-An Envoy does not report which members of a collection it holds, and keeps members until their removal is sent (ENVOY.md
-E43): a process that does not know the members served before leaves removed ones in use for good. So the names of all
-members served or removed are kept by default.
+An Envoy does not report the members that it holds, and keeps them until their removal is sent (ENVOY.md E43): a process
+without the former members leaves removed ones in use for good. So their names are kept by default.
 
-Processes of one user that serve the same tree, such as replicas and workers, share the file.
+A user's processes that serve the same tree, such as replicas, share the file.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class MemberNames:
     """A `PlaceKeeper` of names alone. `keep_written` has to run."""
 
     def __init__(self, directory: Path, sources: Collection[str], observer: Observer) -> None:
-        """Create the directory when there are names; `sources` are the tree and the upstreams' addresses."""
+        """Create the directory when there are names; `sources` are the tree and upstreams' addresses."""
         self.read_members: Callable[[], Views] = dict
         self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
         self._directory = directory
@@ -93,7 +92,7 @@ class MemberNames:
         """Do nothing."""
 
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
-        """Schedule a write of the names of that time."""
+        """Schedule a write of that time's names."""
         self._readers[key] = read
         self._noted.set()
 
@@ -121,7 +120,7 @@ class MemberNames:
         return {key: state.served for key, state in states if state is not None}
 
     def _has_new_names(self, removed: Views, served: Mapping[ChannelKey, Snapshot]) -> bool:
-        """An edit without a new member is not written: with 100 000 members, that would take 0.1 s."""
+        """An edit without a new member is not written: 100 000 members would take 0.1 s."""
         written_removed, written = self._written
         return any(noted is not written_removed.get(layers) for layers, noted in removed.items()) or any(
             _adds_members(written.get(key), snapshot) for key, snapshot in served.items()

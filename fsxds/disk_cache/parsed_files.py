@@ -1,16 +1,16 @@
 """Caches parsed files for the next start.
 
-A file's key consists of its content, its format, the type by its name, the context parameters of its folder, and a
-digest of code, API and settings. Nothing else affects parsing, so a renamed or restored file is found, too.
+A file's key consists of its content, format, type by name, its folder's context parameters, and a digest of code, API
+and settings. Nothing else affects parsing, so a renamed or restored file is found, too.
 
-Only a process that has the original file can read a record: it is enciphered and authenticated by keys derived from the
+Only a process with the original file can read a record: it is enciphered and authenticated by keys derived from the
 file's digest, which is in no pack. So a pack reveals nothing to users who cannot read the tree, and a damaged or forged
-record counts as missing. The cipher is the output of SHAKE-256 for that key and a fresh nonce, the authenticator is
-keyed BLAKE2b. Files with `Secret` resources or private keys in PEM are not written.
+record counts as missing. The cipher is SHAKE-256's output for that key and a fresh nonce, the authenticator keyed
+BLAKE2b. Files with `Secret` resources or PEM private keys are not written.
 
-The pack is a file of records that grows, and is rewritten when half is obsolete. A record is `magic, length, place, name, payload`. The name is the key for reading. A newer record of the same place
-makes one obsolete. A write may end anywhere: an incomplete record ends the pack, and is cut off before the next write.
-The reader has to verify payloads.
+The pack is a growing file of records, rewritten when half is obsolete: a newer record of the same place makes one so. A
+record is `magic, length, place, name, payload`; the name is the key for reading. An incomplete record ends the pack,
+and is cut off by the next write. Readers verify payloads.
 """
 
 from __future__ import annotations
@@ -73,16 +73,13 @@ class CacheRules(Protocol):
 
 
 class ParseCache:
-    """The parsed files of one tree and set of rules. Blocking, except `add`; no method raises.
+    """One tree's parsed files by one set of rules. Blocking, except `add`; no method raises.
 
-    The first error of the directory is reported, and ends its use.
+    The directory's first error is reported, and ends its use.
     """
 
     def __init__(self, directory: Path, tree: Path, rules: CacheRules, observer: Observer) -> None:
-        """Use a subdirectory of `directory`.
-
-        `tree` only determines which files share a pack. `observer` receives hits and errors.
-        """
+        """Use a subdirectory of `directory`, by `tree`; `observer` receives hits and errors."""
         self._directory = directory / DIRECTORY
         self._tree = tree
         self._rules = rules
@@ -97,7 +94,9 @@ class ParseCache:
         if sum(file.size_bytes for file in files) < LEAST_CACHED_BYTES or not self._is_usable:
             return found
         try:
-            found = self._opened().find(files)
+            if self._store is None:
+                self._store = _Store(self._directory, self._tree, self._rules.digest(), self._rules.naming)
+            found = self._store.find(files)
         except OSError as error:
             self._give_up(error)
             return found
@@ -107,7 +106,7 @@ class ParseCache:
     def add(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None = None) -> bool:
         """Schedule a result for the next `write`; return whether it was accepted.
 
-        No file with an error or a credential is, and none if no lookup was worthwhile.
+        No file with an error or credential is, and none if no lookup was worthwhile.
         """
         if self._store is None or not self._is_usable or parsed.digest != file.digest or not parsed.is_good:
             return False
@@ -129,11 +128,6 @@ class ParseCache:
         if not is_written:
             self._added = dict(taken) | self._added
         return is_written
-
-    def _opened(self) -> _Store:
-        if self._store is None:
-            self._store = _Store(self._directory, self._tree, self._rules.digest(), self._rules.naming)
-        return self._store
 
     def _give_up(self, error: OSError) -> None:
         self._is_usable = False
@@ -205,10 +199,7 @@ def _enciphered(content: bytes, key: bytes, nonce: bytes) -> bytes:
 
 @cache
 def code_digest() -> bytes:
-    """Return a digest of the code that affects parsing: fsxds, Python, some libraries.
-
-    The version is not enough: code changes many times between two.
-    """
+    """Return a digest of the code that affects parsing: fsxds, Python, some libraries; the version is not enough."""
     whole = hashlib.sha256(f"{python_version}\0{__version__}\0{_versions()}\0".encode())
     top = Path(__file__).parent.parent
     for folder, folders, names in os.walk(top):
@@ -351,7 +342,7 @@ class Pack:
 
 
 def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
-    """Return the newest record of each place, up to `most_bytes`."""
+    """Return each place's newest record, up to `most_bytes`."""
     kept: dict[bytes, _Slice] = {}
     size_bytes = 0
     for row in reversed(list(_slices(content))):

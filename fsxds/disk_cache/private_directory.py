@@ -35,7 +35,7 @@ class NotPrivateError(OSError):
 
 
 class PrivateDirectory:
-    """An opened directory. Names are files directly in it: no change of the path leads elsewhere."""
+    """An opened directory; names are files directly in it: no change of the path leads elsewhere."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -43,12 +43,7 @@ class PrivateDirectory:
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[PrivateDirectory]:
-        """Open or create a directory, private to its owner.
-
-        Raises:
-            NotPrivateError: it belongs to another user.
-            OSError: it cannot be created or read.
-        """
+        """Open or create a directory, private to its owner. Raises NotPrivateError for another user's, or OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
@@ -66,7 +61,7 @@ class PrivateDirectory:
     def open(self, name: str, *, create: bool = False) -> int | None:
         """Return a file's descriptor to read and write, or None.
 
-        An entry that other users can access, or that is no regular file, is removed and counts as missing.
+        An entry that others can access, or no regular file, is removed and counts as missing.
         """
         for _ in range(2):
             with suppress(FileNotFoundError):
@@ -112,7 +107,7 @@ class PrivateDirectory:
     def evict(self, ours: re.Pattern[str], keep: str, most_bytes: int) -> None:
         """Remove old files, then the least recently used, down to a total size.
 
-        `ours` matches the files to consider; `keep` is in use.
+        `ours` matches files to consider; `keep` is in use.
         """
         evict_old(self._descriptor, ours, UNUSED_FOR_S, keep)
         size_bytes = 0
@@ -127,8 +122,7 @@ class PrivateDirectory:
 def evict_old(directory: int | Path, ours: re.Pattern[str], unused_for_s: float, keep: str = "") -> None:
     """Remove files unused for a time, and unfinished ones.
 
-    A file's time of change is its last use. A time far in the future counts as old: the clock was set back. `ours`
-    matches the files to consider.
+    A file's time of change is its last use; far in the future it counts as old: the clock was set back.
     """
     now_s = time.time()
     for name, status in _files_of(directory, ours):
@@ -161,13 +155,9 @@ class DirectoryLock:
         self._lock: int | None = None
 
     def hold(self, subject: Path) -> bool:
-        """Take the lock; return whether it was not held before.
+        """Take the lock; return whether it was free. `subject` is the user's name of the directory.
 
-        `subject` is the user's name of the directory.
-
-        Raises:
-            UsageError: another process has it.
-            OSError: the file cannot be opened.
+        Raises UsageError if another process has it, or OSError.
         """
         if self.is_held:
             return False

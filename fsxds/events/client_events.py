@@ -41,7 +41,7 @@ class HandshakeFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened(Event):
-    """A client's first request on a stream of `service` (`StreamAggregatedResources`)."""
+    """A client's first request on a stream of `service`."""
 
     is_frequent = True
     rows = (log_row("stream_opened", "debug", "A client opened a stream.", _OF_STREAM),)
@@ -77,7 +77,7 @@ class StreamClosed(Event):
 class ResponseSent(Event):
     """A version was sent.
 
-    `detected_s`: monotonic time of the awaited change's first sign; None: no wait, or no file changed.
+    `detected_s`: monotonic time of the change's first sign; None: not awaited, or no file changed.
     """
 
     is_frequent = True
@@ -109,7 +109,7 @@ class AckReceived(Event):
 
 @dataclass(frozen=True, slots=True)
 class NackReceived(Event):
-    """A client NACKed a version from `files`, if known."""
+    """A client NACKed a version from `files`, or ()."""
 
     rows = (
         log_row(
@@ -148,7 +148,7 @@ def _of(node: Node, type_url: TypeUrl, version: Version) -> Details:
 def ack_or_nack(
     node: Node, subscription: Subscription, acknowledgement: Acknowledgement, snapshot: Snapshot | None
 ) -> AckReceived | NackReceived:
-    """Return the event for an ACK or NACK."""
+    """Make an ACK's or NACK's event."""
     if acknowledgement.accepted:
         return AckReceived(node, subscription, acknowledgement.version)
     files = () if snapshot is None else files_of(subscription, acknowledgement.version, snapshot)
@@ -185,12 +185,10 @@ class RequestRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitReached(Event):
-    """A request, stream or entry was rejected, closed or forgotten because of a limit.
+    """A request, stream or entry exceeded a limit.
 
-    Attributes:
-        limit: the option without dashes, such as `max-streams`.
-        peer: an IP address; empty for a unix socket, or without a culprit.
-        text: for a limit without an option.
+    `limit` is the option without dashes, such as `max-streams`; `peer` an IP address, empty for a unix socket or
+    without a culprit; `text` is for a limit without an option.
     """
 
     rows = (
@@ -213,7 +211,7 @@ class LimitReached(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered(Event):
-    """A request or stream ended at `name` (REST, gRPC, admin); `status` as in `RequestRejected`."""
+    """A request or stream ended at `name` (REST, gRPC, admin)."""
 
     is_frequent = True
     rows = (log_row("request_answered", "debug", "A request or a stream ended.", "name peer status"),)
@@ -228,7 +226,7 @@ class RequestAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class MembersNotKept(Event):
-    """A client has collection members, whose removals the next process will not know."""
+    """A client's collection members, whose removals the next process misses."""
 
     rows = (
         log_row(

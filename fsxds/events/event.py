@@ -1,4 +1,4 @@
-"""The base of events, with their log lines and metrics."""
+"""The base of events, with log lines and metrics."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ Details: TypeAlias = dict[str, PlainValue]
 class LogLine:
     """A line of the log: `text` for people, `details` for programs.
 
-    `admitted_as` replaces `level` in the decision to write: the end of a problem belongs in every log that had the
-    problem.
+    `admitted_as` replaces `level` in deciding to write: a problem's end belongs in every log that had it.
     """
 
     level: Level
@@ -43,8 +42,8 @@ class LogLine:
 class LogRow:
     """One kind of log line.
 
-    `levels`: several if it depends; `fields` in JSON, beside `ts`, `level`, `event` and `message`; see
-    `log_catalogue.FIELDS`.
+    `levels`: several if it depends; `fields` in JSON, beside `ts`, `level`, `event` and `message`
+    (`log_catalogue.FIELDS`).
     """
 
     event: str
@@ -61,11 +60,8 @@ def log_row(event: str, levels: str, meaning: str, fields: str = "") -> LogRow:
 class Measure(NamedTuple):
     """A counter's growth, a gauge's value, or a histogram's.
 
-    Attributes:
-        name: without `fsxds_`.
-        value: a number, or an attribute that is one or has a length.
-        labels: attributes, in the metric's order.
-        fixed: constant labels, after these.
+    `name` is without `fsxds_`; `value` a number, or an attribute that is one or has a length; `labels` are attributes,
+    in the metric's order, then `fixed`.
     """
 
     name: str
@@ -77,11 +73,8 @@ class Measure(NamedTuple):
 class LogMessage(NamedTuple):
     """A line's text, and differences from its event's row.
 
-    Attributes:
-        details: other than attributes; None omits one.
-        level: None for the row's first.
-        event: the row; empty for the only one.
-        admitted_as: as in `LogLine`.
+    `details` are not attributes, None omits one; `level` is None for the row's first; `event` names the row, empty for
+    the only one; `admitted_as` as in `LogLine`.
     """
 
     text: str
@@ -95,10 +88,8 @@ class LogMessage(NamedTuple):
 class Event:
     """An event.
 
-    Attributes:
-        rows: its lines, if independent of earlier events.
-        is_frequent: maybe thousands at once: worded only if logged.
-        reporter: the module with `Reports` of lines that depend on earlier events.
+    `rows` are its lines, if independent of earlier events, else `reporter` is the module with their `Reports`.
+    `is_frequent`: maybe thousands at once: worded only if logged.
     """
 
     rows: ClassVar[tuple[LogRow, ...]] = ()

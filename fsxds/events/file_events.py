@@ -17,7 +17,7 @@ MOST_FILES = 20
 
 @dataclass(frozen=True, slots=True)
 class WatchStarted(Event):
-    """The tree is watched by `inotify` or `poll`."""
+    """The tree is watched."""
 
     rows = (log_row("watching", "info", "How changes are detected.", "mode reason"),)
 
@@ -102,7 +102,7 @@ class ConfigurationMissing(Event):
 
 @dataclass(frozen=True, slots=True)
 class QueueOverflowed(Event):
-    """The kernel dropped file events; everything is read again."""
+    """The kernel dropped file events; all is read again."""
 
     rows = (log_row("queue_overflowed", "warning", "The kernel dropped file events; the whole tree is read again."),)
     measures = (Measure("file_event_overflows_total"),)
@@ -156,7 +156,7 @@ class TreeLoaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPublished(Event):
-    """A snapshot is served; `detected_s`: monotonic time of its change's first sign."""
+    """A snapshot is served; `detected_s`: its change's first sign, monotonic."""
 
     snapshot: Snapshot
     detected_s: float
@@ -174,14 +174,9 @@ class Remark:
 class FilesWritten(Event):
     """A snapshot was written to a mirror.
 
-    Attributes:
-        written: in order; a bundle that lost clusters is twice in it.
-        unchanged: the number of files.
-        kept: although the snapshot lacks them.
-        left_sources: config sources not pointed at a file.
-        blocked: by others' files.
-        restored: after others' changes.
-        pause_s: for how long such changes are left; 0 at first.
+    `written` is in order, a bundle that lost clusters twice; `unchanged` a number; `kept` although the snapshot lacks
+    them; `left_sources` are config sources not pointed at a file; `blocked` by others' files; `restored` after others'
+    changes, left for `pause_s`, 0 at first.
     """
 
     measures = (

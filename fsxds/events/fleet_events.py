@@ -9,7 +9,7 @@ from fsxds.events.event import Event, LogMessage, Measure, log_row
 
 @dataclass(frozen=True, slots=True)
 class FleetLost(Event):
-    """The fleet's store is silent, or rejects this server."""
+    """The store is silent, or rejects this server."""
 
     rows = (
         log_row(
@@ -72,7 +72,7 @@ class SnapshotUnreadable(Event):
 
 @dataclass(frozen=True, slots=True)
 class SecretsNotPublished(Event):
-    """A tree is not published: its secret at `place` would be in clear."""
+    """The secret at `place` would be published in clear."""
 
     rows = (
         log_row(
@@ -92,7 +92,7 @@ class SecretsNotPublished(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublicationFailed(Event):
-    """Writing a publication failed; it is tried again."""
+    """Writing a publication failed, and is tried again."""
 
     rows = (log_row("fleet_publication_failed", "error", "The publisher cannot write its next publication.", "reason"),)
 

@@ -94,5 +94,5 @@ def written_keys(keys: Iterable[Key]) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """Mask and shorten a foreign text, cut first: long texts take long."""
+    """Mask and shorten a foreign text, cut first for speed."""
     return shortened(mask_reason(text[:LONGEST_READ]))

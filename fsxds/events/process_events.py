@@ -1,4 +1,4 @@
-"""Events of the process: start and end, addresses, settings, certificates, tokens, components, state directory."""
+"""Events of the process, from start to end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGE = f"{Path(__file__).parent.parent}/"
 
 @dataclass(frozen=True, slots=True)
 class ApiFound(Event):
-    """The message types of `Envoy 1.40.0 from ..., 557 files` were read."""
+    """Message types of `Envoy 1.40.0 from ..., 557 files` were read."""
 
     rows = (log_row("api_found", "info", "The message types were read.", "api"),)
 
@@ -43,7 +43,7 @@ class TransportChosen(Event):
 
 @dataclass(frozen=True, slots=True)
 class ListeningStarted(Event):
-    """`name` (REST, gRPC) listens, or a directory is written to."""
+    """`name` (REST, gRPC) listens, or a directory is written."""
 
     rows = (log_row("listening", "info", "An address was bound, or a mirror directory opened.", "name address"),)
 
@@ -56,7 +56,7 @@ class ListeningStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class PlainTextExposed(Event):
-    """`name` (REST, gRPC, admin) listens without TLS, readable on the network."""
+    """`name` listens without TLS, readable on the network."""
 
     rows = (
         log_row(
@@ -118,7 +118,7 @@ class CertificatesKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensRead(Event):
-    """A token file was read, without tokens for the `unknown` names of `access`."""
+    """A token file was read, without tokens for `unknown` names."""
 
     rows = (
         log_row(
@@ -256,7 +256,7 @@ class SettingsRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class InternalError(Event):
-    """An unexpected exception ended a request, stream or component."""
+    """An unexpected exception ended a task."""
 
     where: str
     error: BaseException
@@ -294,7 +294,7 @@ class ComponentRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSetAside(Event):
-    """A component failed three times by an error of fsxds, and awaits the next snapshot."""
+    """A component failed three times, and awaits the next snapshot."""
 
     rows = (
         log_row(
@@ -325,10 +325,7 @@ def fault_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the innermost place in fsxds: `snapshots/load.py:88 in _change`.
-
-    A group has that of its first exception.
-    """
+    """Return the innermost place in fsxds: `snapshots/load.py:88 in _change`; of a group, its first exception's."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     frames = traceback.extract_tb(error.__traceback__)
@@ -363,7 +360,7 @@ class StateFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateWritten(Event):
-    """The places of `count` more rollouts were written."""
+    """`count` more rollouts' places were written."""
 
     is_frequent = True
     rows = (
@@ -393,7 +390,7 @@ class StateRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateRestored(Event):
-    """An earlier process's snapshots and draining names were restored."""
+    """An earlier process's snapshots were restored."""
 
     rows = (
         log_row("state_restored", "info", "The content of the previous process is served again.", "directory count"),
@@ -411,7 +408,7 @@ class StateRestored(Event):
 
 @dataclass(frozen=True, slots=True)
 class LingeringDropped(Event):
-    """The process ends without state, and drops lingering resources."""
+    """The process ends without state, dropping lingering resources."""
 
     rows = (
         log_row(
@@ -444,7 +441,7 @@ class StateIgnored(Event):
 
 @dataclass(frozen=True, slots=True)
 class MembersNotWritten(Event):
-    """Members' names could not be kept without state either."""
+    """Members' names could not be kept."""
 
     rows = (
         log_row(

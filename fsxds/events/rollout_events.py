@@ -42,7 +42,7 @@ _ROLLOUT = "layers cohort version"
 
 @dataclass(frozen=True, slots=True)
 class RolloutCommanded(Event):
-    """An operator's decision: a path below `/api`, from `peer`, empty for a unix socket."""
+    """An operator's decision, from `peer`, empty for a unix socket."""
 
     rows = (
         log_row("rollout_commanded", "info", "An operator made a decision at the admin address.", "command peer words"),
@@ -61,8 +61,8 @@ class RolloutCommanded(Event):
 class RolloutChanged(Event):
     """An event in a channel's rollout.
 
-    `layers` are empty for the whole tree; `cohort` is `main`, `canary`, `rejecting` or `catching up`; `names` are of
-    clients.
+    `layers` are empty for the whole tree; `cohort` is `main`, `canary`, `rejecting` or `catching up`; `names` are
+    clients'.
     """
 
     rows = (
@@ -199,14 +199,14 @@ def shares_of(removals: Iterable[Removal]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HoldsChanged(Event):
-    """Held and rejected versions changed, as problems of files."""
+    """Held and rejected versions changed."""
 
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionsHeld(Event):
-    """Versions that nodes reject are held back from all."""
+    """Rejected versions are held back from all."""
 
     rows = (
         log_row(
@@ -253,7 +253,7 @@ class VersionsReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class CanaryAwaited(Event):
-    """A change waits for `missing` of the `count` canaries connected since it was offered."""
+    """A change waits for `missing` of the `count` canaries connected since its offer."""
 
     rows = (
         log_row(

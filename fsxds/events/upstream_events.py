@@ -1,6 +1,6 @@
 """Events of upstreams: xDS servers that are sources.
 
-Texts from a server are unmodified; the log shortens and masks them.
+Servers' texts are unmodified; the log shortens and masks them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ class _OfType:
 
     @property
     def type(self) -> str:
-        """The type's short name."""
         return type_name(self.type_url)
 
 
@@ -67,10 +66,7 @@ class UpstreamConnected(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLost(UpstreamEvent):
-    """A connection or attempt failed; held `resources` stay.
-
-    `retry_s`: until the next attempt.
-    """
+    """A connection or attempt failed, the next follows after `retry_s`; held `resources` stay."""
 
     rows = (
         log_row(
@@ -96,10 +92,7 @@ class UpstreamLost(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFailedOver(UpstreamEvent):
-    """Another server is used, instead of `before`.
-
-    `reason`: why; empty if the new one is earlier in the list.
-    """
+    """Another server is used, instead of `before`, for a `reason`, empty if it is earlier in the list."""
 
     rows = (
         log_row(
@@ -199,7 +192,7 @@ class UpstreamUnanswered(UpstreamEvent):
 class UpstreamRejected(UpstreamEvent, _OfType):
     """fsxds NACKed a response, but uses its valid resources.
 
-    `version` is the server's; `faults` are texts for rejected resources, bounded.
+    `version` is the server's; `faults` are bounded texts for rejected resources.
     """
 
     rows = (
@@ -260,10 +253,7 @@ class UpstreamNacked(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLooped(UpstreamEvent):
-    """A server has this process as an upstream: it would return our resources.
-
-    `relays` are the ids from it to this process.
-    """
+    """A server has this process as an upstream, by `relays`: it would return our resources."""
 
     rows = (
         log_row(
@@ -288,10 +278,7 @@ class UpstreamLooped(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamShadowed(UpstreamEvent):
-    """Earlier sources win over `count` of the upstream's resources.
-
-    `examples` have the winning source.
-    """
+    """Earlier sources win over `count` of the upstream's resources, as in `examples`."""
 
     rows = (
         log_row(
@@ -319,10 +306,7 @@ class UpstreamShadowed(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamsRestored(Event):
-    """Resources of upstreams from an earlier process were restored.
-
-    `resources` are counts; `age_s` is the oldest one's age in seconds, 0 for none.
-    """
+    """An earlier process's upstream resources were restored, the oldest `age_s` ago, 0 for none."""
 
     rows = (
         log_row(

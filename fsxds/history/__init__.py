@@ -1,4 +1,4 @@
 """The state directory: the last snapshots and rollouts, kept across restarts.
 
-It contains the secrets of the tree, so only its owner can read it. `state.py` is the interface.
+It contains the tree's secrets, so only its owner can read it. `state.py` is the interface.
 """

@@ -1,4 +1,4 @@
-"""The history of each view, and the table of the objects of `snapshots/encoding.py`."""
+"""Each view's history, and the table of `snapshots/encoding.py`'s objects."""
 
 from __future__ import annotations
 
@@ -49,12 +49,8 @@ class HistoryChange:
 class HistoryEntry:
     """A snapshot in the history.
 
-    Attributes:
-        number: 3 for `@3`; never reused in the directory.
-        version: the snapshot's id.
-        time_s: when it was kept, since 1970.
-        commit: None outside of a git repository.
-        changes: by short name, without unchanged types.
+    `number` is 3 for `@3`, never reused in the directory; `version` the snapshot's id; `time_s` since 1970. `commit` is
+    None outside of a git repository. `changes` are by short name, without unchanged types.
     """
 
     number: int
@@ -66,7 +62,7 @@ class HistoryEntry:
 
 
 def changes_between(before: Snapshot | None, after: Snapshot) -> dict[str, HistoryChange]:
-    """Return the changes by short name of the type."""
+    """Return the changes by type's short name."""
     changes = {}
     for row in RESOURCE_TYPES:
         old, new = before.resources(row.type_url) if before else {}, after.resources(row.type_url)
@@ -94,11 +90,7 @@ def layers_key(layers: Layers) -> str:
 
 
 def read_entries(connection: sqlite3.Connection, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
-    """Return the history of some layers, or of all, the newest first.
-
-    Raises:
-        DamagedBytesError: a row is damaged.
-    """
+    """Return the history of some layers, or of all, newest first. Raises DamagedBytesError."""
     query, order = "SELECT number, layers, facts FROM entries", "ORDER BY number DESC"
     if layers is None:
         rows = connection.execute(f"{query} {order}")
@@ -125,11 +117,7 @@ def entry_of(number: int, layers: str | bytes, facts: str | bytes) -> HistoryEnt
 def read_snapshot(
     connection: sqlite3.Connection, layers: Layers, number: int, near: Snapshot | None = None
 ) -> Snapshot | None:
-    """Return a snapshot, or None; `near` shares its equal resources.
-
-    Raises:
-        DamagedBytesError: it is damaged.
-    """
+    """Return a snapshot, or None; `near` shares its equal resources. Raises DamagedBytesError."""
     query = "SELECT snapshot FROM entries WHERE layers = ? AND number = ?"
     row = connection.execute(query, (layers_key(layers), number)).fetchone()
     return None if row is None else snapshot_near(row[0], partial(read_object, connection), near)
@@ -147,7 +135,7 @@ class History:
         """Open a state directory's history.
 
         Raises:
-            UsageError: there is none, or others can write to the directory.
+            UsageError: there is none, or others can write to it.
             StateError: it cannot be read.
         """
         try:
@@ -165,7 +153,7 @@ class History:
             raise StateError(f"{directory}: the history cannot be read: {error}") from error
 
     def entries(self, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
-        """The newest first, of some layers, or of all."""
+        """Newest first, of some layers, or of all."""
         return read_entries(self._connection, layers)
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
@@ -174,11 +162,7 @@ class History:
 
 
 def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:
-    """Return an object's content.
-
-    Raises:
-        DamagedBytesError: it is missing.
-    """
+    """Return an object's content. Raises DamagedBytesError if it is missing."""
     row = connection.execute("SELECT content, children FROM objects WHERE digest = ?", (digest,)).fetchone()
     if row is None:
         raise DamagedBytesError(f"an object is missing: {digest.hex()}")
@@ -188,16 +172,12 @@ def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:
 class ObjectTable:
     """The objects, and their reference counts.
 
-    The counts are in memory only: on disk, each change of a cluster would change the counts of all chunks. After a
-    failed transaction they are wrong, and a new table has to be created.
+    The counts are in memory only: on disk, each change of a cluster would change those of all chunks. A failed
+    transaction makes them wrong: create a new table.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Count the references.
-
-        Raises:
-            DamagedBytesError: a referenced object is missing.
-        """
+        """Count the references. Raises DamagedBytesError for a missing object."""
         self.connection = connection
         named = Counter[Digest]()
         kept = set()
@@ -211,7 +191,7 @@ class ObjectTable:
         self._uses = named
 
     def keep(self, kept: KeptObject) -> None:
-        """Add a reference, and write the object if it is new."""
+        """Add a reference; write the object if it is new."""
         if kept.digest not in self._uses:
             children = kept.children()
             for child in children:
@@ -221,7 +201,7 @@ class ObjectTable:
         self._uses[kept.digest] += 1
 
     def release(self, digest: Digest) -> None:
-        """Remove a reference, and with the last one the object."""
+        """Remove a reference, with the last one the object."""
         self._uses[digest] -= 1
         if self._uses[digest]:
             return

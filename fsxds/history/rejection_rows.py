@@ -1,4 +1,4 @@
-"""Stores rejections: after a restart the versions are still held back, and offered again no sooner.
+"""Stores rejections: after a restart versions are still held back, and offered no sooner.
 
 Times are stored as elapsed or remaining seconds, with the time of day to adjust them.
 """
@@ -21,10 +21,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> str:
-    """Encode the rejections of nodes with a node id.
-
-    `clock_s` is the time of their clock, `now_s` seconds since 1970.
-    """
+    """Encode the rejections of nodes with a node id; `clock_s` is by their clock, `now_s` since 1970."""
     nodes: list[PlainValue] = [
         {
             "node": [*map(str, key)],
@@ -56,10 +53,9 @@ def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> s
 
 
 def restore_rejections(rejections: Rejections, text: bytes, clock_s: float, now_s: float) -> None:
-    """Restore encoded rejections; all nodes count as gone until they are seen again.
+    """Restore encoded rejections; all nodes count as gone until seen again.
 
-    Raises:
-        DamagedBytesError: the text is damaged.
+    Raises DamagedBytesError.
     """
     try:
         facts = json.loads(text)

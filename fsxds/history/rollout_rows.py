@@ -1,20 +1,21 @@
-"""The stored form of a rollout's place: its snapshots by digest, the rest as JSON.
+"""A rollout's stored place, its snapshots by digest, the rest as JSON; and the removed members of collections.
 
-Times are remaining seconds; with the stored time of day, the elapsed time is subtracted, also after a restart of the
-machine.
+Times are remaining seconds; with the stored time of day, elapsed time is subtracted, also after the machine's restart.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Key, Rows, Snapshot
-from fsxds.model.values import PlainValue, TypeUrl, Version
+from fsxds.model.values import Layers, PlainValue, TypeUrl, Version
+from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones
 from fsxds.rollout.lingering import DrainingListener
 from fsxds.rollout.machine import RolloutState
 from fsxds.rollout.pending import ResourceVersion
@@ -36,9 +37,22 @@ _PINS = "pins"
 # The exceptions from reading foreign JSON.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
+# The maximum number of views, those that changed last; `tombstones.py` bounds the rows of each.
+MOST_VIEWS = 1000
+
+# Databases of earlier versions get it when they are opened.
+MEMBERS_SCHEMA = """
+CREATE TABLE IF NOT EXISTS removed_members (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, layers TEXT NOT NULL, type TEXT NOT NULL, collection TEXT NOT NULL,
+  name TEXT NOT NULL, UNIQUE (layers, type, collection, name)
+)
+"""
+_INSERT = "INSERT OR REPLACE INTO removed_members (layers, type, collection, name) VALUES (?, ?, ?, ?)"
+_DELETE = "DELETE FROM removed_members WHERE layers = ? AND type = ? AND collection = ? AND name = ?"
+
 
 class OtherFormError(Exception):
-    """This version of fsxds does not read a state's form."""
+    """This version of fsxds does not read a form."""
 
 
 def channel_text(key: ChannelKey) -> str:
@@ -51,11 +65,7 @@ def channel_text(key: ChannelKey) -> str:
 
 
 def channel_key(text: bytes) -> ChannelKey:
-    """Decode `channel_text`.
-
-    Raises:
-        DamagedBytesError: the text is damaged.
-    """
+    """Decode `channel_text`. Raises DamagedBytesError."""
     try:
         layers, is_canary, *more = json.loads(text)
         held, lane, *shared = more or (None, 0)
@@ -74,7 +84,7 @@ def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
 
 
 def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: float) -> str:
-    """Encode a state; `digests` are by role of the snapshot."""
+    """Encode a state; `digests` are by the snapshot's role."""
     facts: dict[str, PlainValue] = {
         "format": FORMAT,
         "saved_s": now_s,
@@ -132,6 +142,51 @@ def is_same_place(before: RolloutState, before_s: float, after: RolloutState, af
     are_same = are_same and (before.pins, before.nodes) == (after.pins, after.nodes)
     are_same = are_same and _ids(before) == _ids(after)
     return are_same and _ends(before, before_s) == _ends(after, after_s)
+
+
+class RemovedMembersTable:
+    """The tombstones by view, the last changed last; a failed transaction makes it wrong: create a new one."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read the rows. Raises DamagedBytesError."""
+        self._connection = connection
+        self.by_layers: dict[Layers, Tombstones] = {}
+        read: dict[Layers, dict[Key, dict[str, int]]] = {}
+        rows = connection.execute("SELECT number, layers, type, collection, name FROM removed_members ORDER BY number")
+        for number, *texts in rows:
+            try:
+                layers, type_url, collection, name = (text.decode() for text in texts)
+                view = read[_layers(layers)] = read.pop(_layers(layers), {})
+            except (AttributeError, TypeError, ValueError, RecursionError) as error:
+                raise DamagedBytesError(f"the removed members are damaged: {type(error).__name__}") from error
+            key = TypeUrl(type_url), collection
+            names = view[key] = view.pop(key, {})
+            names[name] = number
+        self.by_layers.update(read)
+
+    def keep(self, noted: Mapping[Layers, Tombstones]) -> None:
+        """Write changed tombstones; other views stay."""
+        for layers, tombstones in noted.items():
+            before = self.by_layers.get(layers, NO_TOMBSTONES)
+            if before is not tombstones:
+                self._write(layers, before, tombstones)
+                self.by_layers.pop(layers, None)
+                self.by_layers[layers] = tombstones
+        while len(self.by_layers) > MOST_VIEWS:
+            oldest = next(iter(self.by_layers))
+            self._connection.execute("DELETE FROM removed_members WHERE layers = ?", (json.dumps(oldest),))
+            del self.by_layers[oldest]
+
+    def _write(self, layers: Layers, before: Tombstones, after: Tombstones) -> None:
+        view = json.dumps(layers)
+        for key in before.keys() | after.keys():
+            old, new = before.get(key, {}), after.get(key, {})
+            if old is new:
+                continue
+            gone = old.keys() - new.keys()
+            self._connection.executemany(_DELETE, [(view, *key, name) for name in gone])
+            fresh = [name for name, number in new.items() if old.get(name) != number]
+            self._connection.executemany(_INSERT, [(view, *key, name) for name in fresh])
 
 
 def _ids(state: RolloutState) -> dict[ResourceVersion, int]:
@@ -198,3 +253,10 @@ def _draining(row: tuple[str, _Names, _Names, float | None], passed_s: float) ->
     listener, names, patterns, left_s = row
     ends_at_s = None if left_s is None else max(_seconds(left_s) - passed_s, 0.0)
     return DrainingListener(str(listener), _keys(names), _keys(patterns), ends_at_s)
+
+
+def _layers(text: str) -> Layers:
+    layers = json.loads(text)
+    if not isinstance(layers, list):
+        raise TypeError("no list")
+    return tuple(map(str, layers))

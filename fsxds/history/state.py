@@ -1,8 +1,7 @@
 """The server's state on disk: history, rollouts, and upstream resources.
 
 All functions block, and are called in a thread. Each change is one transaction, so a crash leaves it complete or
-absent. An unreadable database is set aside and reported, and an empty one takes its place: serving does not depend on
-it.
+absent. An unreadable database is set aside and reported, an empty one takes its place: serving does not depend on it.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from fsxds.history.entries import (
     read_snapshot,
 )
 from fsxds.history.rejection_rows import read_rejections, restore_rejections, write_rejections
-from fsxds.history.removed_rows import RemovedMembersTable
 from fsxds.history.rollout_rows import (
     OtherFormError,
+    RemovedMembersTable,
     channel_key,
     channel_text,
     decode_state,
@@ -69,7 +68,7 @@ class _Opened(NamedTuple):
 class State:
     """One state directory, held by this process. Any thread may use it; methods wait for each other.
 
-    After StateError nothing is written; the next method starts from the disk.
+    StateError: reading or writing failed; nothing is written, and the next method starts from the disk.
     """
 
     def __init__(self, path: Path, observer: Observer) -> None:
@@ -103,12 +102,9 @@ class State:
             self._directory.release()
 
     def record(self, layers: Layers, snapshot: Snapshot, commit: str | None, now_s: float) -> int:
-        """Append a snapshot, unless it is the newest, and return its number; the oldest beyond 50 is removed.
+        """Append a snapshot, unless it is the newest; return its number. The oldest beyond 50 is removed.
 
-        The cost follows the bodies that are not stored yet. `now_s` counts since 1970.
-
-        Raises:
-            StateError: it could not be written.
+        The cost follows unstored bodies. `now_s` counts since 1970. Raises StateError.
         """
         with self._transaction() as opened:
             made = HistoryEntry(0, layers, snapshot_id(snapshot), now_s, commit)
@@ -124,11 +120,8 @@ class State:
         """Store rollouts and the snapshots that they reached; return all stored channels.
 
         A snapshot that canaries reached is in the history only if the main channel has no rollout. `now_s` counts since
-        1970. `removed` members are of the same moment: however the process ends, the next one finds a member either in
-        the served snapshot, or among these.
-
-        Raises:
-            StateError: it could not be written.
+        1970. `removed` members are of the same moment: however the process ends, the next finds a member either in the
+        served snapshot, or among these. Raises StateError.
         """
         with self._transaction() as opened:
             opened.removed.keep(removed)
@@ -145,21 +138,13 @@ class State:
         return kept
 
     def forget(self, keys: Collection[ChannelKey]) -> None:
-        """Remove unneeded rollouts; the history stays.
-
-        Raises:
-            StateError: they could not be removed.
-        """
+        """Remove unneeded rollouts; the history stays. Raises StateError."""
         with self._transaction() as opened:
             for key in keys:
                 _forget(opened, channel_text(key))
 
     def rollouts(self, now_s: float) -> dict[ChannelKey, RolloutState]:
-        """Return all rollouts, as of now; report unreadable ones.
-
-        Raises:
-            StateError: nothing can be read.
-        """
+        """Return all rollouts, as of now; report unreadable ones. Raises StateError."""
         found: dict[ChannelKey, RolloutState] = {}
         restored: dict[Digest, Snapshot] = {}
 
@@ -184,39 +169,23 @@ class State:
         return found
 
     def keep_rejections(self, text: str) -> None:
-        """Store the result of `encode_rejections`.
-
-        Raises:
-            StateError: it could not be written.
-        """
+        """Store the result of `encode_rejections`. Raises StateError."""
         with self._transaction() as opened:
             write_rejections(opened.connection, text)
 
     def restore_rejections(self, rejections: Rejections, clock_s: float, now_s: float) -> None:
-        """Restore stored rejections; `clock_s` is the time of their clock.
-
-        Raises:
-            StateError: they cannot be read.
-        """
+        """Restore stored rejections; `clock_s` is by their clock. Raises StateError."""
         with self._transaction() as opened:
             for text in read_rejections(opened.connection):
                 restore_rejections(rejections, text, clock_s, now_s)
 
     def removed_members(self) -> dict[Layers, Tombstones]:
-        """Return the removed members of views.
-
-        Raises:
-            StateError: they cannot be read.
-        """
+        """Return views' removed members. Raises StateError."""
         with self._transaction() as opened:
             return dict(opened.removed.by_layers)
 
     def keep_upstreams(self, upstreams: Iterable[KeptUpstream]) -> None:
-        """Store resources; the cost follows the difference.
-
-        Raises:
-            StateError: they could not be written.
-        """
+        """Store resources; the cost follows the difference. Raises StateError."""
         with self._transaction() as opened:
             written = self._upstreams.write(opened.connection, upstreams)
         self._upstreams.take(written)
@@ -224,49 +193,34 @@ class State:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return the resources of these upstreams, and drop all others; `near` shares its equal bodies.
-
-        Raises:
-            StateError: nothing can be read.
-        """
+        """Return these upstreams' resources, and drop others; `near` shares its equal bodies. Raises StateError."""
         with self._transaction() as opened:
             return self._upstreams.read(opened.connection, upstreams, near)
 
     def entries(self, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
-        """Return the newest first, of some layers, or of all.
-
-        Raises:
-            StateError: it cannot be read.
-        """
+        """Return the newest first, of some layers, or of all. Raises StateError."""
         with self._transaction() as (connection, *_):
             return read_entries(connection, layers)
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
-        """Return a snapshot, or None; `near` shares its equal resources.
-
-        Raises:
-            StateError: it cannot be read.
-        """
+        """Return a snapshot, or None; `near` shares its equal resources. Raises StateError."""
         with self._transaction() as (connection, *_):
             return read_snapshot(connection, layers, number, near)
 
     def newest_manifest(self, subject: str) -> SeenManifest | None:
-        """Return a subject's newest trusted manifest, or None.
-
-        Raises:
-            StateError: it cannot be read.
-        """
+        """Return a subject's newest trusted manifest, or None. Raises StateError."""
         with self._transaction() as opened:
-            return _read_seen(opened.connection, subject)
+            query = "SELECT serial, digest FROM seen_manifests WHERE subject = ?"
+            row = opened.connection.execute(query, (subject,)).fetchone()
+            return None if row is None else SeenManifest(int(row[0]), row[1].decode())
 
     def keep_manifest(self, subject: str, seen: SeenManifest) -> None:
-        """Store a subject's newest trusted manifest.
-
-        Raises:
-            StateError: it could not be written.
-        """
+        """Store a subject's newest trusted manifest. Raises StateError."""
         with self._transaction() as opened:
-            _write_seen(opened.connection, subject, seen)
+            row = subject, seen.serial, seen.digest
+            opened.connection.execute(
+                "INSERT OR REPLACE INTO seen_manifests (subject, serial, digest) VALUES (?, ?, ?)", row
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[_Opened]:
@@ -282,7 +236,8 @@ class State:
                 self._close()
                 if not isinstance(error, OSError | UsageError) and is_damage(error):
                     self._set_aside(str(error))
-                raise StateError(_message_of(error)) from error
+                strerror = error.strerror if isinstance(error, OSError) else None
+                raise StateError(strerror or str(error)) from error
             finally:
                 if not is_done:
                     self._close()
@@ -310,12 +265,7 @@ class State:
                 opened.connection.close()
 
 
-def _message_of(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-
-
 def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: HistoryEntry) -> int:
-    """Append a snapshot, unless it is the newest."""
     connection, objects = opened.connection, opened.objects
     key = layers_key(made.layers)
     query = "SELECT number, snapshot FROM entries WHERE layers = ? ORDER BY number DESC"
@@ -353,14 +303,3 @@ def _forget(opened: _Opened, channel: str) -> None:
     connection.execute("DELETE FROM rollouts WHERE channel = ?", (channel,))
     for digest in parted(row[0]) if row else ():
         objects.release(digest)
-
-
-def _read_seen(connection: sqlite3.Connection, subject: str) -> SeenManifest | None:
-    query = "SELECT serial, digest FROM seen_manifests WHERE subject = ?"
-    row = connection.execute(query, (subject,)).fetchone()
-    return None if row is None else SeenManifest(int(row[0]), row[1].decode())
-
-
-def _write_seen(connection: sqlite3.Connection, subject: str, seen: SeenManifest) -> None:
-    row = subject, seen.serial, seen.digest
-    connection.execute("INSERT OR REPLACE INTO seen_manifests (subject, serial, digest) VALUES (?, ?, ?)", row)

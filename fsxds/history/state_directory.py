@@ -1,7 +1,6 @@
 """The state directory: its permissions, its lock, and the database in it.
 
-The database is one SQLite file, with atomic transactions, even at a crash or a power failure. Only `state.py` knows its
-content.
+The database is one SQLite file, with atomic transactions, even at a power failure. Only `state.py` knows its content.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from fsxds.disk_cache.private_directory import DirectoryLock
 from fsxds.events.event import Observer
 from fsxds.events.process_events import StateIgnored
-from fsxds.history import held_rows, rejection_rows, removed_rows, upstream_table
+from fsxds.history import rejection_rows, rollout_rows, upstream_table
 from fsxds.model.errors import UsageError
 
 FORMAT = 1
@@ -68,7 +67,12 @@ COMMIT;
 _SEEN_MANIFESTS = """
 CREATE TABLE IF NOT EXISTS seen_manifests (subject TEXT PRIMARY KEY, serial INTEGER NOT NULL, digest TEXT NOT NULL)
 """
-_LATER_SCHEMAS = (removed_rows.SCHEMA, upstream_table.SCHEMA, held_rows.SCHEMA, _SEEN_MANIFESTS, rejection_rows.SCHEMA)
+_LATER_SCHEMAS = (
+    rollout_rows.MEMBERS_SCHEMA,
+    *upstream_table.SCHEMAS,
+    _SEEN_MANIFESTS,
+    rejection_rows.SCHEMA,
+)
 
 
 class StateDirectory:
@@ -102,8 +106,7 @@ class StateDirectory:
     def connect(self) -> sqlite3.Connection:
         """Open the database for writing; a foreign or damaged file is set aside.
 
-        Raises:
-            sqlite3.Error, OSError: that is not possible.
+        Raises sqlite3.Error or OSError.
         """
         try:
             return self._connect()
@@ -136,7 +139,7 @@ class StateDirectory:
         return connection
 
     def _made_private(self) -> str | None:
-        """Create an empty database, or return the fault of an existing one, if any."""
+        """Create an empty database, or return an existing one's fault, if any."""
         path = self.path / DATABASE
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with suppress(FileExistsError):
@@ -170,7 +173,7 @@ class StateDirectory:
                 self.ignore(str(path), "another version of fsxds wrote it")
 
     def is_same(self, status: os.stat_result) -> bool:
-        """Whether the database still is this file: it may have been removed."""
+        """Whether the database still is this file: it may be removed."""
         with suppress(FileNotFoundError):
             return os.path.samestat(status, (self.path / DATABASE).lstat())
         return False
@@ -205,7 +208,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error shows that the file is no database, or that others changed it."""
+    """Whether the file is no database, or was changed by others."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         # From the sqlite3 module: a mistake in fsxds. Other exceptions are about the content read.

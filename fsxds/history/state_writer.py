@@ -1,4 +1,4 @@
-"""Writes the served state beside the event loop: the newest state wins, nothing is queued."""
+"""Writes the served state beside the event loop: the newest wins, nothing is queued."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ReadState = Callable[[], RolloutState | None]
 class _Unwritten(NamedTuple):
     """The data to write.
 
-    `rejections` is None if they are written already; `by_clock` is the same with times that stay constant.
+    `rejections` is None if already written; `by_clock` is the same with constant times.
     """
 
     changed: Mapping[ChannelKey, RolloutState]
@@ -52,10 +52,10 @@ class _Unwritten(NamedTuple):
 class StateWriter:
     """Writes rollouts and upstream resources to a state directory.
 
-    On the disk, upstream resources are never behind the snapshots that contain them.
+    On disk, upstream resources are never behind snapshots that contain them.
 
     A full disk, a read-only or missing directory is reported and retried after 1, 2, 4, ... 30 seconds, and at each
-    change. Serving never waits for it.
+    change; serving goes on.
     """
 
     def __init__(self, state: State, tree: Path | None, observer: Observer) -> None:
@@ -145,7 +145,7 @@ class StateWriter:
             return
 
     def note_rejections(self) -> None:
-        """Schedule a write, unless the rejections are on the disk already."""
+        """Schedule a write, unless the rejections are on the disk."""
         self._are_rejections_due = True
         self._noted.set()
 
@@ -276,8 +276,8 @@ _LONGEST_LINE = 4096
 def commit_of(directory: Path) -> str | None:
     """Return a repository's checked-out commit: 40 or 64 hex digits.
 
-    None without a repository or commit, and if the references are not files (reftable). Uncommitted changes are not
-    detected.
+    None without a repository or commit, and if the references are not files (reftable). Uncommitted changes go
+    unnoticed.
 
     Source: gitrepository-layout(5), https://git-scm.com/docs/gitrepository-layout
     """
@@ -291,7 +291,6 @@ def commit_of(directory: Path) -> str | None:
 
 
 def _git_directory(path: Path) -> Path | None:
-    """Return the repository that `.git` is, or that it names, as in a worktree."""
     if path.is_dir():
         return path if (path / "HEAD").exists() else None
     name = _first_line(path).removeprefix("gitdir: ")

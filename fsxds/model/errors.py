@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FsxdsError(Exception):
-    """Its text has lines for users: the place, the fact, the remedy."""
+    """Its text has lines for users: place, fact, remedy."""
 
 
 class UsageError(FsxdsError):
@@ -20,7 +20,7 @@ class ApiError(FsxdsError):
 
 
 class ProtocolError(FsxdsError):
-    """A client violated the protocol; only that client is affected.
+    """A client violated the protocol; only it is affected.
 
     `code` is the gRPC status code name, which each transport maps. `subject`, such as the node, is added in the log;
     errors that differ only in it are repetitions.

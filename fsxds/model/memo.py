@@ -16,8 +16,8 @@ Value = TypeVar("Value")
 class Lru(Generic[Key, Value]):
     """Keeps up to `most` values by key, the most recently used last.
 
-    With `size_of`, their sum is at most `most_size`, except for a single value. Without it, threads may share one
-    object: each step is a single operation of `OrderedDict`, and a value dropped in between is created again.
+    With `size_of`, their sum is at most `most_size`, except for a single value. Without it, threads may share one: each
+    step is a single `OrderedDict` operation; a value dropped in between is created again.
     """
 
     __slots__ = ("_most", "_most_size", "_size", "_size_of", "_values")
@@ -82,10 +82,9 @@ MOST_NAMES = 1_000_000
 
 
 class AnswersByNames(Generic[Value]):
-    """Caches answers about sets of names; an answer survives changes of other names.
+    """Caches answers about sets of names; each survives changes of other names.
 
-    `most` is their maximum number. `earlier` has the last changes, the newest first: the changed names, the answers
-    before, and their number of names.
+    `earlier` has the last changes, newest first: changed names, answers before, and their number of names.
     """
 
     __slots__ = ("_earlier", "_kept", "_most", "_names")
@@ -113,7 +112,12 @@ class AnswersByNames(Generic[Value]):
         if self._names + len(names) > MOST_NAMES:
             self._drop()
         self._names += len(names)
-        return self._find_earlier(names, make)
+        for changed, kept, _ in self._earlier:
+            if not changed.isdisjoint(names):
+                break
+            if (found := kept.get(names)) is not None:
+                return found
+        return make()
 
     def _drop(self) -> None:
         kept = tuple(self._kept)
@@ -123,11 +127,3 @@ class AnswersByNames(Generic[Value]):
                 break
             self._kept.pop(names)
             self._names -= len(names)
-
-    def _find_earlier(self, names: frozenset[str], make: Callable[[], Value]) -> Value:
-        for changed, kept, _ in self._earlier:
-            if not changed.isdisjoint(names):
-                break
-            if (found := kept.get(names)) is not None:
-                return found
-        return make()

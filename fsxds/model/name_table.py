@@ -1,11 +1,10 @@
-"""An immutable, sorted mapping from names to values that shares equal parts with its successors.
+"""An immutable, sorted mapping from names that shares equal parts with its successors.
 
-A name is found by its hash, in one of many small dicts. The order is kept in chunks of some hundred names. A change
-copies the dicts and chunks that it touches, and the lists of them. A few new names are in a separate dict: a thousand
-tables that each add some to the same table share all others.
+A name is found by hash, in one of many small dicts; the order is in chunks of some hundred names. A change copies
+touched dicts and chunks, and their lists. A few new names are in a separate dict: a thousand tables that each add some
+to one share all others.
 
-Chunk boundaries depend only on the names in them (`begins_chunk`), so equal names are in equal chunks, also in other
-processes.
+A chunk's boundaries depend only on its names, so equal names are in equal chunks, in all processes.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ MOST_ADDED = 16
 
 
 def begins(name: str, count: int) -> bool:
-    """Whether a part begins with this name, as one in `count` names does.
+    """Whether a part begins with this name, as one in `count` does.
 
-    Each part by a multiple of `count` begins where a part by `count` does.
+    Where parts by a multiple begin, so do parts by `count`.
     """
     return crc32(name.encode()) % count == 0
 
 
 def begins_chunk(name: str) -> bool:
-    """Whether a chunk begins with this name, independent of other names."""
+    """Whether a chunk begins with this name, independent of others."""
     return begins(name, NAMES_PER_CHUNK)
 
 
@@ -56,7 +55,7 @@ class Chunk(Generic[Value]):
         self._known: dict[Callable[..., object], Any] = {}
 
     def once(self, make: Callable[[Chunk[Value]], Result]) -> Result:
-        """Return the cached result of a function."""
+        """Return a function's cached result."""
         known: Result | None = self._known.get(make)
         if known is None:
             known = self._known[make] = make(self)
@@ -71,7 +70,7 @@ Buckets = tuple[dict[str, Value], ...]
 
 @dataclass(slots=True)
 class _Run:
-    """Chunks from `start` to before `end`, and the changed names in them."""
+    """Chunks from `start` to before `end`, and their changed names."""
 
     start: int
     end: int
@@ -155,7 +154,7 @@ class NameTable(Mapping[str, Value]):
             yield chunk
 
     def changed(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> NameTable[Value]:
-        """Add `new` values, and remove `removed` names, which must be in this table."""
+        """Add `new` values, and remove `removed` names, which must be there."""
         size = len(self) - len(removed) + len(new) - len(self.among(new))
         chunks = self._changed_chunks(new, removed)
         added: dict[str, Value] = {}

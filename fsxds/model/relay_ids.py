@@ -1,7 +1,7 @@
-"""Detects relay loops: calls and responses list the ids of the processes that they pass.
+"""Detects relay loops: calls and responses list the ids of passed processes.
 
-Calls list the relay and those below it in a header; responses those above it, over gRPC in `control_plane.identifier`,
-over REST in the same header. Touched from the event loop only.
+A call lists the relay and those below in a header; a response those above, over gRPC in `control_plane.identifier`,
+over REST in that header. For the event loop.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class LoopError(ProtocolError):
 
 
 class RelayIds:
-    """The known relays above and below this process.
+    """The known relays above and below.
 
-    `own` is its id, 16 hexadecimal digits; empty if it has no upstream. `listeners`, by owner, are called with the
-    relays of a call that was rejected because of a loop; an upstream that has not answered yet is an owner.
+    `own` is 16 hexadecimal digits; empty without upstreams. `listeners`, by owner, are called with the relays of a call
+    rejected because of a loop; an unanswering upstream is an owner.
     """
 
     def __init__(self, own: str = "") -> None:
@@ -48,12 +48,12 @@ class RelayIds:
 
     @property
     def upwards(self) -> str:
-        """The header of calls: this relay, and those below it."""
+        """The header of calls: this relay, and those below."""
         return ",".join((self.own, *self._below)[:MOST_IDS])
 
     @property
     def downwards(self) -> str:
-        """The header of responses: this relay, and those above it; empty without an upstream."""
+        """The header of responses: this relay, and those above; empty without an upstream."""
         above = dict.fromkeys(relay for relays in self._above.values() for relay in relays)
         return ",".join((self.own, *above)[:MOST_IDS]) if self.own else ""
 
@@ -64,11 +64,7 @@ class RelayIds:
 
     @contextmanager
     def calling(self, relays: Collection[str]) -> Iterator[None]:
-        """Count the relays of a call as below this one, within the context.
-
-        Raises:
-            LoopError: this relay is among them, or one above it.
-        """
+        """Count a call's relays as below, within the context. Raises LoopError if this, or one above, is among them."""
         if self.own and relays:
             if self.own in relays:
                 for listener in tuple(self.listeners.values()):
@@ -85,7 +81,7 @@ class RelayIds:
             self._below += Counter()
 
     def receive(self, upstream: object, relays: tuple[str, ...]) -> str:
-        """Record a response's relays as above this one, or return the description of a loop."""
+        """Record a response's relays as above, or return a loop's description."""
         own = {self.own, *self._below}
         if found := [relay for relay in relays if relay in own]:
             self._above.pop(upstream, None)

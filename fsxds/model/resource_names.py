@@ -2,19 +2,19 @@
 
 | rule | source |
 | --- | --- |
-| A name is an authority, a type, a path and context parameters; equal ones are one name, in any spelling. | xRFC TP1, "Logical resource naming", "URI encoding" |
-| `udpa:` is the former name of `xdstp:`; both are read, `xdstp:` is written. | xDS API, `xds.core.v3.ResourceName` |
-| Parameters are sorted, and characters that a URI cannot hold are percent-encoded. Envoy leaves spaces as they are. | xRFC TP1, "URI encoding"; ENVOY.md E72, E74 |
-| A path that ends with `/*` is a glob: it stands for all resources in this directory, and for no deeper ones. | xRFC TP1, "Glob"; ENVOY.md E73, E76, E77 |
-| All parameters match exactly, and there are no others. | xRFC TP1, "Resource locators" |
-| Directives `#alt=` and `#entry=` belong to a reference, and never to a name. | xRFC TP1, "Resource locators"; ENVOY.md E75 |
+| A name is authority, type, path and context parameters; equal ones are one name, in any spelling. | xRFC TP1, "Logical resource naming", "URI encoding" |
+| `udpa:` is the former `xdstp:`; both are read, `xdstp:` is written. | xDS API, `xds.core.v3.ResourceName` |
+| Parameters are sorted, and characters that a URI cannot hold percent-encoded; Envoy leaves spaces. | xRFC TP1, "URI encoding"; ENVOY.md E72, E74 |
+| A path that ends with `/*` is a glob: all resources in this directory, none deeper. | xRFC TP1, "Glob"; ENVOY.md E73, E76, E77 |
+| All parameters match exactly, without others. | xRFC TP1, "Resource locators" |
+| Directives `#alt=` and `#entry=` belong to references, never to names. | xRFC TP1, "Resource locators"; ENVOY.md E75 |
 | A value that begins with `constraint:` is reserved. | xRFC TP1, "Context parameters" |
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
@@ -44,10 +44,7 @@ _IN_AUTHORITY, _IN_PATH, _IN_PARAMETER = "!$&'()*+,;=:@[]", "!$&'()*+,;=@/", "!$
 
 
 class MalformedName(ValueError):  # noqa: N818 - as what int() raises, it is a ValueError
-    """A text is not a structured name, or not a locator.
-
-    `fact` does not quote the text, which may contain a secret.
-    """
+    """No structured name or locator; `fact` does not quote the text, which may contain a secret."""
 
     def __init__(self, fact: str, remedy: str) -> None:
         super().__init__(f"{fact}; {remedy}")
@@ -59,7 +56,7 @@ _FORM = "write xdstp://<authority>/<type>/<path>, such as xdstp://example.com/en
 
 
 def is_structured(text: str) -> bool:
-    """Whether a text is meant as a structured name; it may be malformed."""
+    """Whether a text is meant as a structured name, if malformed."""
     return text.startswith(SCHEMES)
 
 
@@ -71,13 +68,10 @@ def names_no_authority(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ResourceName:
-    """A structured name; `str` of it is the canonical form.
+    """A structured name, decoded; `str` is the canonical form.
 
-    Attributes:
-        authority: may be empty.
-        message_type: such as `envoy.config.cluster.v3.Cluster`.
-        path: decoded: `foo/bar`. It ends with `/*` (or is `*`) for a glob.
-        context: decoded, sorted parameters.
+    `message_type` is such as `envoy.config.cluster.v3.Cluster`, `path` ends with `/*` (or is `*`) for a glob, `context`
+    is sorted.
     """
 
     authority: str
@@ -109,17 +103,17 @@ class ResourceName:
 
     @property
     def is_glob(self) -> bool:
-        """Whether it stands for all resources in a directory."""
+        """Whether it stands for a directory's resources."""
         return self.path == "*" or self.path.endswith(GLOB)
 
     @property
     def glob(self) -> ResourceName:
-        """The glob of its directory; a glob returns itself."""
+        """Its directory's glob; a glob returns itself."""
         directory, slash, _ = self.path.rpartition("/")
         return replace(self, path=f"{directory}{slash}*")
 
     def with_context(self, context: Mapping[str, str]) -> ResourceName:
-        """Existing parameters are kept (xRFC TP1, "Context parameters")."""
+        """Existing parameters stay (xRFC TP1, "Context parameters")."""
         return replace(self, context=tuple(sorted({**context, **dict(self.context)}.items())))
 
 
@@ -130,7 +124,7 @@ def query_of(context: tuple[tuple[str, str], ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """A file, or all files of a directory if the path ends with `/*`; `str` of it is its URI.
+    """A file, or a directory's files if `path` ends with `/*`; `str` is its URI.
 
     `path` is absolute, decoded, without `.` and `..`.
     """
@@ -142,16 +136,16 @@ class FileName:
 
     @property
     def is_glob(self) -> bool:
-        """Whether it stands for all files in a directory."""
+        """Whether it stands for a directory's files."""
         return self.path.endswith(GLOB)
 
 
 @dataclass(frozen=True, slots=True)
 class Locator:
-    """A reference to a resource; `str` of it is the canonical form.
+    """A reference to a resource; `str` is the canonical form.
 
-    `entry` is in a list collection; empty for the whole. `alternatives` are tried in order if the target is absent or
-    cannot be reached.
+    `entry` is in a list collection, or empty. `alternatives` are tried in order if the target is absent or out of
+    reach.
     """
 
     target: ResourceName | FileName
@@ -196,10 +190,9 @@ def glob_of(name: str) -> str:
 
 
 def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
-    """Return the canonical form of a structured name; plain names stay.
+    """Return a structured name's canonical form; plain names stay.
 
-    Raises:
-        MalformedName: it is malformed, or of another type.
+    Raises MalformedName, also for another type.
     """
     if not is_structured(text) or is_as_written(text, type_url):
         return text
@@ -237,7 +230,10 @@ def _locator(text: str, authority: str, depth: int) -> Locator:
         raise MalformedName(f"has alternatives that are nested more than {DEEPEST} deep", "list them beside each other")
     target: ResourceName | FileName
     if text.startswith(FILE_SCHEME):
-        target, fragment = _file(text)
+        found = _FILE_URI.fullmatch(text)
+        if found is None:
+            raise MalformedName("is no file of this machine", "write file:///<absolute path>")
+        target, fragment = FileName(_path(found[1])), found[2]
     else:
         target, fragment = _split(text, authority)
     entry, alternatives = "", list[Locator]()
@@ -268,13 +264,6 @@ def _split(text: str, authority: str) -> tuple[ResourceName, str | None]:
     return ResourceName(_decoded(own_authority or "") or authority, message_type, decoded, context), fragment
 
 
-def _file(text: str) -> tuple[FileName, str | None]:
-    found = _FILE_URI.fullmatch(text)
-    if found is None:
-        raise MalformedName("is no file of this machine", "write file:///<absolute path>")
-    return FileName(_path(found[1])), found[2]
-
-
 def _path(text: str) -> str:
     path = _decoded(text)
     if any(segment in {".", ".."} for segment in path.split("/")):
@@ -284,7 +273,7 @@ def _path(text: str) -> str:
 
 def _context(query: str) -> tuple[tuple[str, str], ...]:
     context: dict[str, str] = {}
-    for part in _parts(query):
+    for part in filter(None, query.split("&")):
         written, _, value = part.partition("=")
         key = _decoded(written)
         if not key:
@@ -295,10 +284,6 @@ def _context(query: str) -> tuple[tuple[str, str], ...]:
         if context[key].startswith("constraint:"):
             raise MalformedName("has a value that begins with `constraint:`, which is reserved", "write another one")
     return tuple(sorted(context.items()))
-
-
-def _parts(query: str) -> Iterable[str]:
-    return (part for part in query.split("&") if part)
 
 
 def _decoded(text: str) -> str:

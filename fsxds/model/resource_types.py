@@ -17,33 +17,30 @@ PREFIX = "type.googleapis.com/"
 
 @dataclass(frozen=True, slots=True)
 class ResourceType:
-    """The properties of one resource type.
+    """One resource type.
 
     Attributes:
-        short_name: of its discovery service, such as `cds`.
-        noun: such as `clusters`; also a word in names of its files.
-        rest_path: the last part of `/v3/discovery:...`, None if the type has no REST form.
+        short_name: its discovery service's, such as `cds`.
+        noun: such as `clusters`; a word in file names, like `file_words`.
+        rest_path: the end of `/v3/discovery:...`, None without a REST form.
         name_field: None if only a `Resource` wrapper has the name.
         full_state_in_sotw: a SotW response removes missing resources.
         may_be_empty: else Envoy rejects a response without resources (ENVOY.md E15).
-        file_words: further such words.
-        grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty if
-            only ADS serves it.
-        has_sotw: its service has the SotW method and the unary one.
-        is_user: it uses other types: in a rollout it changes after additions to these and before removals from them.
-        followed_by: the short name of the type that an Envoy needs again, by Delta, after this one, or empty.
-        is_reused_without_request: an Envoy drops its resources, and uses them again without a request (ENVOY.md E36),
-            such as a route configuration for another scope. Endpoints follow their clusters anyway, and runtime layers
-            stay.
-        absence_hangs_envoy: when Delta reports that an awaited name does not exist, Envoy 1.40 waits for ever, and its
-            start with it; without a report, it continues after `initial_fetch_timeout`.
+        grpc: its service's package below `envoy.service`, name, and methods' noun; empty if only ADS serves it.
+        has_sotw: the service has the SotW and unary methods.
+        is_user: it uses other types: a rollout changes it after additions to these and before removals.
+        followed_by: the short name of the type that an Envoy needs again, by Delta, after this, or empty.
+        is_reused_without_request: an Envoy drops its resources, and uses them again without a request (ENVOY.md E36), such as
+            a route configuration for another scope. Endpoints follow their clusters anyway; runtime layers stay.
+        absence_hangs_envoy: when Delta reports that an awaited name does not exist, Envoy 1.40 waits for ever, also at
+            its start; without a report, until `initial_fetch_timeout`.
         drops_removed: that holds for awaited names; Envoy drops a resource that it has (ENVOY.md E86).
-        survives_expiry: Envoy 1.40 survives the end of a time to live (ENVOY.md E40).
-        is_secret: never shown, and mirrored into files that only the user of fsxds can read.
-        holds_config_sources: its resources may name the source of others.
-        file_order: its position in mirror writes: files that others name by path must exist first (ENVOY.md E26), so
-            before clusters; types that may reference new clusters come after.
-        new_file_order: the same for a file that does not exist yet, None if that makes no difference.
+        survives_expiry: Envoy 1.40 survives a time to live's end (ENVOY.md E40).
+        is_secret: never shown, and mirrored into files that only fsxds's user can read.
+        holds_config_sources: its resources may name others' sources.
+        file_order: its place in mirror writes: before clusters, files that others name by path, which must exist first
+            (ENVOY.md E26); after them, types that may reference new clusters.
+        new_file_order: the same for a new file, None if equal.
     """
 
     short_name: str
@@ -124,16 +121,16 @@ BY_REST_PATH = {row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
 
 
 def in_push_order(by_type: Mapping[TypeUrl, Value]) -> dict[TypeUrl, Value]:
-    """Sort by the order of the table."""
+    """Sort by the table's order."""
     return {row.type_url: by_type[row.type_url] for row in RESOURCE_TYPES if row.type_url in by_type}
 
 
 def type_from_path(path: PurePosixPath) -> ResourceType | None:
-    """Return the type that a file's name means, else its nearest folder's, else None.
+    """Return the type that a file's, else its nearest folder's name means, else None.
 
     Names with a word of the table as a whole part between dots come first. Otherwise dots, hyphens and underscores
-    alike separate words, and a word may be in the singular: `my_cluster.yaml`. The last word decides:
-    `cluster-routes.yaml` means routes.
+    alike separate words, also in the singular: `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` means
+    routes.
     """
     exact = exact_type_from_path(path)
     if exact is not None:
@@ -143,10 +140,10 @@ def type_from_path(path: PurePosixPath) -> ResourceType | None:
 
 
 def exact_type_from_path(path: PurePosixPath) -> ResourceType | None:
-    """Return the type if a name was made for fsxds; such a file holds no other.
+    """Return the type if a name was made for fsxds; the file holds no other.
 
-    The last part between dots that is a word of the table, without the suffix, decides: `cds.yaml`,
-    `edge.clusters.yaml` and `clusters/edge.yaml` mean clusters.
+    The last word of the table between dots, without the suffix, decides: `cds.yaml`, `edge.clusters.yaml` and
+    `clusters/edge.yaml` mean clusters.
     """
     parts = path.name.split(".")[:-1]
     words = (*reversed(parts), *reversed(path.parts[:-1]))
@@ -181,10 +178,10 @@ def route_configuration_of(name: str) -> str:
 
 
 def name_of_domain(route_configuration: str, domain: str) -> str:
-    """Return the name by which Envoy requests a domain."""
+    """Return Envoy's name for requesting a domain."""
     return f"{route_configuration}/{lowered(domain)}"
 
 
 def lowered(domain: str) -> str:
-    """Lower ASCII letters only, as Envoy does."""
+    """Lower ASCII letters only, as Envoy."""
     return domain.encode().lower().decode()

@@ -53,9 +53,9 @@ CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME, UNNAMED})
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The place of a resource: its file, and its first line (from 1; 0 without a file).
+    """A resource's place: its file, and first line (from 1; 0 without a file).
 
-    `document` counts from 0; `field_path` leads from its top to the resource, or to the patch of a `patched` one.
+    `document` counts from 0; `field_path` leads from its top to the resource, or to its patch.
     """
 
     path: PurePosixPath
@@ -73,8 +73,8 @@ class Origin:
 class Patched:
     """The places of a patched resource's fields.
 
-    `sources`, by path: whether the patch wrote the value, and its path there or in `base`. The longest path that leads
-    to a field counts; other fields are from the base.
+    `sources`, by path: whether the patch wrote the value, and its path there or in `base`. The longest path to a field
+    counts; else it is from the base.
     """
 
     base: Origin
@@ -84,9 +84,8 @@ class Patched:
 class Reference(NamedTuple):
     """One resource's mention of another.
 
-    `field_path` leads from the top of the resource, in the API's spelling. `severity` is that of a dangling reference:
-    an ERROR if Envoy would reject the resource or wait until a timeout. `is_static`: a resource of the bootstrap is
-    meant.
+    `field_path` leads from the resource's top, in the API's spelling. `severity` is a dangling reference's: an ERROR if
+    Envoy would reject the resource or time out. `is_static`: the bootstrap's resource is meant.
     """
 
     type_url: TypeUrl
@@ -101,7 +100,7 @@ class Resource:
     """One named xDS resource.
 
     `body` is serialized deterministically, `version` the digest of type and body. `ttl_s` is None for no expiry.
-    `redirect` is the canonical locator of its target, or empty; a redirect from a file has no body.
+    `redirect` is its target's canonical locator, or empty; a redirect from a file has no body.
     """
 
     type_url: TypeUrl
@@ -127,7 +126,7 @@ def key_of(resource: Resource) -> Key:
 
 
 def claims_of(resource: Resource) -> frozenset[Key]:
-    """Return the claims that no other resource of a view may make."""
+    """Return claims that a view's other resources may not make."""
     return frozenset((one.type_url, one.name) for one in resource.references if one.type_url in CLAIMED)
 
 
@@ -149,7 +148,7 @@ class UnreadResource:
 class LayerEdit:
     """A layer's edit of a resource below.
 
-    `column` counts from 1. `patch` is never changed; None deletes the resource.
+    `column` counts from 1. `patch` is never changed; None deletes.
     """
 
     type_url: TypeUrl
@@ -160,7 +159,7 @@ class LayerEdit:
 
     @property
     def key(self) -> Key:
-        """Type and name of the resource."""
+        """The resource's type and name."""
         return self.type_url, self.name
 
 
@@ -168,7 +167,7 @@ class LayerEdit:
 class Document:
     """One document of a file.
 
-    `declared` are the types of its lists, even empty ones. `version_info` is the author's.
+    `declared` are its lists' types, even empty ones. `version_info` is the author's.
     """
 
     path: PurePosixPath
@@ -181,10 +180,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """One parsed file, its problems, and its digest.
+    """One parsed file.
 
-    `takes` are the resources below that it deleted or patched. `mark` is unique to this object, so that derived results
-    can be keyed by it without keeping it alive.
+    `takes` are resources below that it deleted or patched. `mark` is unique: results can be keyed by it without keeping
+    it alive.
     """
 
     path: PurePosixPath
@@ -216,15 +215,12 @@ class ParsedFile:
 
     @property
     def declared(self) -> frozenset[TypeUrl]:
-        """The types that its documents list."""
+        """Its lists' types."""
         return frozenset[TypeUrl]().union(*(document.declared for document in self.documents))
 
 
 class ResourceList(Collection[Resource]):
-    """Resources of one type sorted by name, one object for all clients.
-
-    Compares by identity, so that derived results can be keyed by it at no cost.
-    """
+    """Resources of one type sorted by name, shared by all clients; compares by identity, to be a cheap key."""
 
     __slots__ = ("_names", "_resources")
 
@@ -258,8 +254,7 @@ NO_RESOURCES = ResourceList()
 class RowsChange:
     """The difference between resources of one type, by name.
 
-    `fresh` are new or have other content, `renewed` have another time to live or aliases, `moved` only another place,
-    which clients do not see.
+    `fresh` are new or have other content, `renewed` another time to live or aliases, `moved` only another place.
     """
 
     fresh: frozenset[str] = frozenset()
@@ -277,9 +272,9 @@ class RowsChange:
 
 
 class Rows(NameTable[Resource]):
-    """The resources of one type in a snapshot, sorted by name; never changed.
+    """A snapshot's resources of one type, sorted by name; never changed.
 
-    Derived results are computed once, for all clients. A change keeps those that it does not touch.
+    Derived results are computed once, for all clients. A change keeps untouched ones.
     """
 
     __slots__ = (
@@ -338,7 +333,7 @@ class Rows(NameTable[Resource]):
         return self._everything
 
     def select(self, names: AbstractSet[str]) -> ResourceList:
-        """Return the resources with these names."""
+        """Return these names' resources."""
         return self._lists.find(frozenset(names), lambda: ResourceList(self._in_order(names)))
 
     def _in_order(self, names: AbstractSet[str]) -> Iterator[Resource]:
@@ -367,7 +362,7 @@ class Rows(NameTable[Resource]):
         return self._version
 
     def prepared(self) -> Rows:
-        """Compute the version, which takes longer for a hundred thousand rows than clients should wait."""
+        """Compute the version: for a hundred thousand rows, clients should not wait."""
         self._version = self.version
         return self
 
@@ -388,7 +383,7 @@ class Rows(NameTable[Resource]):
         return Rows(self.type_url, table, (self, self._change(new, gone)) if self else None)
 
     def with_rows_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
-        """Add earlier rows, none of which is in these.
+        """Add earlier rows, none of them here.
 
         The result knows its difference to `earlier`, and keeps its valid results.
         """
@@ -430,14 +425,14 @@ class Rows(NameTable[Resource]):
         return earlier._change(new, frozenset(differing - new.keys()))
 
     def derive(self, made: type[Derived], make: Callable[[], Derived]) -> Derived:
-        """Return the one object of a class that was made from these rows, or make it."""
+        """Return these rows' one object of a class, or make it."""
         found = self.derived(made)
         if found is None:
             self._derived[made] = found = make()
         return found
 
     def derived(self, made: type[Derived]) -> Derived | None:
-        """Return the object of a class that was made from these rows."""
+        """Return the object of a class made from these rows."""
         found = self._derived.get(made)
         return found if isinstance(found, made) else None
 
@@ -448,9 +443,9 @@ def _shortest_ttl_s(chunk: Chunk[Resource]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """The last change of a type: the generation, the names, and their files.
+    """A type's last change: generation, names, and files.
 
-    `changed` includes changes of time to live or aliases alone; `files` includes former files of `removed` names.
+    `changed` includes changes of time to live or aliases alone; `files` former files of `removed` names.
     """
 
     generation: int
@@ -462,20 +457,13 @@ class TypeChange:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that is served at one moment; shared by all clients, never changed.
+    """All that is served at one moment; shared by all clients, never changed.
 
-    Attributes:
-        generation: counts up in this process, and is never sent.
-        by_type: includes every known type.
-        authored: the authors' versions to send.
-        incomplete: the types that a never-good file may define, so that missing resources must not be reported as
-            removed.
-        withheld: the subset of these for which no file was ever good.
-        undeclared: the types that no document ever listed.
-        unresolved: redirects without a target that is served here.
-        tombstones: removed members of collections, the latest last.
-        released: names of upstreams that are gone though no upstream removed them; see `UpstreamContent`.
-        upstreams: the `sequence` of each merged content.
+    `generation` counts up in this process, and is never sent; `by_type` has every known type; `authored` are authors'
+    versions to send. `incomplete` are types that a never-good file may define: missing resources are not reported as
+    removed; `withheld` those without any good file; `undeclared` types that no document ever listed. `unresolved` are
+    redirects without a target here. `tombstones` are removed members of collections, the latest last; `released` names
+    gone from upstreams though none removed them (see `UpstreamContent`); `upstreams` each merged content's `sequence`.
     """
 
     generation: int
@@ -494,7 +482,7 @@ class Snapshot:
 
     @property
     def versions(self) -> Mapping[TypeUrl, Version]:
-        """The version of each type."""
+        """Each type's version."""
         return MappingProxyType({type_url: rows.version for type_url, rows in self.by_type.items()})
 
     def resources(self, type_url: TypeUrl) -> Rows:
@@ -503,7 +491,7 @@ class Snapshot:
         return Rows(type_url) if rows is None else rows
 
     def beyond(self, other: Snapshot) -> Iterator[Resource]:
-        """Yield the resources that differ in `other`, or are missing; the cost follows the difference."""
+        """Yield resources that differ in `other`, or are missing there; the cost follows the difference."""
         for type_url, rows in self.by_type.items():
             others = other.resources(type_url)
             for name in rows.changes_since(others).names:

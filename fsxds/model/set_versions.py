@@ -1,4 +1,4 @@
-"""Versions of sets of resources, equal in every process and every release."""
+"""Versions of sets of resources, equal in every process and release."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ Member = TypeVar("Member", bound=Versioned)
 
 
 def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Version:
-    """Return the version of a set of resources: 32 hex digits of SHA-256 over its type, its names and their versions.
+    """Return a set's version: 32 hex digits of SHA-256 over its type, names and their versions.
 
-    A member's line is its name, a zero byte, its version and a newline, all in UTF-8. The digest is taken of
+    A member's line is its name, a zero byte, its version and a newline, in UTF-8. The digest is taken of
 
-    - up to 1000 members: the type, a newline, and the lines of all members;
-    - more: a zero byte, the type, a newline, and the SHA-256, in 32 bytes each, of the lines of each chunk. A chunk
-      begins with the first member, and with each name with a CRC-32 (that of zlib, in UTF-8) that 128 divides. So a
-      change costs the digest of one chunk and of their list, and equal sets have equal versions however they came
-      about.
+    - up to 1000 members: the type, a newline, and all lines;
+    - more: a zero byte, the type, a newline, and the SHA-256, in 32 bytes each, of each chunk's lines. A chunk begins
+      with the first member, and with each name with a CRC-32 (zlib's, in UTF-8) that 128 divides: a change costs one
+      chunk's digest and the list's, and equal sets have equal versions however they came about.
 
     Neither may ever change: clients would fetch everything again after an upgrade. `members` are sorted; a missing name
     has an empty version.

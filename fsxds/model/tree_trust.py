@@ -1,4 +1,4 @@
-"""Decides which trees may be loaded; otherwise the last trusted tree stays."""
+"""Decides which trees may be loaded, or else the last trusted one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SeenManifests(Protocol):
     """Remembers the newest trusted manifest of each subject."""
 
     def newest(self, subject: str) -> SeenManifest | None:
-        """Return the newest one, or None."""
+        """Return the newest, or None."""
 
     def keep(self, subject: str, seen: SeenManifest) -> None:
         """Remember a newer one."""
@@ -43,7 +43,7 @@ class SeenInProcess:
         self._seen: dict[str, SeenManifest] = {}
 
     def newest(self, subject: str) -> SeenManifest | None:
-        """Return the newest one, or None."""
+        """Return the newest, or None."""
         return self._seen.get(subject)
 
     def keep(self, subject: str, seen: SeenManifest) -> None:
@@ -62,7 +62,7 @@ class TreeVerifier(Protocol):
 class TrustDecision:
     """The tree that may be loaded.
 
-    `faults` say why it is not the one that was read. `has_last_good`: there is a trusted tree.
+    `faults` say why it is not the one read; `has_last_good`: there is a trusted one.
     """
 
     tree: SourceTree
@@ -86,8 +86,7 @@ class TreeTrust:
     ) -> TrustDecision:
         """Return this tree, or the last trusted one.
 
-        `verifier` is None if every tree is trusted. `now_s` counts since 1970. `has_layers`: folders are layers of
-        views.
+        `verifier` is None if all are trusted. `now_s` is since 1970. `has_layers`: folders are views' layers.
         """
         faults = () if verifier is None else verifier.faults(tree, now_s)
         if faults:

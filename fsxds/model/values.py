@@ -1,4 +1,4 @@
-"""Values that all parts of fsxds share; immutable, no I/O."""
+"""Values shared by all; immutable, no I/O."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Severity(Enum):
 class Fault:
     """A mistake in a text, before its file is known.
 
-    `line` and `column` count from 1; None if `formats.positions` has to find `field_path`.
+    `line` and `column` count from 1; None for `formats.positions` to find `field_path`.
     """
 
     rule: str
@@ -64,10 +64,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """A mistake in a file: its place, the fact and the remedy. Sorts by place.
+    """A mistake in a file: place, fact and remedy. Sorts by place.
 
     `line` and `column` count from 1; 1:1 is the whole file. `pointer` is a field path as text (`resources[2].name`), or
-    empty. `rule` is a stable name. `elsewhere` is the same problem in the file that wrote the mistake, or None.
+    empty. `elsewhere` is the problem in the file that wrote the mistake, or None.
     """
 
     path: PurePosixPath
@@ -82,7 +82,7 @@ class Problem:
 
     @classmethod
     def of_file(cls, path: PurePosixPath, rule: str, message: str, remedy: str) -> Self:
-        """Create an error of a whole file."""
+        """Create a whole file's error."""
         return cls(path, 1, 1, "", rule, message, remedy)
 
     def __str__(self) -> str:
@@ -130,10 +130,9 @@ VARIABLES_MARK = b"# fsxds: variables"
 
 
 class SourceFile:
-    """One file as it was read; compares by path and content.
+    """One file as read; compares by path and content.
 
-    `has_variables`: its first line requests their replacement. `path` is relative to the tree, `digest` the SHA-256 of
-    the content.
+    `has_variables`: its first line requests their replacement. `path` is in the tree, `digest` the content's SHA-256.
     """
 
     __slots__ = ("_content", "_packed", "digest", "has_variables", "path", "size_bytes")
@@ -164,7 +163,7 @@ class SourceFile:
         return hashlib.sha256(memoryview(self.content)[: other.size_bytes]).hexdigest() == other.digest
 
     def pack(self) -> None:
-        """Content is seldom needed after parsing, and a tree may take gigabytes."""
+        """Content is seldom needed after parsing; trees may take gigabytes."""
         if self._content is not None and self.size_bytes >= SMALLEST_PACKED_BYTES:
             self._packed = zlib.compress(self._content, PACKING_LEVEL)
             self._content = None
@@ -181,7 +180,7 @@ class SourceFile:
 
 
 class ProjectedFile(SourceFile):
-    """A file that is served differently from its content."""
+    """A file served differently from its content."""
 
     __slots__ = ("_original",)
 
@@ -203,7 +202,7 @@ class ProjectedFile(SourceFile):
 class VariedFile(ProjectedFile):
     """A file with a view's values for its variables.
 
-    `unset` has the environment names of variables without a value there.
+    `unset` are environment names without a value there.
     """
 
     __slots__ = ("texts", "unset")
@@ -268,8 +267,8 @@ NO_MANIFEST = ManifestFiles()
 class SourceTree:
     """All files of a tree at one settled moment, sorted by path.
 
-    `problems` name unreadable files: their last content stays. `ignored` files have an unknown suffix, `excluded` ones
-    are the user's choice.
+    `problems` name unreadable files: their last content stays. `ignored` ones have an unknown suffix, `excluded` are
+    the user's choice.
     """
 
     files: tuple[SourceFile, ...]
@@ -305,9 +304,9 @@ class OverlaidTree:
 
 @dataclass(frozen=True, slots=True)
 class HeldFile:
-    """A file that is served in an older version, or not at all.
+    """A file served in an older version, or not at all.
 
-    `problem` is None if it waits for other files; `digest` is that of its current content.
+    `problem` is None if it waits for other files; `digest` is its current content's.
     """
 
     path: PurePosixPath
@@ -318,7 +317,7 @@ class HeldFile:
 
 @dataclass(frozen=True, slots=True)
 class LostLayer:
-    """A layer of the settings without a folder.
+    """The settings' layer without a folder.
 
     `folders` are former or possible ones; `is_kept`: the tree before had it.
     """
@@ -329,13 +328,13 @@ class LostLayer:
 
     @property
     def held(self) -> HeldFile | None:
-        """None if the layer is just empty, which is no error."""
+        """None if the layer is just empty: no error."""
         is_error = self.problem.severity is Severity.ERROR
         return HeldFile(self.problem.path, self.problem, self.is_kept) if is_error else None
 
 
 class PlainText(str):
-    """Text that YAML has without quotes, if that makes a difference: `${NAME}`."""
+    """Text that YAML has without quotes, if that matters: `${NAME}`."""
 
     __slots__ = ()
 
@@ -343,8 +342,8 @@ class PlainText(str):
 class SpelledFloat(float):
     """A float with the text it was read from.
 
-    Envoy 1.40 keeps YAML's plain decimals as text: `version_info: 1.0` is the string "1.0", and so is a `1.0` within a
-    Struct (ENVOY.md E51). A number field takes the number.
+    Envoy 1.40 keeps YAML's plain decimals as text: `version_info: 1.0` is "1.0", as within a Struct (ENVOY.md E51). A
+    number field takes the number.
     """
 
     __slots__ = ("text",)
@@ -363,10 +362,7 @@ class SpelledFloat(float):
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """The pauses between retries: 1, 2, 4, ... 30 seconds.
-
-    After a success of `well_after_s`, the next failure begins with the first pause again.
-    """
+    """Pauses between retries: 1, 2, 4, ... 30 seconds; a success of `well_after_s` begins anew."""
 
     first_s: float = 1.0
     longest_s: float = 30.0

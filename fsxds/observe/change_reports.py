@@ -1,4 +1,4 @@
-"""Reports of changes: one line when clients were answered, and lines about mirrored files."""
+"""Reports of changes: when clients were answered, and of mirrored files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ MOST_GATHERING_S = 5.0
 class PublishedChange:
     """A published snapshot, and its clients.
 
-    `last_s`: of the publication, then of the last answer; times are monotonic. `clients` and `rejected_by` are ordered
-    sets of node ids.
+    `last_s`: of the publication or last answer, monotonic. `clients` and `rejected_by` are ordered sets of node ids.
     """
 
     types: Mapping[TypeUrl, TypeChange]
@@ -36,16 +35,28 @@ class PublishedChange:
 
     def line(self) -> LogLine:
         """Return the report."""
-        counts = [_counts(type_url, change) for type_url, change in self.types.items()]
+        counts = [
+            f"+{len(change.added)} ~{len(change.changed)} -{len(change.removed)} {noun_of(type_url)}"
+            for type_url, change in self.types.items()
+        ]
         files = sorted({str(path) for change in self.types.values() for path in change.files})
         took_ms = round((self.last_s - self.detected_s) * 1000)
         source = f" from {some_of(files)}" if files else ""
         clients = tuple(self.clients)
-        audience = _audience(clients, took_ms)
+        audience = f", published in {took_ms} ms, no client waited"
+        if clients:
+            audience = f" for {count_of(len(clients), 'client')}: {some_of(clients)} in {took_ms} ms"
         if self.rejected_by:
             audience += f"; rejected by {some_of(tuple(self.rejected_by))}"
         details: dict[str, PlainValue] = {
-            "changes": {type_name(type_url): _details(change) for type_url, change in self.types.items()},
+            "changes": {
+                type_name(type_url): {
+                    "added": len(change.added),
+                    "changed": len(change.changed),
+                    "removed": len(change.removed),
+                }
+                for type_url, change in self.types.items()
+            },
             "files": [*files],
             "client_count": len(clients),
             "clients": [*clients[:MOST_NAMES]],
@@ -56,7 +67,7 @@ class PublishedChange:
 
 
 class ChangeReports:
-    """Collects answers to changes, and reports when no more come."""
+    """Collects answers to changes; reports when no more come."""
 
     def __init__(self, write: Callable[[LogLine], None], now_s: Callable[[], float]) -> None:
         self._write = write
@@ -114,20 +125,6 @@ class ChangeReports:
             await asyncio.sleep(rest_s)
 
 
-def _counts(type_url: TypeUrl, change: TypeChange) -> str:
-    return f"+{len(change.added)} ~{len(change.changed)} -{len(change.removed)} {noun_of(type_url)}"
-
-
-def _details(change: TypeChange) -> PlainValue:
-    return {"added": len(change.added), "changed": len(change.changed), "removed": len(change.removed)}
-
-
-def _audience(clients: tuple[str, ...], took_ms: int) -> str:
-    if not clients:
-        return f", published in {took_ms} ms, no client waited"
-    return f" for {count_of(len(clients), 'client')}: {some_of(clients)} in {took_ms} ms"
-
-
 class MirrorReports:
     """Makes lines about mirrored files, remarks once."""
 
@@ -148,7 +145,17 @@ class MirrorReports:
                 yield LogLine(Level.WARNING, "files_restored", text, {"files": [*names]})
             self._contested = self._contested | {text} if report.pause_s > 0.0 else frozenset()
         if report.written or report.removed or self._has_failed:
-            yield LogLine(Level.INFO, "files_written", f"mirror: {summary(report)}", _written_details(report))
+            yield LogLine(
+                Level.INFO,
+                "files_written",
+                f"mirror: {summary(report)}",
+                {
+                    "written": len(report.written),
+                    "removed": len(report.removed),
+                    "unchanged": report.unchanged,
+                    "took_ms": round(report.duration_s * 1000),
+                },
+            )
         self._has_failed = False
         remarks = list(remark_lines(report))
         yield from (line for line in remarks if line.text not in self._reported)
@@ -180,12 +187,3 @@ def remark_lines(report: FilesWritten) -> Iterator[LogLine]:
         for remark in remarks:
             details: dict[str, PlainValue] = {"subject": remark.subject, "reason": remark.reason}
             yield LogLine(level, event, f"mirror: {remark.subject}: {remark.reason}", details)
-
-
-def _written_details(report: FilesWritten) -> dict[str, PlainValue]:
-    return {
-        "written": len(report.written),
-        "removed": len(report.removed),
-        "unchanged": report.unchanged,
-        "took_ms": round(report.duration_s * 1000),
-    }

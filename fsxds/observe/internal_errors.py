@@ -1,6 +1,6 @@
-"""Reports of errors of fsxds and messages of libraries, with limited repetition.
+"""Reports of fsxds' errors and libraries' messages, with limited repetition.
 
-A message caused by a client is a `debug` line, any other for stderr a `library_error`.
+A message caused by a client is a `debug` line, others for stderr a `library_error`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_KEYS = 100
 
 
 class RepeatLimit:
-    """Admits each key once per `pause_s` seconds, and at most `most`."""
+    """Admits each key once per `pause_s` seconds, at most `most`."""
 
     def __init__(self, most: int = MOST_KEYS, pause_s: float = 10.0) -> None:
         self._most = most
@@ -47,14 +47,14 @@ class RepeatLimit:
 
 
 class InternalErrors:
-    """Counts errors by ended task (`mirror`, `REST request`), and logs each once a minute."""
+    """Counts errors by ended task (`mirror`); logs each once a minute."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._limit = RepeatLimit(pause_s=60.0)
 
     def lines(self, event: InternalError, now_s: float) -> Iterator[LogLine]:
-        """Count an error and yield its line, unless just logged."""
+        """Count an error; yield its line, unless just logged."""
         where, error = event.where, event.error
         self.counts[where] += 1
         name, place = type(error).__name__, place_of(error)
@@ -74,7 +74,7 @@ class InternalErrors:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return a traceback without the data that exceptions quote."""
+    """Return a traceback without data quoted by exceptions."""
     return "\n".join(_trace(error))
 
 
@@ -127,7 +127,7 @@ class LibraryLogs(logging.Handler):
         self._report(record.name, level, message, error)
 
     def unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Report an exception of a destructor or C callback: a `sys.unraisablehook`."""
+        """Report a destructor's or C callback's exception: a `sys.unraisablehook`."""
         message = f"{unraisable.err_msg or 'exception ignored in'}: {unraisable.object!r}"
         with self._own_lock():
             self._report("python", Level.ERROR, message, unraisable.exc_value)

@@ -1,6 +1,6 @@
 """The log: turns events into lines on stderr, for people or programs.
 
-Writing never waits for a reader. Frequent lines are limited, each and in total.
+Writing waits for no reader. Frequent lines are limited, each and in total.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Reporter(Protocol):
 
 
 class Log:
-    """Receives all events, and writes lines; `report_changes` is a task."""
+    """Receives all events, and writes lines."""
 
     def __init__(self, output: LogOutput, clock: Clock | None = None) -> None:
         self._output = output
@@ -119,10 +119,7 @@ class Log:
             self.write(line)
 
     def write(self, line: LogLine) -> None:
-        """Write a line of sufficient level; a successful edit also names held files.
-
-        Failures are counted.
-        """
+        """Write a line of sufficient level; a successful edit also names held files."""
         if (line.admitted_as or line.level) < self._output.level:
             return
         try:
@@ -158,14 +155,11 @@ class Log:
             case RequestRejected() | HandshakeFailed() | LimitReached() | NackReceived():
                 yield from self._lines_about_peers(event)
             case _ if event.reporter:
-                yield from self._reports_of(event.reporter).lines(event, self._clock.now_s())
+                if event.reporter not in self._reporters:
+                    self._reporters[event.reporter] = import_module(event.reporter).Reports()
+                yield from self._reporters[event.reporter].lines(event, self._clock.now_s())
             case _:
                 yield event.line()
-
-    def _reports_of(self, module: str) -> Reporter:
-        if module not in self._reporters:
-            self._reporters[module] = import_module(module).Reports()
-        return self._reporters[module]
 
     def _tree_problems(self) -> tuple[Problem, ...]:
         return (*self._tree.problems, *self._held_resources)
@@ -202,10 +196,7 @@ class Log:
 def open_log(log_format: str, log_level: str, worker: int = 0) -> Iterator[Log]:
     """Open the log on stderr; flush it in the end.
 
-    Args:
-        log_format: `human`, `json`, or `auto` for human on a terminal.
-        log_level: `debug`, `info`, `warning` or `error`.
-        worker: this process's number in lines; 0: none.
+    `log_format` is `human`, `json`, or `auto`: human on a terminal. `worker` is this process's number in lines, or 0.
     """
     is_human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
     render = human_renderer(Console(stderr=True)) if is_human else json_renderer
@@ -271,10 +262,7 @@ def _masked(fact: PlainValue) -> PlainValue:
 
 
 class LineSink:
-    """Writes whole lines without waiting. Thread-safe.
-
-    Queues lines for a slow reader; too many are dropped and counted.
-    """
+    """Writes whole lines without waiting, queued for a slow reader, too many dropped and counted. Thread-safe."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -298,21 +286,18 @@ class LineSink:
         """Write queued lines, waiting up to `patience_s` seconds for each space."""
         with self._lock:
             try:
-                self._write_while_there_is_room(patience_s)
+                poll = select.poll()
+                poll.register(self._descriptor, select.POLLOUT)
+                while self._waiting and poll.poll(patience_s * 1000):
+                    line = self._waiting.popleft()
+                    written = os.write(self._descriptor, line[:CHUNK_BYTES])
+                    if line[written:]:
+                        self._waiting.appendleft(line[written:])
             except OSError:
                 # No reader (a closed pipe, a full disk): serving continues.
                 self._waiting.clear()
             if self._waiting and self._retry is None:
                 self._retry = self._retry_later()
-
-    def _write_while_there_is_room(self, patience_s: float) -> None:
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLOUT)
-        while self._waiting and poll.poll(patience_s * 1000):
-            line = self._waiting.popleft()
-            written = os.write(self._descriptor, line[:CHUNK_BYTES])
-            if line[written:]:
-                self._waiting.appendleft(line[written:])
 
     def _retry_later(self) -> asyncio.TimerHandle | None:
         try:

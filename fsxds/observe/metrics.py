@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from fsxds import __version__
 from fsxds.events.client_events import AckReceived, NackReceived, RequestAnswered, ResponseSent
-from fsxds.events.event import Event, Measure
+from fsxds.events.event import Event
 from fsxds.events.file_events import SnapshotPublished, TreeLoaded
 from fsxds.events.phrases import LONGEST_NAME, escape, name_of, type_name
 from fsxds.events.process_events import InternalError
@@ -114,7 +114,18 @@ class Metrics(Collector):
         if receive is not None:
             receive(event)
         for measure in event.measures:
-            self._take(event, measure)
+            name, value = f"fsxds_{measure.name}", measure.value
+            if isinstance(value, str):
+                value = getattr(event, value)
+            number = value if isinstance(value, (int, float)) else float(len(value))
+            labels = (*(str(getattr(event, label)) for label in measure.labels), *measure.fixed)
+            match ROWS_BY_NAME[name].metric_type:
+                case "counter":
+                    self._add(name, number, *labels)
+                case "gauge":
+                    self._set(name, number, *labels)
+                case _:
+                    self._observe(name, number)
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric, also without a value."""
@@ -158,20 +169,6 @@ class Metrics(Collector):
             RolloutChanged: self._receive_rollout,
             InternalError: self._receive_error,
         }
-
-    def _take(self, event: Event, measure: Measure) -> None:
-        name, value = f"fsxds_{measure.name}", measure.value
-        if isinstance(value, str):
-            value = getattr(event, value)
-        number = value if isinstance(value, (int, float)) else float(len(value))
-        labels = (*(str(getattr(event, label)) for label in measure.labels), *measure.fixed)
-        match ROWS_BY_NAME[name].metric_type:
-            case "counter":
-                self._add(name, number, *labels)
-            case "gauge":
-                self._set(name, number, *labels)
-            case _:
-                self._observe(name, number)
 
     def _add(self, name: str, count: float, *labels: str) -> None:
         counts = self._counts[name]
@@ -280,11 +277,7 @@ def _sendable(labels: Labels) -> Labels:
 class MetricRow:
     """One metric.
 
-    Attributes:
-        name: as in queries; a histogram appends `_bucket`, `_sum` and `_count`.
-        metric_type: `counter`, `gauge` or `histogram`.
-        meaning: one sentence.
-        labels: in order; see `LABELS`.
+    `name` is as in queries; a histogram appends `_bucket`, `_sum` and `_count`. `labels` are in order.
     """
 
     name: str

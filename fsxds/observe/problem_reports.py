@@ -1,4 +1,4 @@
-"""Reports of problems, once when found and once when fixed, and of held files."""
+"""Reports of problems, once when found and when fixed, and of held files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINE = re.compile(r"(?<=:)\d+\b")
 
 
 class ProblemReports:
-    """Remembers reported problems of at least `level`, and since when files are held."""
+    """Remembers problems of at least `level`, and how long files are held."""
 
     def __init__(self, level: Level = Level.INFO) -> None:
         self._reported: dict[Severity, _Reported] = {}
@@ -52,7 +52,12 @@ class ProblemReports:
         for severity, reported in self._reported.items():
             new = reported.update(present[severity], paths)
             yield from _few([_fixed_line(one) for one in new.fixed], new.fixed_unreported, severity, "fixed")
-            found += _few([_found_line(one) for one in new.found], new.found_unreported, severity, "found")
+            found += _few(
+                [LogLine(LEVELS[one.severity], "problem_found", str(one), _details(one)) for one in new.found],
+                new.found_unreported,
+                severity,
+                "found",
+            )
         yield from found
         yield from self._state(held, moment)
 
@@ -85,7 +90,7 @@ class _Update:
 
 
 class _Reported:
-    """In a held file, a problem may hide another, fixed only when the file is served."""
+    """In a held file, a problem may hide another, fixed only once served."""
 
     def __init__(self) -> None:
         self._reported: dict[Identity, list[Problem]] = {}
@@ -157,10 +162,6 @@ def _few(lines: list[LogLine], unreported: int, severity: Severity, verb: str) -
     text = f"{count_of(left, f'more {severity.value}')} {verb}; fsxds check lists the present ones"
     details: Details = {"severity": severity.value, "count": left}
     return [*lines[:MOST_LINES], LogLine(LEVELS[severity], f"more_problems_{verb}", text, details)]
-
-
-def _found_line(problem: Problem) -> LogLine:
-    return LogLine(LEVELS[problem.severity], "problem_found", str(problem), _details(problem))
 
 
 def _fixed_line(problem: Problem) -> LogLine:

@@ -1,4 +1,4 @@
-"""The source line of a problem, marked, with only the words that a message may quote."""
+"""A problem's source line, marked, with only quotable words."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Source:
     def lines_around(self, problem: Problem, before: int = 2, after: int = 2) -> tuple[tuple[int, str], ...]:
         """Return numbered lines around a problem; none for a secret.
 
-        They show names of the API and then harmless values such as numbers; the problem's line also quoted words.
+        They show names of the API, then harmless values such as numbers; its own line also quoted words.
         """
         if any(is_secret_field(step) for step in re.split(r"[.\[\]]", problem.pointer)):
             return ()
@@ -137,8 +137,7 @@ def _pieces(
 ) -> Iterator[_Piece]:
     """All after a secret's name is one hidden part.
 
-    After a word that `is_name`, a value at the line's end is shown; `with_values` shows numbers, durations and the
-    like.
+    After a word that `is_name`, a value at the line's end is shown, with `with_values` such as numbers and durations.
     """
     is_behind_name = is_value = False
     for match in _PIECE.finditer(line):

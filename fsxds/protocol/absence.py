@@ -1,13 +1,13 @@
 """Decides which missing names a Delta stream reports as removed, and when.
 
-Removed members of collections are remembered, because a reconnecting client does not report which it holds.
+Removed members of collections are remembered: a reconnecting client does not report which it holds.
 
 | rule | source |
 | --- | --- |
-| A client that begins with a collection receives the removals of members from its view. | ENVOY.md E43 |
-| Beyond a limit per collection and per view, the oldest removals are forgotten. | the memory that they take |
+| A client that begins with a collection receives its view's removals of members. | ENVOY.md E43 |
+| Beyond a limit per collection and per view, the oldest removals are forgotten. | their memory |
 
-A member that exists again stays recorded, and is not sent as removed.
+A member that exists again stays recorded, but is not sent as removed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ class Absence:
     | if | not reported |
     | --- | --- |
     | a file that was never good may define the type | names that may be in that file |
-    | no file ever mentioned the type | resources that the client brings from another process, which may have had files of it |
-    | an upstream that may have the name has not answered | the name; for hosts of virtual hosts, that these are unknown |
-    | the client brings it from another process, and a served resource references it | the name: requests would fail |
-    | it would hang an Envoy (ENVOY.md E38) | all names; of a type that Envoy lets go of (E86), the names it waits for |
+    | no file ever mentioned the type | resources brought from another process, which may have had files of it |
+    | an upstream that may have the name has not answered | the name; for hosts, that these are unknown |
+    | it is brought from another process, and a served resource references it | the name: requests would fail |
+    | it would hang an Envoy (ENVOY.md E38) | all names; of a type that Envoy lets go of (E86), awaited names |
 
-    Removals that this process observed are always reported.
-
+    Observed removals are always reported.
     """
 
     __slots__ = ("_brought", "_drops_removed", "_in_use", "_is_hidden", "_type_url", "_unanswered", "unreported")
@@ -53,16 +52,16 @@ class Absence:
         self._in_use = NOTHING
 
     def begin(self, brought: frozenset[str]) -> None:
-        """Record the brought names that do not exist."""
+        """Record brought names that do not exist."""
         self._brought = brought
 
     @property
     def is_open(self) -> bool:
-        """Whether any name has to be decided again."""
+        """Whether any name is undecided."""
         return bool(self.unreported or self._brought)
 
     def reconsider(self, names: frozenset[str], after: Lookup) -> frozenset[str]:
-        """Return the unreported names, still absent and wanted."""
+        """Return unreported names, still absent and wanted."""
         if not self.is_open:
             return NOTHING
         absent = self.unreported | self._brought
@@ -72,7 +71,7 @@ class Absence:
         return unreported & (names | self._brought)
 
     def withhold(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str], acks: Acks) -> Changes:
-        """Leave out names that are not reported now."""
+        """Leave out names not reported now."""
         if self._is_hidden:
             removed = changes.removed - acks.unconfirmed if changes.removed and self._drops_removed else NOTHING
             changes = replace(changes, absent=NOTHING, removed=removed)
@@ -104,11 +103,7 @@ class Absence:
     def _unanswered_among(
         self, names: frozenset[str], brought: frozenset[str], subscribed: frozenset[str]
     ) -> frozenset[str]:
-        """Return the names that may exist elsewhere.
-
-        Upstreams are not asked for a brought name, but for its collection or the wildcard, if the client subscribed to
-        that.
-        """
+        """Upstreams are not asked for a brought name, but for its subscribed collection or wildcard."""
         if not names and not brought:
             return NOTHING
         asked_as = {name: glob if (glob := glob_of(name)) in subscribed else WILDCARD for name in brought}
@@ -116,7 +111,7 @@ class Absence:
         return (unanswered & names).union(name for name, asked in asked_as.items() if asked in unanswered)
 
     def reportable(self, removed: frozenset[str]) -> frozenset[str]:
-        """Return the reportable ones of `removed`, all sent to the client."""
+        """Return reportable names of `removed`, all sent before."""
         return NOTHING if self._is_hidden else removed
 
 
@@ -143,7 +138,7 @@ def after_change(known: Tombstones, before: Snapshot | None, after: Snapshot) ->
 
 
 def after_parting(known: Tombstones, last: Snapshot | None) -> Tombstones:
-    """All members of a view that is no longer followed count as removed."""
+    """Count all members of a view no longer followed as removed."""
     by_type = last.by_type.items() if last is not None else ()
     return with_removed(
         known, ((type_url, name) for type_url, rows in by_type for name, _ in rows.starting_with(SCHEME))

@@ -1,16 +1,16 @@
-"""ACK and NACK: the outcome of each response, and when NACKed content is sent again.
+"""ACK and NACK: each response's outcome, and when NACKed content is sent again.
 
 | rule | source |
 | --- | --- |
-| The nonce identifies the response that is ACKed or NACKed; unanswered responses before it count as ACKed. | xDS protocol, "ACK and NACK semantics summary" |
-| A request with another nonce than the last response's is stale: SotW ignores the rest of it, Delta does not. | xDS protocol, "Resource updates" |
-| A NACK of the response that was ACKed last is a late NACK: it rejects the resources that it names among all that the client holds. | xRFC TP1, "xDS relay proxy" |
-| A NACKed response may have been applied in part: each of its names is pending until a response with it is ACKed. | ENVOY.md E12 |
+| A nonce identifies the response that is ACKed or NACKed; unanswered responses before it count as ACKed. | xDS protocol, "ACK and NACK semantics summary" |
+| A request with another nonce than the last response's is stale: SotW ignores its rest, Delta does not. | xDS protocol, "Resource updates" |
+| A NACK of the response ACKed last is a late NACK: it rejects the resources that it names among all held ones. | xRFC TP1, "xDS relay proxy" |
+| A NACKed response may be applied in part: each of its names is pending until a response with it is ACKed. | ENVOY.md E12 |
 | The same content is sent again with back-off (`Pending`). | ENVOY.md E10 |
-| A poll has no nonce: its version, or the lack of one, reveals the outcome of the response before it. | xDS protocol, "REST-JSON polling subscriptions" |
-| A client has taken a step of a rollout once it answered its responses: a client that rejects a resource is served another snapshot. | `rollout`; ENVOY.md E70 |
+| A poll has no nonce: its version, or lack of one, reveals the previous response's outcome. | xDS protocol, "REST-JSON polling subscriptions" |
+| A client has taken a rollout's step once it answered its responses; one that rejects a resource is served another snapshot. | `rollout`; ENVOY.md E70 |
 
-Times are readings of any clock that only goes forward, in seconds.
+Times are readings, in seconds, of any clock that only goes forward.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Sent:
 
     @property
     def names(self) -> frozenset[str]:
-        """All names in it."""
+        """All its names."""
         return self.resources.names | self.absent if self.absent else self.resources.names
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of a response, and the names that it made pending."""
+    """A response's outcome, and the names that it made pending."""
 
     acknowledgement: Acknowledgement
     sent: Sent
@@ -72,15 +72,15 @@ Held = Callable[[], Collection[Resource]]
 
 
 class Acks:
-    """Matches the ACKs and NACKs of one type on one stream with its responses.
+    """Matches one type's ACKs and NACKs on one stream with its responses.
 
-    `sent`, `acked` and `nacked` are the last such versions, or None; `nacked` and its `reason` are kept while any name
-    is pending. `since_s` is the time of the last change of `state`, or None.
+    `sent`, `acked` and `nacked` are the last such versions, or None; `nacked` and `reason` are kept while names are
+    pending. `since_s` is when `state` last changed, or None.
 
     Args:
-        is_full_state: each response replaces those before it.
-        is_whole: all pending names can only be sent again together.
-        most_retries: the maximum number of unanswered responses with pending names.
+        is_full_state: each response replaces earlier ones.
+        is_whole: pending names can only be sent again together.
+        most_retries: the maximum of unanswered responses with pending names.
         share: interns a set of names.
     """
 
@@ -143,7 +143,7 @@ class Acks:
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """The names that may not be held as sent: NACKed, or unanswered."""
+        """Names that may not be held as sent: NACKed, or unanswered."""
         rejected = self.unapplied if self._is_full_state else self.pending.names
         awaited = (
             sent.fresh if self._is_full_state or sent.fresh else sent.names
@@ -154,13 +154,13 @@ class Acks:
 
     @property
     def held_back(self) -> frozenset[str]:
-        """The NACKed names that wait for a retry."""
+        """NACKed names that wait for a retry."""
         names = self.pending.names
         return names - self.in_flight if names else names
 
     @property
     def retry_at_s(self) -> float | None:
-        """The next retry; None for never, or while enough retries await their ACK."""
+        """The next retry; None for never, or while enough retries are unanswered."""
         return self.pending.retry_at_s if self._retries_left else None
 
     @property
@@ -168,7 +168,7 @@ class Acks:
         return max(self._most_retries - sum(sent.is_retry for sent in self._unanswered.values()), 0)
 
     def due(self, now_s: float) -> tuple[frozenset[str], ...]:
-        """Return the pending names to send now, one set per response."""
+        """Return pending names to send now, one set per response."""
         return self.pending.due(now_s, self._retries_left) if self.pending.names else ()
 
     def record(self, nonce: Nonce, sent: Sent, now_s: float) -> None:
@@ -183,20 +183,17 @@ class Acks:
             self.since_s = now_s
 
     def is_stale(self, nonce: Nonce | None) -> bool:
-        """Whether the client sent this nonce before it saw the last response.
-
-        A client's first request has no nonce, and may come at any time.
-        """
+        """Whether the client sent this nonce before it saw the last response; False for None, a first request."""
         return nonce is not None and self.last_nonce is not None and nonce != self.last_nonce
 
     def is_answered(self, nonce: Nonce | None) -> bool:
-        """Whether a nonce is that of the last, or last answered, response."""
+        """Whether a nonce is the last, or last answered, response's."""
         return nonce is not None and nonce in (self.last_nonce, self._answered)
 
     def receive(
         self, nonce: Nonce | None, error_detail: str | None, now_s: float, held: Held = tuple[Resource, ...]
     ) -> Answer | None:
-        """Process a request's nonce, and the message of a NACK.
+        """Process a request's nonce and a NACK's message.
 
         None if it answers no response, or one answered before. `held` is called at a late NACK.
         """
@@ -266,7 +263,7 @@ class Acks:
         return rejected
 
     def has_answered(self, generation: int, *, selects: bool) -> bool:
-        """Whether a snapshot is answered; if it `selects` part of the change, also all earlier ones."""
+        """Whether a snapshot is answered; if it `selects` part of the change, also earlier ones."""
         # A step may be joined with one that clients have not taken yet.
         since = 1 if selects else generation
         return all(sent.generation < since for sent in self._unanswered.values())
@@ -293,10 +290,7 @@ class Acks:
 
 
 class PollEvidence(Enum):
-    """The outcome of the previous response, inferred from a poll's version.
-
-    ELSEWHERE: the client took a version from another replica.
-    """
+    """The previous response's outcome, by a poll's version; ELSEWHERE: the client took another replica's version."""
 
     ACK = auto()
     NACK = auto()
@@ -305,17 +299,17 @@ class PollEvidence(Enum):
 
 
 class PollState(Enum):
-    """The state of the version sent last to one client for one subscription.
+    """The state of the version sent last for one subscription of one client.
 
     | state | means | at an ACK | at a NACK | at nothing |
     | --- | --- | --- | --- | --- |
-    | SENT | the client has not polled since | ACKED | NACKED | UNKNOWN |
+    | SENT | not polled since | ACKED | NACKED | UNKNOWN |
     | ACKED | the client holds it | ACKED | NACKED | UNKNOWN |
-    | NACKED | it waits for its back-off | ACKED | NACKED | UNKNOWN |
+    | NACKED | waits for its back-off | ACKED | NACKED | UNKNOWN |
     | UNKNOWN | the response was lost, or the client restarted | ACKED | UNKNOWN | UNKNOWN |
-    | NACKED_BEFORE | a previous process sent it, or another replica | FORGOTTEN | NACKED_BEFORE | FORGOTTEN |
+    | NACKED_BEFORE | another process or replica sent it | FORGOTTEN | NACKED_BEFORE | FORGOTTEN |
 
-    ELSEWHERE makes every state FORGOTTEN, sending makes it SENT, a lost response UNKNOWN. Only a change is reported.
+    ELSEWHERE makes any state FORGOTTEN, sending SENT, a lost response UNKNOWN. Only changes are reported.
     """
 
     SENT = auto()
@@ -331,10 +325,10 @@ _AFTER_NACK = {PollState.UNKNOWN: PollState.UNKNOWN, PollState.NACKED_BEFORE: Po
 
 @dataclass(slots=True)
 class PolledVersion:
-    """The version sent last to one client for one subscription.
+    """The version sent last for one subscription of one client.
 
     `nacks` are in a row; `ended_at_s` is when the last poll was answered. A client that rejects it holds one of
-    `held_before`, from the polls that it answered.
+    `held_before`, from the answered polls.
     """
 
     version: Version
@@ -346,7 +340,7 @@ class PolledVersion:
     resources: ResourceList = NO_RESOURCES
 
     def receive(self, evidence: PollEvidence) -> bool:
-        """Apply evidence; return whether the state changed."""
+        """Apply evidence; return whether `state` changed."""
         before = self.state
         if evidence is PollEvidence.NACK:
             self.state = _AFTER_NACK.get(before, PollState.NACKED)
@@ -360,11 +354,11 @@ class PolledVersion:
         return self.state is not before
 
     def may_leave(self, version: Version | None) -> bool:
-        """Whether a client that was sent this may hold `version`, or none."""
+        """Whether a client sent this may hold `version`, or none."""
         return version in {None, self.version, *self.held_before}
 
     def receive_lost(self) -> None:
-        """The next reported version is then no sign of a NACK."""
+        """Afterwards, no reported version is a sign of a NACK."""
         self.state, self.nacks = PollState.UNKNOWN, 0
 
     def retry_at_s(self, allowed: int) -> float:

@@ -1,17 +1,14 @@
 """Delta streams: which response to send next.
 
-| rule | source |
+| rule | source (quoted: xDS protocol) |
 | --- | --- |
-| Names are added and removed one by one (`Subscription`); the nonce matters for ACK and NACK alone (`Acks`). | xDS protocol, "Incremental xDS" |
-| `lookup.DeltaNames`, for virtual hosts `virtual_hosts.HostNames`, resolves names to resources. | xDS protocol, "Subscribing to Resources" |
-| A client with `initial_resource_versions` is sent the differences, in the order of a rollout (`delta_order.py`). | xDS protocol, "Reconnect"; ENVOY.md E39 |
-| A client that begins with a collection is sent its removed members: it does not report which members it holds. | ENVOY.md E43 |
-| A name that does not exist, or not any more, is reported as removed once it is certain (`absence.py`). | xDS protocol, "Deleting Resources" |
-| NACKed resources are sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
-| One snapshot is sent as one batch, in push order (`RESOURCE_TYPES`): used resources before their users; removals of used resources come last. | xDS protocol, "Eventual consistency considerations" |
-| The endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. | ENVOY.md E34 |
-| So are virtual hosts after their route configuration, and locality endpoints after their endpoints. | ENVOY.md E44, E45 |
-| An Envoy is sent the endpoints of a new cluster before it asks: routes that move to it in the same batch would find none. | ENVOY.md E35 |
+| Names are added and removed one by one (`Subscription`); nonces matter for ACK and NACK alone (`Acks`). | "Incremental xDS" |
+| `lookup.DeltaNames`, for virtual hosts `virtual_hosts.HostNames`, resolves names. | "Subscribing to Resources" |
+| A client with `initial_resource_versions` is sent the differences, in rollout order (`delta_order.py`). | "Reconnect"; ENVOY.md E39 |
+| One snapshot is one batch, in push order (`RESOURCE_TYPES`): used resources before their users; their removals last. | "Eventual consistency considerations" |
+| Endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. | ENVOY.md E34 |
+| So are virtual hosts after their route configuration, and locality endpoints after endpoints. | ENVOY.md E44, E45 |
+| An Envoy is sent a new cluster's endpoints before it asks: routes that move to it in the batch would find none. | ENVOY.md E35 |
 """
 
 from __future__ import annotations
@@ -60,9 +57,9 @@ NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class DeltaStream:
-    """One stream, aggregated or not. `node` is the first one sent, None until then.
+    """One stream, aggregated or not. `node` is the first sent, or None.
 
-    Times are readings of any clock that only goes forward, in seconds.
+    Times are readings, in seconds, of a clock that only goes forward.
     """
 
     __slots__ = (
@@ -100,9 +97,9 @@ class DeltaStream:
     def receive_request(
         self, request: DeltaRequest, snapshot: Snapshot | None, now_s: float
     ) -> Reaction[DeltaResponse]:
-        """Process a request.
+        """Process a request; ignore one for an unknown type.
 
-        One for an unknown type is ignored. Source: xDS protocol, "How the client specifies what resources to return".
+        Source: xDS protocol, "How the client specifies what resources to return".
         """
         self.node = self.node or request.node
         row = BY_TYPE_URL.get(request.type_url)
@@ -214,7 +211,7 @@ class DeltaStream:
         return ends_of_any_wait(snapshot) if known is None else ends_of_wait(known)
 
     def _follow(self, update: DeltaUpdate, again: dict[TypeUrl, frozenset[str]]) -> None:
-        """Add to `again` the names that the client needs again after an update."""
+        """Add to `again` names needed again after an update."""
         needed = FOLLOWED_BY.get(update.type_url)
         if needed is None or not self._is_aggregated or not update.resources:
             return
@@ -341,10 +338,10 @@ class _DeltaWatch:
     def update(
         self, snapshot: Snapshot, again: frozenset[str], now_s: float, *, is_pushed: bool = False
     ) -> DeltaUpdate | None:
-        """Return the update to send, with names in `again` even if they were sent before.
+        """Return the update to send, with names in `again` even if sent before.
 
         With `is_pushed`, existing names in `again` need no subscription. Removals of used resources wait if the client
-        brings content. Every update has to be sent: from now on the client counts as holding the state of `snapshot`.
+        brings content. Send every update: the client now counts as holding `snapshot`'s state.
         """
         self._generation = snapshot.generation
         if self.type_url in snapshot.withheld or (self._base is None and not self._asked):
@@ -396,7 +393,7 @@ class _DeltaWatch:
         return bool(self._memory.unanswered(self.type_url, frozenset((WILDCARD,))))
 
     def _more(self, pushed: frozenset[str], certain: frozenset[str], members: frozenset[str]) -> Changes:
-        """Names in `certain` are now known not to exist."""
+        """Names in `certain` are known not to exist."""
         hosts = certain & self.names.names if self.names.keeps_together else NOTHING
         return Changes(pushed, certain - hosts, members, unpopulated=hosts)
 
@@ -422,7 +419,6 @@ class _DeltaWatch:
         return self.names.change(updated, change.removed, self.names.lookup(base), after)
 
     def _renew_pending(self, changed: Changes, now_s: float) -> frozenset[str]:
-        """Restart pending names with new content without back-off."""
         pending = self._acks.pending
         renewed = pending.names & (changed.fresh | changed.removed) if pending.names else NOTHING
         if renewed:

@@ -1,16 +1,16 @@
 """The order of updates on a Delta stream.
 
-A client that connects with content goes through steps as in a rollout:
+A client that connects with content takes steps as in a rollout:
 
 | step | sent | source |
 | --- | --- | --- |
-| GROW | used resources that were added or changed | xDS protocol, "Eventual consistency considerations" |
-| SWITCH | the users that the client brings, after it answered GROW | the same; ENVOY.md E70 |
-| SHRINK | removals of used resources, after it ACKed all users and the resources that these reference | the same |
-| | if listeners changed, only after connections of the old ones have drained: it is unknown which resources these use | ENVOY.md E66 |
-| | for an Envoy, after a start without state, only after connections from before have drained: it is unknown which ones exist | the same |
+| GROW | added or changed used resources | xDS protocol, "Eventual consistency considerations" |
+| SWITCH | brought users, after GROW was answered | ENVOY.md E70 |
+| SHRINK | removals of used resources, after all users and the resources that these reference were ACKed | the same |
+| | if listeners changed, after old ones' connections have drained: it is unknown which resources these use | ENVOY.md E66 |
+| | for an Envoy, after a start without state, after earlier connections have drained: it is unknown which exist | the same |
 
-A step waits for at most `step_timeout_s`. The users on other streams are unknown: only time counts for them.
+A step waits for at most `step_timeout_s`. Users on other streams are unknown: only time counts for them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AT_ONCE = RolloutOptions(is_on=False)
 
 @dataclass(frozen=True, slots=True)
 class DeltaUpdate:
-    """The update of one type; `unrequested` names were not subscribed to."""
+    """One type's update; `unrequested` names were not subscribed to."""
 
     type_url: TypeUrl
     version: Version
@@ -51,7 +51,7 @@ class DeltaUpdate:
 def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
     """Yield a batch's updates, removals of used resources last.
 
-    A client that missed steps has users of removed resources until it has the rest of the batch.
+    A client that missed steps uses removed resources until it has the rest.
     """
     removals = []
     for update in updates:
@@ -66,7 +66,7 @@ def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
 
 
 class ArrivingWatch(Protocol):
-    """One type of a client that connects with content."""
+    """One type of a client that brings content."""
 
     type_url: TypeUrl
 
@@ -92,14 +92,14 @@ class ArrivingWatch(Protocol):
 
     @property
     def named_types(self) -> frozenset[TypeUrl]:
-        """The types that the served resources reference."""
+        """The types that served resources reference."""
 
 
 class Arrival:
-    """The place of one client in these steps; times are of its stream's clock.
+    """One client's place in these steps; times are of its stream's clock.
 
-    `timer_at_s` is when to decide again without an answer, None for never; with `has_new_listeners`, connections of
-    replaced ones may be open.
+    `timer_at_s` is when to decide again without an answer, None for never; with `has_new_listeners`, replaced ones may
+    have open connections.
     """
 
     __slots__ = ("_arrived_s", "_has_waited", "_rollout", "_unknown_until_s", "has_new_listeners", "timer_at_s")
@@ -125,11 +125,11 @@ class Arrival:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the client goes through the steps."""
+        """Whether the client takes steps."""
         return self._rollout.is_on
 
     def holds_users(self, watches: Iterable[ArrivingWatch], now_s: float, *, grows: bool) -> bool:
-        """Whether users wait for answers to the resources that they may use."""
+        """Whether users wait for answers to resources that they may use."""
         at_s = self._until_s(1)
         if at_s <= now_s or not (grows or any(watch.awaits_answer for watch in watches if not watch.is_user)):
             return False

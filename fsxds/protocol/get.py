@@ -2,11 +2,11 @@
 
 | rule | source |
 | --- | --- |
-| `xdstp://authority` in front of the path of a URL is the name of its resource. | xRFC TP1, "HTTP transport" |
-| The authority is that of the server, none, or the `Host` of the request; a plain name comes last. | fsxds |
-| All parameters match exactly, or else all but `xds.node....`, which describe the requesting node. | xRFC TP1, "Resource locators", "Context parameters" |
-| A path that ends with `/*` lists a directory, and nothing deeper; without a name, a type is listed. | xRFC TP1, "Glob" |
-| Lists of secrets have only the names. | fsxds |
+| `xdstp://authority` before a URL's path is its resource's name. | xRFC TP1, "HTTP transport" |
+| The authority is the server's, none, or the request's `Host`; a plain name comes last. | fsxds |
+| All parameters match exactly, or all but `xds.node....`, which describe the requesting node. | xRFC TP1, "Resource locators", "Context parameters" |
+| A path that ends with `/*` lists a directory, and nothing deeper; without a name, a type. | xRFC TP1, "Glob" |
+| Lists of secrets have only names. | fsxds |
 """
 
 from __future__ import annotations
@@ -63,16 +63,10 @@ Parameters = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class GetTarget:
-    """The target of a URL.
+    """A URL's target.
 
-    Attributes:
-        row: None for the index of all types.
-        path: after the type, decoded; empty for all resources of the type.
-        names: in the order of lookup.
-        directories: for a list, prefix and suffix of the members' names.
-        node: parameters that describe the requesting node.
-        wait: for a change, as written; None for not at all.
-        authority: the server's.
+    `row` is None for the index of types, `path` empty for all of a type, `wait` None for no wait. `directories` are
+    prefixes and suffixes of a list's members. `authority` is the server's.
     """
 
     row: ResourceType | None
@@ -90,7 +84,7 @@ class GetTarget:
 
     @property
     def asked(self) -> frozenset[str]:
-        """The names to ask upstreams for; `*` for a type."""
+        """Names to ask upstreams for; `*` for a type."""
         if not self.path:
             return frozenset((WILDCARD,))
         return frozenset(name for name in self.names if not is_structured(name) or self._may_be_elsewhere(name))
@@ -110,10 +104,7 @@ class FoundResource:
 
 @dataclass(frozen=True, slots=True)
 class FoundList:
-    """Resources of one type, sorted by name, and a digest of names and versions.
-
-    Lists of secrets digest only names.
-    """
+    """Resources of one type, sorted by name, and a digest of names and versions; for secrets, of names."""
 
     row: ResourceType
     resources: Collection[Resource] = field(repr=False)
@@ -138,7 +129,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class FoundRedirect:
-    """A redirect to a resource, or an entry of a collection (empty: all of it)."""
+    """A redirect to a resource, or a collection's entry (empty: all)."""
 
     name: ResourceName
     entry: str = ""
@@ -148,10 +139,10 @@ Found = FoundResource | FoundRedirect | FoundList | FoundIndex | Absent | Unavai
 
 
 def read_target(url: str, host: str, authority: str) -> GetTarget:
-    """Read a URL, as it was sent.
+    """Read a URL as sent.
 
     Raises:
-        ProtocolError: it is malformed, or, with the code `NOT_FOUND`, its path begins with no type.
+        ProtocolError: it is malformed, or, with code `NOT_FOUND`, begins with no type.
     """
     if "#" in url:
         raise ProtocolError("the path has a #, which a URL has for browsers alone; write %23 for the character")
@@ -172,14 +163,14 @@ def read_target(url: str, host: str, authority: str) -> GetTarget:
     authorities = _authorities(host, authority)
     contexts = (context,) if not node else (context, tuple(pair for pair in context if pair not in node))
     names = (*_structured_names(row, path, authorities, contexts), *_plain_names(path, contexts[-1]))
-    directories = tuple(_directories(row, path, authorities, contexts)) if _is_glob(path) else ()
+    directories = tuple(_directories(row, path, authorities, contexts)) if (path == "*" or path.endswith(GLOB)) else ()
     return GetTarget(row, path, tuple(dict.fromkeys(names)), directories, node, wait, authority)
 
 
 def url_of(message_type: str, name: str, authority: str = "") -> str:
     """Return a resource's path and parameters: `/envoy.config.cluster.v3.Cluster/foo?tier=gold`.
 
-    A name of another authority than the server's, or a plain one that looks so, is a single part of the path.
+    A name of another authority, or a plain one that looks so, is a single part of the path.
     """
     structured = parse_or_none(name)
     if structured is not None and structured.message_type == message_type:
@@ -264,10 +255,6 @@ def _plain_names(path: str, context: Parameters) -> Iterator[str]:
             raise ProtocolError(f"the name in the path {error}") from error
 
 
-def _is_glob(path: str) -> bool:
-    return path == "*" or path.endswith(GLOB)
-
-
 def _directories(
     row: ResourceType, path: str, authorities: tuple[str, ...], contexts: tuple[Parameters, ...]
 ) -> Iterator[tuple[str, str]]:
@@ -283,7 +270,7 @@ def _directories(
 def node_of(parameters: Parameters, peer: str) -> Node:
     """Return the node of the parameters that Envoy adds. Raises ProtocolError if one is too long.
 
-    Envoy writes metadata as JSON; any other text stands for itself.
+    Envoy writes metadata as JSON; other text stands for itself.
     """
     named = dict(parameters)
     metadata = {
@@ -312,10 +299,10 @@ def find(
     elsewhere: Collection[str] = (),
     unanswered: Unanswered = nothing_unanswered,
 ) -> Found:
-    """Find the resource or list for a URL.
+    """Find a URL's resource or list.
 
-    `snapshot` is None before the first; `elsewhere` are the authorities with their own URLs; `unanswered` names may
-    exist on an upstream.
+    `snapshot` is None before the first; `elsewhere` authorities have their own URLs; `unanswered` names may exist on an
+    upstream.
     """
     if snapshot is None:
         return NOTHING_LOADED
@@ -325,19 +312,17 @@ def find(
     found = NOTHING_LOADED if is_withheld else _find_in(snapshot, target, target.row)
     # While the wildcard of the type is unanswered, an answered name may wait with it.
     asked = target.asked | {WILDCARD} if isinstance(found, Unavailable) else target.asked
-    if (isinstance(found, Unavailable) or _is_nothing(found)) and unanswered(target.row.type_url, asked):
+    if (
+        isinstance(found, Unavailable)
+        or (isinstance(found, Absent) or (isinstance(found, FoundList) and not found.resources))
+    ) and unanswered(target.row.type_url, asked):
         return NOT_ANSWERED
     if isinstance(found, FoundResource) and found.resource.redirect:
         return _redirect_of(found.resource, snapshot, target, elsewhere)
     return found
 
 
-def _is_nothing(found: Found) -> bool:
-    return isinstance(found, Absent) or (isinstance(found, FoundList) and not found.resources)
-
-
 def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, elsewhere: Collection[str]) -> Found:
-    """Return the first choice that a client can get, else the content."""
     for choice in Locator.parse(resource.redirect).choices():
         name = choice.target
         if isinstance(name, ResourceName):
@@ -424,23 +409,22 @@ def _names_by_directory(chunk: Chunk[Resource]) -> _Directories:
 def _members_of(chunk: Chunk[Resource], text_of: Callable[[Resource], str]) -> _Directories:
     members: defaultdict[_Directory, list[Resource]] = defaultdict(list)
     for resource in chunk.values:
-        members[_directory_of(resource.name)].append(resource)
+        path, mark, query = resource.name.partition("?") if is_structured(resource.name) else (resource.name, "", "")
+        members[(path[: path.rfind("/") + 1], mark + query)].append(resource)
     return {
         directory: (hashlib.sha256("".join(map(text_of, resources)).encode()).digest(), tuple(resources))
         for directory, resources in members.items()
     }
 
 
-def _directory_of(name: str) -> _Directory:
-    path, mark, query = name.partition("?") if is_structured(name) else (name, "", "")
-    return path[: path.rfind("/") + 1], mark + query
-
-
 class _NamesDigest:
     __slots__ = ("version",)
 
     def __init__(self, rows: Rows) -> None:
-        self.version = _digest(rows)
+        digest = hashlib.sha256()
+        for name in sorted(rows):
+            digest.update(name.encode() + b"\0")
+        self.version = Version(digest.hexdigest()[:32])
 
 
 def _version_of_list(row: ResourceType, rows: Rows) -> Version:
@@ -453,11 +437,4 @@ def _version_of_index(snapshot: Snapshot) -> Version:
         row = BY_MESSAGE_TYPE.get(type_url.rpartition("/")[2])
         if row is not None and rows:
             digest.update(f"{type_url}\0{_version_of_list(row, rows)}\0".encode())
-    return Version(digest.hexdigest()[:32])
-
-
-def _digest(names: Collection[str]) -> Version:
-    digest = hashlib.sha256()
-    for name in sorted(names):
-        digest.update(name.encode() + b"\0")
     return Version(digest.hexdigest()[:32])

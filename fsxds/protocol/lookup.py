@@ -1,14 +1,13 @@
 """Resolves the names of a Delta subscription.
 
-| rule | source |
+| rule | source (quoted: xDS protocol) |
 | --- | --- |
-| A name stands for the resource of this name, else for the first one, by name, that has it as an alias. | xDS protocol, "Aliases" |
-| A glob `xdstp://authority/type/path/*` stands for all members of a collection. | xRFC TP1, "Glob collections"; ENVOY.md E43 |
-| A name that is subscribed to again is sent again: the client may have forgotten its resource. | xDS protocol, "Subscribing to Resources" |
-| A name that is unsubscribed is answered only under a wildcard: the client cannot know whether that selects it. | xDS protocol, "Unsubscribing from Resources" |
-| A subscribed name that does not exist is reported as removed; a glob is not. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
-| Of several resources with an alias, the first by name has it. | xDS protocol, "Aliases" |
-| The members of a collection have its directory, and nothing deeper, and its parameters. All names are canonical. | xRFC TP1, "Glob collections" |
+| A name stands for its resource, else for the first one, by name, that has it as an alias. | "Aliases" |
+| A glob `xdstp://authority/type/path/*` stands for a collection's members. | xRFC TP1, "Glob collections"; ENVOY.md E43 |
+| A name subscribed to again is sent again: the client may have forgotten its resource. | "Subscribing to Resources" |
+| An unsubscribed name is answered only under a wildcard: the client cannot know whether that selects it. | "Unsubscribing from Resources" |
+| A subscribed name that does not exist is reported as removed once it is certain (`absence.py`); a glob is not. | "Knowing When a Requested Resource Does Not Exist", "Deleting Resources" |
+| A collection's members have its directory, and nothing deeper, and its parameters. All names are canonical. | xRFC TP1, "Glob collections" |
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ MOST_KEPT = 100_000
 
 
 class Lookup:
-    """Finds resources by clients' names. All streams share one object per type."""
+    """Finds resources by clients' names. All streams share one per type."""
 
     __slots__ = ("_found", "_index", "rows")
 
@@ -48,7 +47,7 @@ class Lookup:
 
     @classmethod
     def of(cls, rows: Rows, before: Rows | None = None) -> Self:
-        """Return the rows' lookup; reuses unchanged results for the rows `before`."""
+        """Return the rows' lookup; reuse unchanged results of `before`."""
         return rows.derive(cls, lambda: cls._make(rows, before))
 
     @classmethod
@@ -72,9 +71,9 @@ class Lookup:
         return tuple(self.rows[own] for own in self._names_of(name))
 
     def existing(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the names that stand for a resource.
+        """Return names that stand for a resource.
 
-        A client may subscribe to a hundred thousand names that do not exist; they are not looked up one by one.
+        A client may subscribe to a hundred thousand others; they are not looked up one by one.
         """
         found = names & self.rows.keys() | names & self._index.aliases().keys()
         if self._index.collections():
@@ -82,7 +81,7 @@ class Lookup:
         return frozenset(found)
 
     def has_any_member(self, names: AbstractSet[str]) -> bool:
-        """Whether any name stands for a collection with members."""
+        """Whether any collection among names has members."""
         collections = self._index.collections()
         return bool(collections) and any(name in collections and self.is_collection_name(name) for name in names)
 
@@ -91,7 +90,7 @@ class Lookup:
         return frozenset(own for name in self.existing(names) for own in self._names_of(name))
 
     def is_collection_name(self, name: str) -> bool:
-        """Whether a name is a glob and no own name."""
+        """Whether it is a glob and no own name."""
         return is_glob(name) and name not in self.rows
 
     def collections_among(self, names: AbstractSet[str]) -> frozenset[str]:
@@ -117,9 +116,9 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The names in a Delta update; `|` merges changes.
+    """A Delta update's names; `|` merges.
 
-    `fresh` are to be sent, with `is_all` all. `absent` were subscribed to and do not exist, `unpopulated` are the hosts
+    `fresh` are to be sent, with `is_all` all. `absent` were subscribed to and do not exist, `unpopulated` are hosts
     among them. `removed` have to be dropped; `ends_wait` are sent as removed although they name no resource. With
     `is_due`, even an empty response is sent.
     """
@@ -142,7 +141,7 @@ class Changes:
         return Changes(*(getattr(self, field) | getattr(other, field) for field in self.__slots__))
 
     def consistent(self) -> Changes:
-        """Fresh names go before removed, and these before absent."""
+        """Fresh names go before removed, these before absent."""
         if not self.removed:
             return self
         removed = self.removed - self.fresh
@@ -160,7 +159,7 @@ Held = Mapping[str, Version]
 class DeltaNames:
     """One client's subscribed names of one type.
 
-    Names that are no resource's own are kept separately: each change resolves them again.
+    Names that are no resource's own are separate: each change resolves them again.
     """
 
     __slots__ = ("_indirect", "_memory", "has_given_up", "spellings", "subscription")
@@ -189,11 +188,11 @@ class DeltaNames:
         return self.subscription.wildcard
 
     def lookup(self, rows: Rows, before: Rows | None = None) -> Lookup:
-        """Return the lookup for names of this type."""
+        """Return the lookup for this type's names."""
         return Lookup.of(rows, before)
 
     def receive(self, request: DeltaRequest) -> frozenset[str]:
-        """Return the names to answer, including `*` for a wildcard."""
+        """Return names to answer, including `*` for a wildcard."""
         asked, before = frozenset(request.subscribe), self.subscription
         after = before.changed(asked, frozenset(request.unsubscribe))
         if after is before:
@@ -205,7 +204,7 @@ class DeltaNames:
         return asked | given_up if self.selects_all else asked
 
     def begin(self, held: Held, after: Lookup) -> Changes:
-        """Return the removals of brought resources."""
+        """Return removals of brought resources."""
         gone = names_without(after.rows, held.keys())
         # A brought resource with an unsubscribed own name may be held by a name that stands for no resource any more.
         if not gone or self.selects_all or not self.names <= after.rows.keys():
@@ -213,10 +212,7 @@ class DeltaNames:
         return NO_CHANGES
 
     def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
-        """Return the changes to send.
-
-        `before` is the lookup at the previous response.
-        """
+        """Return the changes to send; `before` is the lookup at the previous response."""
         if self.selects_all:
             return Changes(updated, removed=removed)
         if not updated and not removed:
@@ -238,10 +234,7 @@ class DeltaNames:
     def _stood_for(
         self, indirect: frozenset[str], changed: frozenset[str], before: Lookup, after: Lookup
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the own names that indirect names stood for, and stand for now.
-
-        Of large collections, only changed members are included.
-        """
+        """Return own names that indirect names stood for, and stand for now; of collections, changed ones."""
         collections = before.collections_among(indirect)
         if not collections or collections != after.collections_among(self._indirect):
             return before.names(indirect), after.names(self._indirect)
@@ -285,7 +278,7 @@ class DeltaNames:
         return Changes(after.names(existing) - held_back, absent=wanted - existing - held_back)
 
     def needed_by(self, users: Iterable[Resource]) -> frozenset[str]:
-        """Return the names that other types' resources reference."""
+        """Return names that other types' resources reference."""
         return references_to(self.subscription.type_url, users)
 
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
@@ -294,7 +287,7 @@ class DeltaNames:
             self._indirect |= names_without(after.rows, asked) & self.names
 
     def new_globs(self, asked: frozenset[str]) -> frozenset[str]:
-        """Return collections not answered before on this stream."""
+        """Return collections not yet answered on this stream."""
         return frozenset(name for name in asked - self._indirect if is_glob(name)) if asked else NOTHING
 
     def has_members(self, lookup: Lookup) -> bool:
@@ -307,14 +300,14 @@ class DeltaNames:
     def aliases(
         self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
     ) -> Mapping[str, tuple[str, ...]]:
-        """Return the aliases that replace resources' own ones."""
+        """Return aliases that replace resources' own."""
         if not self.spellings:
             return NO_ALIASES
         others = ((each, self.spellings.others(each.name)) for each in resources)
         return {each.name: tuple(sorted({*each.aliases, *more})) for each, more in others if more}
 
     def held(self, lookup: Lookup) -> frozenset[str]:
-        """Return the selected own names; not for a wildcard."""
+        """Return selected own names; not for a wildcard."""
         own = self.names & lookup.rows.keys()
         return own | lookup.names(self._indirect) if self._indirect else own
 
@@ -410,7 +403,7 @@ class NameIndex:
         self._by_collection: _Owners | None = None
 
     def aliases(self) -> NameTable[str]:
-        """Return the own name for each alias."""
+        """Return each alias's own name."""
         if self._by_alias is None:
             self._by_alias = _Owners.of(self._rows, _aliases_of)
         return self._by_alias.first
@@ -432,7 +425,7 @@ class NameIndex:
         return index
 
     def finds_as(self, other: NameIndex) -> bool:
-        """Whether this certainly finds as `other`, from which it was derived."""
+        """Whether it certainly finds as `other`, from which it was derived."""
         has_same_aliases = self._by_alias is not None and self._by_alias is other._by_alias
         return has_same_aliases and self._by_collection is not None and self._by_collection is other._by_collection
 

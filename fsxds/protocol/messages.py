@@ -1,4 +1,4 @@
-"""The messages of a stream, as values, and the status of a client.
+"""Stream messages as values, and clients' statuses.
 
 Source: xDS protocol, "Basic Protocol Overview", "Incremental xDS".
 """
@@ -21,7 +21,7 @@ from fsxds.rollout.rejections import Nack
 
 
 class SyncState(Enum):
-    """A client's state for one type, the worst first."""
+    """A client's state for one type, worst first."""
 
     NACK = "NACK"
     """It rejected a response, and has not accepted a later one."""
@@ -55,10 +55,10 @@ MOST_KEPT_NODE_BYTES = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The client: `node.id`, `node.cluster`, and its IP address ("" on a Unix socket).
+    """The client: `node.id`, `node.cluster`, and IP address ("" on a Unix socket).
 
     `agent` is its `user_agent_name`; views match `attributes` (`node_attributes.py`). `serialized` is the node without
-    the list of extensions (61 kB in an Envoy), for display only; empty beyond `MOST_KEPT_NODE_BYTES`.
+    its extensions (61 kB in an Envoy), for display only; empty beyond `MOST_KEPT_NODE_BYTES`.
     """
 
     id: str
@@ -74,9 +74,9 @@ class Node:
 class SotwRequest:
     """A `DiscoveryRequest`.
 
-    Empty `version_info`, `nonce` and `node` are None; `error_detail` is the message of a NACK (may be ""), None for an
-    ACK. `names` are canonical; `rejected_names` maps rejected ones to reasons. `without_authority` is one name
-    completed by the settings' authority.
+    Empty `version_info`, `nonce` and `node` are None; `error_detail` is a NACK's message (may be ""), None for an ACK.
+    `names` are canonical; `rejected_names` maps rejected ones to reasons. `without_authority` is a name completed by
+    the settings' authority.
     """
 
     type_url: TypeUrl
@@ -94,7 +94,7 @@ class SotwRequest:
         return self.version_info is not None
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether it is the client's version in a snapshot."""
+        """Whether the client holds a snapshot's version."""
         return self.version_info == version_of(snapshot, Subscription.for_request(self.type_url, self.names))
 
 
@@ -139,7 +139,7 @@ class DeltaRequest:
         return bool(self.initial_resource_versions)
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether all held resources, if any, are current in a snapshot."""
+        """Whether all held resources are current in a snapshot."""
         rows = snapshot.resources(self.type_url)
         held = ((rows.get(name), version) for name, version in self.initial_resource_versions.items())
         return self.holds and all(one is not None and one.version == version for one, version in held)
@@ -150,7 +150,7 @@ class DeltaResponse:
     """A `DeltaDiscoveryResponse`, like a `SotwResponse`.
 
     `version` is its `system_version_info`. `aliases` replace a resource's own. `unpopulated` are answered with a
-    `Resource` that has the name as name and alias and no content: the virtual host does not exist (ENVOY.md E47).
+    `Resource` with the name as name and alias and no content: no such virtual host (ENVOY.md E47).
     """
 
     type_url: TypeUrl
@@ -167,10 +167,7 @@ class DeltaResponse:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """An ACK or NACK, reported once.
-
-    `nack` has the suspects; None for an ACK, and for a possibly lost response.
-    """
+    """An ACK or NACK, reported once; `nack` has the suspects, None for an ACK or a possibly lost response."""
 
     version: Version
     accepted: bool
@@ -183,7 +180,7 @@ Response = TypeVar("Response", SotwResponse, DeltaResponse)
 
 @dataclass(frozen=True, slots=True)
 class Reaction(Generic[Response]):
-    """The responses to a request, and the ACK or NACK in it."""
+    """A request's responses, and the ACK or NACK in it."""
 
     responses: tuple[Response, ...] = ()
     acknowledgement: Acknowledgement | None = None
@@ -191,12 +188,12 @@ class Reaction(Generic[Response]):
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """The status of one type on one stream, or of a polling client's subscription.
+    """The status of a stream's type, or of a polling client's subscription.
 
-    `names` is None for a wildcard. `resources` should be held, `missing` names do not exist. `sent`, `acked` and
-    `nacked` are the last such versions, or None. `rejected` names were NACKed and not ACKed since, `unconfirmed` ones
-    may not be held as sent. `since_s` is the time of the last change of `state`, or None. `generation` is that of the
-    last snapshot sent completely; None if only versions show that.
+    `names` is None for a wildcard. `missing` names do not exist. `sent`, `acked` and `nacked` are the last such
+    versions, or None. `rejected` names were NACKed and not ACKed since, `unconfirmed` may not be held as sent.
+    `since_s` is when `state` last changed, or None. `generation` is the last snapshot sent completely; None if only
+    versions show that.
     """
 
     type_url: TypeUrl
@@ -216,11 +213,11 @@ class WatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClientStatus:
-    """The status of one stream, or of all polls of one node.
+    """The status of one stream, or of one node's polls.
 
     `node` has an empty id until the client sends one. `service` is the stream's method, such as
     `StreamAggregatedResources`, or `REST`. `watches` can be iterated once: an Envoy may have ten thousand. `since_s` is
-    when the client came, by the clock of the cores.
+    by the cores' clock.
     """
 
     node: Node
@@ -230,7 +227,7 @@ class ClientStatus:
 
 
 def check_length(field: str, text: str) -> str:
-    """Raises ProtocolError if a text is too long to be kept."""
+    """Raises ProtocolError if a text is too long to keep."""
     if len(text) > LONGEST_TEXT:
         raise ProtocolError(f"{field}: has {len(text)} characters, more than {LONGEST_TEXT}; shorten it")
     return text
@@ -246,7 +243,7 @@ LONGEST_REASON = 4096
 
 
 def without_message(reason: str) -> str:
-    """Return a NACK's shortened reason, without the message that Envoy appends."""
+    """Return a shortened reason, without the message that Envoy appends."""
     short = _MESSAGE_AFTER.sub(lambda match: ")" if match[1] == "): {" else "", _MESSAGE_BEFORE.sub("", reason))
     return short.strip()[:LONGEST_REASON]
 
@@ -273,10 +270,10 @@ class ClientResourceStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """The status of one resource or requested name, with one client.
+    """One resource's or requested name's status with one client.
 
-    `version` is the last one sent, or the one before if the client rejected that, or None. `resource` is None if none
-    was sent. `updated_s` is when the content came, since 1970, or None.
+    `version` is the last one sent, or the one before if that was rejected, or None. `resource` is None if none was
+    sent. `updated_s` is when the content came, since 1970, or None.
     """
 
     type_url: TypeUrl
@@ -292,9 +289,9 @@ class ResourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class OwnStatus:
-    """The status of this process as a client of upstreams.
+    """This process's status as a client of upstreams.
 
-    `service` is the upstream and the method; `count` may be an upper bound; `resources` can be iterated once.
+    `service` is upstream and method; `count` may be an upper bound; `resources` can be iterated once.
     """
 
     node: Node

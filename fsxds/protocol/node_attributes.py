@@ -1,7 +1,7 @@
 """Node attributes that views match beside id and cluster.
 
-They are read once per distinct node, and the result is small: an operator's metadata may hold annotations of many
-kilobytes, and a client may send anything.
+They are read once per distinct node, and the result is small: metadata may hold annotations of many kilobytes, and a
+client may send anything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sys import intern
 from typing import TypeAlias
 
 from envoy.config.core.v3 import base_pb2
-from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.struct_pb2 import Struct
 
 from fsxds.model.values import PlainValue, scalar_text
 
@@ -104,12 +104,8 @@ def is_unicode(text: str) -> bool:
 
 def _members(struct: Struct) -> Iterator[tuple[str, object]]:
     for key, value in struct.fields.items():
-        yield key, _plain(value)
-
-
-def _plain(value: Value) -> object:
-    chosen = value.WhichOneof("kind")
-    return None if chosen in (None, "null_value", "list_value") else getattr(value, chosen)
+        chosen = value.WhichOneof("kind")
+        yield key, (None if chosen in (None, "null_value", "list_value") else getattr(value, chosen))
 
 
 @lru_cache(maxsize=4096)

@@ -1,14 +1,14 @@
-"""Decides whether a poll is answered now or held, and for how long.
+"""Decides whether a poll is answered now or held, and how long.
 
-A poll carries the version that its client holds, and no reference to the response before it. So the server compares it
-with the version that it sent last:
+A poll has its client's version, and no reference to the response before, so the server compares with the version sent
+last:
 
     the client holds              it should hold           decision
     the version sent last         the same                 hold
     the version sent last         another version          send
     another version, or none      not the one sent last    send (a NACKed update may be applied in part: ENVOY.md E12)
     another version, or none      the version sent last    NACKed or lost: send again, with back-off
-    (no version is remembered)    the version it holds     hold: no client fetches again after a restart of the server
+    (none is remembered)          the version it holds     hold: no client fetches again after a server's restart
     a version never sent here     the version it holds     hold: another replica sent it
 
 Source: xDS protocol, "REST-JSON polling subscriptions"; ENVOY.md E1 to E11.
@@ -53,8 +53,8 @@ PROMPT_RETURNS_ALLOWED = 5
 class PollRequest:
     """One poll.
 
-    `version_info` is None until the client accepted a version. `error_detail` is the message of a NACK; Envoy never
-    sends it. `from_envoy`: it has Envoy's own deadline.
+    `version_info` is None until the client accepted one. `error_detail` is a NACK's message; Envoy never sends it.
+    `from_envoy`: it has Envoy's own deadline.
     """
 
     node: Node
@@ -65,7 +65,7 @@ class PollRequest:
     from_envoy: bool = False
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether it is the client's version in a snapshot."""
+        """Whether the client holds a snapshot's version."""
         return self.version_info == version_of(snapshot, self.subscription)
 
 
@@ -78,10 +78,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Hold the poll until a newer snapshot, or `until_s`, and decide again.
-
-    With `awaits_answers`, also until an upstream reports missing names.
-    """
+    """Hold the poll until a newer snapshot, `until_s`, or with `awaits_answers` an upstream's answer; decide again."""
 
     until_s: float | None = None
     awaits_answers: bool = False
@@ -89,7 +86,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """No answer is known yet; `reason` is for users."""
+    """No answer is known yet, for this reason."""
 
     reason: str
 
@@ -113,12 +110,12 @@ MARGIN_SHARE = 0.05
 
 
 def patience_s(expected_timeout_ms: float | None, query_timeout_s: float | None, max_hold_s: float) -> float:
-    """Return for how many seconds a poll may be held; 0.0 means answer at once.
+    """Return how many seconds a poll may be held; 0.0 means answer at once.
 
     Args:
-        expected_timeout_ms: the client's own deadline (`x-envoy-expected-rq-timeout-ms`), or None. The response is sent
-            100 ms or 5 % before it, whichever is more: Envoy closes the connection at its deadline and logs a failure.
-        query_timeout_s: the request's `?timeout=`, ignored if there is a deadline.
+        expected_timeout_ms: the client's deadline (`x-envoy-expected-rq-timeout-ms`), or None. The response is sent
+            100 ms or 5 % before, whichever is more: at it, Envoy closes the connection and logs a failure.
+        query_timeout_s: the request's `?timeout=`, ignored with a deadline.
         max_hold_s: the operator's limit.
 
     Source: ENVOY.md E2.
@@ -139,14 +136,13 @@ _Key = tuple[str, str, str]
 class PollMemory:
     """Decides each poll from the snapshot and the version sent before.
 
-    Clients without a `node.id` are not remembered. Times are readings of any clock that only goes forward, in seconds.
+    Clients without a `node.id` are not remembered. Times are readings, in seconds, of a clock that only goes forward.
 
     Args:
-        most_nodes: the maximum number; the maximum weight of their subscriptions is ten times that.
-        forget: called with each node that is no longer remembered.
-        unanswered: returns the missing names that may exist elsewhere.
-        recognized: called with each node that holds the current version from another process; also while its poll is
-            held, as soon as that version is served.
+        most_nodes: their maximum; their subscriptions' maximum weight is ten times that.
+        forget: called with each node no longer remembered.
+        unanswered: returns missing names that may exist elsewhere.
+        recognized: called with each node that holds another process's current version, also while its poll is held.
     """
 
     def __init__(
@@ -204,7 +200,7 @@ class PollMemory:
         return decision
 
     def _receive_recognized(self, request: PollRequest, watch: PolledWatch, sent: PolledVersion, now_s: float) -> None:
-        """Record a version from another process as ACKed: the client polls again only after its deadline."""
+        """Record another process's version as ACKed: the client polls again only after its deadline."""
         watch.receive_ack(sent, now_s)
         node = self.node_of(request.node)
         if node is not None and request.subscription in node.watches:
@@ -244,15 +240,12 @@ class PollMemory:
         node.has_returned |= request.version_info is not None
         most = self._most_nodes()
         while len(self._nodes) > most or self._weight > SUBSCRIPTIONS_EACH * most:
-            self._forget_oldest()
+            oldest_key, oldest = next(iter(self._nodes.items()))
+            self._weight -= oldest.forget_oldest().weight
+            if not oldest.watches:
+                del self._nodes[oldest_key]
+                self._forget(oldest)
         return watch
-
-    def _forget_oldest(self) -> None:
-        key, oldest = next(iter(self._nodes.items()))
-        self._weight -= oldest.forget_oldest().weight
-        if not oldest.watches:
-            del self._nodes[key]
-            self._forget(oldest)
 
     def _watch_of(self, request: PollRequest) -> PolledWatch:
         node = self.node_of(request.node)
@@ -293,7 +286,7 @@ def _key(node: Node) -> _Key:
 
 
 def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: float) -> Acknowledgement | None:
-    """The nonce is the version of another process."""
+    """The nonce is another process's version."""
     if request.error_detail is None or not request.response_nonce:
         return None
     version = Version(request.response_nonce)
@@ -325,10 +318,7 @@ def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> Pol
 
 
 def _has_received(request: PollRequest, sent: PolledVersion) -> bool:
-    """Whether the client received the version, by the poll's nonce, or else its version.
-
-    Without either, the client holds nothing and refers to the last response.
-    """
+    """Decide by the poll's nonce, or else its version; without either, the client refers to the last response."""
     if request.response_nonce:
         return request.response_nonce == nonce_of(sent.version)
     return sent.may_leave(request.version_info)

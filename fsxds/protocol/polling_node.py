@@ -2,16 +2,16 @@
 
 | rule | source |
 | --- | --- |
-| Each subscription is polled separately; a step is taken when all subscriptions that it changes polled with their new versions. | ENVOY.md E5, E9 |
-| Endpoints that new or changed clusters need are polled after these; until then the clusters have none. They are awaited if the client is an Envoy, or polls endpoints. | ENVOY.md E11 |
-| A poll for names that its client gave up is not awaited until the client polls again: its cluster may have changed or gone. | ENVOY.md E11 |
-| A wildcard poll that was given up within a step is awaited: its client lost its connection, and returns. | |
-| Endpoints that no cluster of the client needs any more, and routes that no listener needs, are not awaited. | ENVOY.md E11 |
-| Names that do not exist any more are not awaited: their user is gone, or keeps its current version. | ENVOY.md E15 |
-| Nor are names that were not polled during several polls of a rejected response: a rejected listener polls no routes. | ENVOY.md E12 |
-| One NACK may be a lost response: a rejection takes two in a row, or one with an error, or one of a resource rejected before. | ENVOY.md E9 |
-| A client is awaited once it polled again after an answer, of this process or another: clients that poll once delay no rollout. | |
-| A version that a step awaited in vain is awaited in the next step, too. | |
+| Each subscription is polled separately; a step is taken when all that it changes polled with their new versions. | ENVOY.md E5, E9 |
+| Endpoints of new or changed clusters are polled after these. They are awaited if the client is an Envoy, or polls endpoints. | ENVOY.md E11 |
+| A poll for names that its client gave up is awaited only once the client polls again: its cluster may be gone. | ENVOY.md E11 |
+| A wildcard poll given up within a step is awaited: its client lost its connection, and returns. | |
+| Endpoints that no cluster needs any more, and routes that no listener needs, are not awaited. | ENVOY.md E11 |
+| Nor are names that no longer exist: their user is gone, or keeps its version. | ENVOY.md E15 |
+| Nor are names not polled during several polls of a rejected response: a rejected listener polls no routes. | ENVOY.md E12 |
+| One NACK may be a lost response: a rejection takes two in a row, or an error, or a resource rejected before. | ENVOY.md E9 |
+| A client is awaited once it polled again after an answer, of any process: clients that poll once delay no rollout. | |
+| A version that a step awaited in vain is awaited in the next, too. | |
 """
 
 from __future__ import annotations
@@ -65,12 +65,11 @@ class PolledWatch:
     Attributes:
         sent: None until the client's version is known.
         confirmed: the resources ACKed last, or None.
-        since_s: the time of the last change of `state`, or None.
+        since_s: when `state` last changed, or None.
         nacked: None after a later ACK.
-        open_polls: the number of unanswered polls.
-        is_given_up: the client did not wait for the last poll's response.
-        ended_at_s: the last time at which a poll was open.
-        polled_s: the times of the last polls, the oldest first.
+        is_given_up: the client did not wait for the last response.
+        ended_at_s: when a poll was last open.
+        polled_s: of the last polls, the oldest first.
     """
 
     sent: PolledVersion | None = None
@@ -117,7 +116,7 @@ class PolledWatch:
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """The names that may not be held as sent."""
+        """Names that may not be held as sent."""
         resources = () if self.sent is None else self.sent.resources
         if self.confirmed is resources:
             return NOTHING
@@ -130,9 +129,8 @@ class PollingNode:
 
     Attributes:
         watches: ordered by the time of the last poll.
-        has_returned: it polled again after an answer, or came with a version of another process.
-        nack: in its last poll; the reader sets it to None.
-        since_s: the time of its first poll.
+        has_returned: it polled again after an answer, or came with another process's version.
+        nack: in its last poll; the reader sets None.
     """
 
     __slots__ = (
@@ -190,8 +188,8 @@ class PollingNode:
     def is_polling(self) -> bool:
         """Whether the client did not give up all its polls.
 
-        If it gave up its poll for clusters or listeners, and has no open poll, it has ended: it did not report the end
-        of subscriptions between two polls.
+        One without its poll for clusters or listeners, and without open polls, has ended: it did not report the end of
+        subscriptions between polls.
         """
         return self._present > 0 and not (self._has_lost and not self._open_polls)
 
@@ -227,7 +225,7 @@ class PollingNode:
         return watch
 
     def receive_sent(self, subscription: Subscription, version: Version, generation: int) -> None:
-        """Record a response; the version is that of the snapshot of `generation`."""
+        """Record a response of `generation`'s snapshot."""
         change = self._changed.get(subscription.type_url) if generation == self._step else None
         if subscription in self._waiting or (change is not None and _may_come_back(subscription, change)):
             self._waiting[subscription] = version
@@ -248,7 +246,7 @@ class PollingNode:
     ) -> None:
         """Record a NACK.
 
-        Unless `is_certain`, the response may have been lost, except if it has a version that was rejected before.
+        Unless `is_certain`, the response may have been lost, except with a version rejected before.
         """
         confirmed = self.watches[subscription].confirmed or ()
         held = {resource.name: resource.version for resource in confirmed}
@@ -280,7 +278,7 @@ class PollingNode:
             }
 
     def nacks_of(self, version: Version) -> int:
-        """Return a version's NACKs in a row, ignoring other versions in between."""
+        """Return a version's NACKs in a row, ignoring other versions."""
         return self._nacks.get(version, 0)
 
     def receive_end(self, subscription: Subscription, now_s: float, *, is_given_up: bool) -> None:
@@ -335,7 +333,7 @@ class PollingNode:
     def standing(self, step: Step) -> Standing:
         """Return whether the client has taken, or rejected, a step.
 
-        The first call for a step costs its changed names, later calls nothing.
+        A step's first call costs its changed names, later ones nothing.
         """
         if self._step != step.snapshot.generation:
             self._begin(step)
@@ -405,7 +403,7 @@ class PollingNode:
         return known is not None and subscription.names.isdisjoint(known)
 
     def _selecting(self, type_url: TypeUrl, change: RowsChange) -> Iterator[Subscription]:
-        names = _names_in(change)
+        names = change.fresh | change.renewed | change.removed
         possible: Iterable[Subscription] = self.watches
         if len(names) < len(self.watches):
             single = (_of_one_name(type_url, name) for name in names)
@@ -415,7 +413,6 @@ class PollingNode:
                 yield subscription
 
     def _awaited(self, subscription: Subscription, snapshot: Snapshot) -> Version | None:
-        """Return the version to come back with, or None."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.is_given_up or not has_any(snapshot, subscription):
             return None
@@ -474,7 +471,3 @@ def _may_come_back(subscription: Subscription, change: RowsChange) -> bool:
 def _keep_last(known: dict[Any, Any]) -> None:
     while len(known) > MOST_REJECTED:
         del known[next(iter(known))]
-
-
-def _names_in(change: RowsChange) -> frozenset[str]:
-    return change.fresh | change.renewed | change.removed

@@ -2,9 +2,9 @@
 
 | rule | source |
 | --- | --- |
-| Every spelling of a name means the canonical name, which is in the answer; on Delta streams the client's spelling is added as an alias. | xRFC TP1, "URI encoding"; xDS protocol, "Aliases" |
-| A name that is malformed, or of another type than the request, is rejected alone, and the client receives the reason. The rest of the stream continues. | xRFC TP1, "Logical resource naming"; `resource_errors` in discovery.proto |
-| The name of a virtual host is that of its route configuration with a host appended, which no client encodes. | ENVOY.md E46 |
+| Every spelling means the canonical name, which is in the answer; on Delta streams the client's spelling becomes an alias. | xRFC TP1, "URI encoding"; xDS protocol, "Aliases" |
+| A malformed name, or one of another type, is rejected alone, with a reason. The rest of the stream continues. | xRFC TP1, "Logical resource naming"; `resource_errors` in discovery.proto |
+| A virtual host's name is its route configuration's with a host appended, which no client encodes. | ENVOY.md E46 |
 """
 
 from __future__ import annotations
@@ -45,10 +45,8 @@ MOST_KEPT, _LONGEST_KEPT = 20_000, 256
 class RequestedNames:
     """The meaning of a request's structured names.
 
-    Attributes:
-        canonical: maps other spellings.
-        rejected: maps canonical names to reasons.
-        without_authority: one name completed by the settings' authority, or empty.
+    `canonical` maps other spellings, `rejected` canonical names to reasons. `without_authority` is one name completed
+    by the settings' authority, or "".
     """
 
     canonical: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -89,7 +87,7 @@ def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> 
 
 
 def _read(written: str, type_url: TypeUrl, authority: str) -> tuple[str, str]:
-    """Return the canonical form or the name, and the reason of a rejection."""
+    """Return the canonical form or the name, and a rejection's reason."""
     try:
         return canonical_of_type(written, type_url, authority), ""
     except MalformedName as error:
@@ -101,7 +99,7 @@ _read_short = lru_cache(maxsize=MOST_KEPT)(_read)
 
 
 def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> tuple[str, ...]:
-    """For a request without a stream. Raises ProtocolError if a name is rejected."""
+    """For a request without a stream. Raises ProtocolError for a rejected name."""
     written = tuple(names)
     read = read_names(written, type_url, authority)
     reject_request(read.rejected)
@@ -149,8 +147,7 @@ class Spellings:
     def receive(self, request: DeltaRequest, subscribed: AbstractSet[str]) -> DeltaRequest:
         """Return a request with canonical names; remember its spellings.
 
-        A name that is unsubscribed in one spelling stays subscribed in another. A version of a spelling is that of the
-        canonical name. `subscribed` are canonical names before.
+        A name unsubscribed in one spelling stays subscribed in another. `subscribed` are canonical names before.
         """
         if not request.canonical and not self._by_name:
             return request

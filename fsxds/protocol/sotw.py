@@ -1,19 +1,17 @@
 """State-of-the-world streams: which response to send next.
 
-| rule | source |
+| rule | source (quoted: xDS protocol) |
 | --- | --- |
-| A request replaces the subscription of its type (`Subscription`); a stale one counts only as ACK or NACK (`Acks`). | xDS protocol, "How the client specifies what resources to return", "Resource updates" |
-| A name that was not in the request before is sent, whether the client has it or not. | xDS protocol, "Resource updates" |
+| A request replaces its type's subscription (`Subscription`); a stale one counts only as ACK or NACK (`Acks`). | "How the client specifies what resources to return", "Resource updates" |
+| A name not in the request before is sent, even if the client has it. | "Resource updates" |
 | A request that repeats nonce and names asks for them again: its client let go of them. | ENVOY.md E33 |
-| CDS, LDS and SRDS are sent in full, and a missing resource is removed (`ResourceType.full_state_in_sotw`). | xDS protocol, "Grouping Resources into Responses", "Deleting Resources" |
-| Of other types only changed resources are sent, and removals are not. | xDS protocol, "Grouping Resources into Responses"; ENVOY.md E37 |
-| A client that has the current version of its selection is sent nothing at first. | xDS protocol, "Resource updates" |
-| Until a type is loaded, or while resources may be missing by mistake, its full state is not sent to a client that has one. | `Snapshot.withheld`, `incomplete`, `undeclared` |
-| A full state is held back, or sent without removals, while a resource missing from it may exist elsewhere. | `on_demand` |
-| A glob stands for its members: new or changed members are sent, and a full state has all of them. | xRFC TP1, "Glob" |
-| A NACKed resource is sent again alone, with back-off (`Acks`); its content is not part of the version meanwhile. | ENVOY.md E10 |
-| One snapshot is sent as one batch, in push order (`RESOURCE_TYPES`): used resources before their users. | xDS protocol, "Eventual consistency considerations" |
-| The endpoints of a new or changed cluster are sent after it, before its ACK, which Envoy holds back until then. | ENVOY.md E33 |
+| CDS, LDS and SRDS are sent in full, and missing resources are removed (`ResourceType.full_state_in_sotw`); of other types only changed ones are sent, and no removals. | "Grouping Resources into Responses", "Deleting Resources"; ENVOY.md E37 |
+| A client with its selection's current version is sent nothing at first. | "Resource updates" |
+| Until a type is loaded, or while resources may be missing by mistake, a client with a full state is sent none. | `Snapshot.withheld`, `incomplete`, `undeclared` |
+| A full state is held back, or sent without removals, while a missing resource may exist elsewhere. | `on_demand` |
+| A NACKed resource is sent again alone, with back-off (`Acks`); meanwhile the version omits it. | ENVOY.md E10 |
+| One snapshot is one batch, in push order: used resources before their users. | "Eventual consistency considerations" |
+| A new or changed cluster's endpoints are sent after it, before its ACK, which Envoy holds back until then. | ENVOY.md E33 |
 """
 
 from __future__ import annotations
@@ -50,9 +48,9 @@ NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class SotwStream:
-    """One stream, aggregated or not. `node` is the first one sent, None until then.
+    """One stream, aggregated or not. `node` is the first sent, or None.
 
-    Times are readings of any clock that only goes forward, in seconds.
+    Times are readings, in seconds, of a clock that only goes forward.
     """
 
     __slots__ = ("_is_aggregated", "_memory", "_nonces", "_snapshot", "_ttl", "_watches", "node")
@@ -74,8 +72,7 @@ class SotwStream:
     def receive_request(self, request: SotwRequest, snapshot: Snapshot | None, now_s: float) -> Reaction[SotwResponse]:
         """Process a request.
 
-        Its ACK or NACK always counts; its names do unless it is stale (`Acks.is_stale`). A request for a type without
-        SotW is ignored. Source: xDS protocol, "Resource updates".
+        Its ACK or NACK always counts; its names unless it is stale. One for a type without SotW is ignored.
         """
         self.node = self.node or request.node
         row = BY_TYPE_URL.get(request.type_url)
@@ -165,7 +162,7 @@ class SotwStream:
         return added | watch.names_again(is_asked=is_asked_again)
 
     def _after_stale_nack(self, watch: _SotwWatch, answer: Answer | None, now_s: float) -> tuple[SotwResponse, ...]:
-        """Send the endpoints of NACKed clusters again: they came before these clusters."""
+        """Send NACKed clusters' endpoints again: they came before these clusters."""
         endpoints = self._watches.get(ENDPOINTS)
         is_ack = answer is None or answer.acknowledgement.accepted
         if answer is None or is_ack or watch.type_url != CLUSTERS or endpoints is None or self._snapshot is None:
@@ -221,7 +218,7 @@ def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class SotwUpdate:
-    """The update of one type; `fresh` resources may not be held in this version."""
+    """One type's update; `fresh` resources may not be held in this version."""
 
     type_url: TypeUrl
     version: Version
@@ -288,7 +285,7 @@ class _SotwWatch:
         return NO_RESOURCES if self._base is None else self._select(self._base, self.everything)
 
     def subscribe(self, resource_names: Iterable[str]) -> frozenset[str]:
-        """Return the added names, including `*` for a new wildcard."""
+        """Return added names, including `*` for a new wildcard."""
         before, after = self.subscription, self.subscription.requesting(frozenset(resource_names))
         if after != before or after.never_named != before.never_named:
             names = before.names if after.names == before.names else self._memory.share(after.names)
@@ -311,12 +308,12 @@ class _SotwWatch:
         return self.subscription.names if rows is None else selected_names(rows, self.subscription)
 
     def postpone(self, resource_names: Iterable[str]) -> None:
-        """Record names requested again by a client that had not seen the last response."""
+        """Record names requested again by a client that missed the last response."""
         if self.subscription.names == frozenset(resource_names):
             self._postponed |= self._selected(self._base) - self.acks.in_flight
 
     def names_again(self, *, is_asked: bool) -> frozenset[str]:
-        """Return the postponed names, and with `is_asked` the whole subscription.
+        """Return postponed names, and with `is_asked` the whole subscription.
 
         An Envoy requests all names when it changed a cluster, and waits for its endpoints (ENVOY.md E33).
         """
@@ -325,16 +322,16 @@ class _SotwWatch:
         return self.repeatable(self._selected(self._base) | self._postponed if is_asked else self._postponed)
 
     def repeatable(self, names: Iterable[str], *, unrequested: bool = False) -> frozenset[str]:
-        """Return the subscribed names, with `unrequested` all; pending ones are postponed."""
+        """Return subscribed names, with `unrequested` all; pending ones are postponed."""
         selects_any, pending = unrequested or self.subscription.wildcard, self.acks.pending.names
         wanted = frozenset(names) if selects_any else self._selected(self._base).intersection(names)
         self._postponed = (self._postponed | wanted) & pending
         return wanted - pending
 
     def update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
-        """Return the update to send, with names in `again` even if they were sent before.
+        """Return the update to send, with names in `again` even if sent before.
 
-        Every update has to be sent: from now on the client counts as holding the state of `snapshot`.
+        Send every update: the client now counts as holding `snapshot`'s state.
         """
         self._generation = snapshot.generation
         if self.type_url in snapshot.withheld:
@@ -346,7 +343,10 @@ class _SotwWatch:
             return None
         fresh, removed = self._difference(base, self._base)
         if self._row.full_state_in_sotw:
-            again = self._certain(self._base, again)
+            names = again | (self._awaited & self.subscription.names)
+            missing = names.intersection(missing_names(self._base, self.subscription)) if names else NOTHING
+            self._awaited = NOTHING
+            again = names - self._unanswered(missing)
             if removed and not self.subscription.wildcard and self._unanswered(removed & self.subscription.names):
                 # A name that no client asks for any more was forgotten, and is asked for again just now.
                 self._base, self._awaited = base, self._awaited | again
@@ -361,16 +361,9 @@ class _SotwWatch:
         return bool(self._awaited) or (self._base is None and not self.selects_nothing)
 
     def _unanswered(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the names that may exist elsewhere; await their answers."""
         unanswered = self._memory.unanswered(self.type_url, names) if names else NOTHING
         self._awaited |= unanswered
         return unanswered
-
-    def _certain(self, rows: Rows, again: frozenset[str]) -> frozenset[str]:
-        names = again | (self._awaited & self.subscription.names)
-        missing = names.intersection(missing_names(rows, self.subscription)) if names else NOTHING
-        self._awaited = NOTHING
-        return names - self._unanswered(missing)
 
     @property
     def selects_nothing(self) -> bool:

@@ -1,29 +1,16 @@
 """Subscriptions, and their selection from a snapshot.
 
-| rule | source |
+| rule | source (quoted: xDS protocol) |
 | --- | --- |
-| An empty list of names means everything, until a name was given once on the stream. | xDS protocol, "How the client specifies what resources to return" |
-| `*` means everything, beside names or without. | xDS protocol, "How the client specifies what resources to return" |
-| In SotW and polls the names of a request replace those before; in Delta they are added to and removed from them. | xDS protocol, "Resource updates", "Incremental xDS" |
-| A poll has no stream: each stands for itself. | xDS protocol, "REST-JSON polling subscriptions" |
-| A glob stands for the members of its collection; its version is a digest of theirs. | xRFC TP1, "Glob" |
-| The version of a selection changes when the selection does, and not otherwise. | xDS protocol, "ACK/NACK and resource type instance version" |
+| No names mean everything, until one was given on the stream; `*` always does, with or without names. | "How the client specifies what resources to return" |
+| In SotW and polls a request's names replace those before; in Delta they are added and removed. | "Resource updates", "Incremental xDS" |
+| A poll has no stream: each stands for itself. | "REST-JSON polling subscriptions" |
+| A selection's version changes exactly when it does; a glob's is a digest of its members' versions. | "ACK/NACK and resource type instance version" |
+| On SotW streams and in polls (on Delta streams: `lookup.py`), a glob `xdstp://authority/type/path/*` stands for all resources of its authority, type, directory and parameters. | xRFC TP1, "Glob", "Resource locators" |
+| A name is not reported as missing until each upstream was asked and answered: its client waits. | xRFC TP1, "xDS relay proxy"; "Knowing When a Requested Resource Does Not Exist" |
+| `*` is answered once all the upstreams' resources of the type are known; until then none counts as missing. | "Deleting Resources" |
 
-On SotW streams and in polls, names are resolved as follows.
-
-| rule | source |
-| --- | --- |
-| A name stands for the resource of this name, a glob `xdstp://authority/type/path/*` for all members of its directory. | xRFC TP1, "Glob" |
-| The members of a glob have its authority, type, directory and parameters. | xRFC TP1, "Resource locators" |
-
-This costs nothing if no resource of the type has a structured name. On Delta streams, `lookup.py` resolves names.
-
-Names that upstreams may have wait for them.
-
-| rule | source |
-| --- | --- |
-| A name is not reported as missing while an upstream was not asked for it or has not answered: its client waits. | xRFC TP1, "xDS relay proxy"; xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
-| `*` is answered once all resources of the type on the upstreams are known; until then none counts as missing from it. | xDS protocol, "Deleting Resources" |
+Globs cost nothing if no resource of the type has a structured name.
 """
 
 from __future__ import annotations
@@ -55,7 +42,7 @@ def nothing_unanswered(_type_url: TypeUrl, _names: AbstractSet[str]) -> frozense
 
 
 class OnDemand(Protocol):
-    """Asks upstreams for the names that clients request.
+    """Asks upstreams for requested names.
 
     `listeners` are callbacks by owner, called when upstreams reported missing names.
     """
@@ -102,7 +89,7 @@ _NAME_BYTES = 64
 class Subscription:
     """One client's subscription to one type: `names`, or everything if `wildcard`.
 
-    With `never_named`, no name was given on the stream yet: an empty list means everything.
+    With `never_named`, the stream named none yet: an empty list means everything.
     """
 
     type_url: TypeUrl
@@ -181,10 +168,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The resources that a client should hold now, sorted by name.
-
-    `version` is the `version_info` on the wire: it changes exactly when this selection does.
-    """
+    """The resources that a client should hold, sorted by name; `version` is the `version_info` on the wire."""
 
     type_url: TypeUrl
     version: Version
@@ -193,7 +177,7 @@ class Selection:
 
 
 def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
-    """Return the resources that a client should hold."""
+    """Return what a client should hold."""
     rows = snapshot.resources(subscription.type_url)
     version = version_of(snapshot, subscription)
     if subscription.wildcard:
@@ -216,7 +200,7 @@ def has_any(snapshot: Snapshot, subscription: Subscription) -> bool:
 
 
 def missing_names(rows: Rows, subscription: Subscription) -> tuple[str, ...]:
-    """Return subscribed names without resources, sorted, including empty globs."""
+    """Return subscribed names without resources, and empty globs, sorted."""
     missing = frozenset[str]() if subscription.wildcard else names_without(rows, subscription.names)
     if missing and has_structured_names(rows):
         missing = frozenset(name for name in missing if name not in subscription.globs or is_empty(rows, name))
@@ -229,10 +213,9 @@ def names_without(rows: Mapping[str, Resource], names: AbstractSet[str]) -> froz
 
 
 def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
-    """Return a selection's version, without creating it.
+    """Return a selection's version: the authors', if served, else a digest of names and versions.
 
-    It digests the selected names and versions, so that only changes to a selection wake its client; or it is the
-    authors' version, if served.
+    Only changes to the selection wake its client. No selection is created.
     """
     type_url = subscription.type_url
     if type_url in snapshot.authored:
@@ -242,9 +225,9 @@ def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
 
 
 def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -> tuple[PurePosixPath, ...]:
-    """Return the files of a version; empty if a newer one is served already.
+    """Return a version's files; empty if a newer one is served.
 
-    `version` is that of the selection, or of the whole type, as in Delta responses.
+    `version` is the selection's, or the whole type's, as in Delta responses.
     """
     selection = select(snapshot, subscription)
     if version not in {selection.version, version_of(snapshot, Subscription(subscription.type_url))}:
@@ -259,10 +242,9 @@ def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -
 
 
 class SharedMemory:
-    """State shared by all streams of a server.
+    """State shared by a server's streams.
 
-    `unanswered` returns the missing names that may exist elsewhere; `rollout` also applies to a client that connects
-    with content.
+    `unanswered` returns missing names that may exist elsewhere; `rollout` also applies to clients that bring content.
     """
 
     __slots__ = ("_known_versions", "_name_sets", "rollout", "unanswered")
@@ -277,7 +259,7 @@ class SharedMemory:
         self._name_sets: WeakValueDictionary[int, frozenset[str]] = WeakValueDictionary()
 
     def share(self, names: frozenset[str]) -> frozenset[str]:
-        """Streams with equal subscriptions share one set of names."""
+        """Let streams with equal subscriptions share one set."""
         found = self._name_sets.setdefault(hash(names), names)
         return found if found == names else names
 
@@ -286,7 +268,7 @@ class SharedMemory:
         self._known_versions.put(version, True)
 
     def is_known(self, version: Version) -> bool:
-        """Whether a version was known, so that later removals were reported."""
+        """Whether a version was known: later removals were reported."""
         return version in self._known_versions
 
 

@@ -2,10 +2,9 @@
 
 | rule | source |
 | --- | --- |
-| A time to live goes to clients that announce the feature, over SotW only if they also announce that of SotW. | xDS protocol, "TTL"; ENVOY.md E42 |
-| It is renewed before it ends, by the name, the version and the time alone (a heartbeat). | xDS protocol, "TTL" |
-| A heartbeat that is so late that the resource may have expired carries it in full: a client NACKs a heartbeat of what it does not hold. | xDS protocol, "TTL"; ENVOY.md E41 |
-| An Envoy on a SotW stream takes a heartbeat for an empty resource, so the whole resource is sent. | ENVOY.md E41 |
+| A time to live goes to clients that announce the feature, over SotW only with that of SotW. | xDS protocol, "TTL"; ENVOY.md E42 |
+| Name, version and time alone (a heartbeat) renew it before it ends; one that may be too late carries the resource: a client NACKs a heartbeat of a resource that it lacks. | xDS protocol, "TTL"; ENVOY.md E41 |
+| An Envoy on a SotW stream takes a heartbeat for an empty resource, so is sent the whole one. | ENVOY.md E41 |
 | An Envoy receives it only for types whose expiry has an effect, and does not crash it. | ENVOY.md E40 |
 """
 
@@ -33,10 +32,9 @@ class TtlMode(Enum):
 
 
 class TtlUse(Enum):
-    """How the time to live of a type's resources is sent to a client.
+    """How a type's times to live are sent to a client.
 
-    NONE: not at all. FULL: with the resource, and the whole resource renews it. HEARTBEAT: with the resource, and the
-    name, the version and the time to live alone renew it.
+    NONE: not at all. FULL: the whole resource renews it. HEARTBEAT: name, version and time to live alone do.
     """
 
     NONE = "none"
@@ -45,7 +43,7 @@ class TtlUse(Enum):
 
 
 def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_delta: bool) -> TtlUse:
-    """Return the use for a client with these `client_features`."""
+    """Return the use for these `client_features`."""
     if TTL_FEATURE not in features or not (is_delta or features & SOTW_TTL_FEATURES):
         return TtlUse.NONE
     if mode is TtlMode.SPECIFICATION:
@@ -61,7 +59,7 @@ def heartbeat_s(ttl_s: float) -> float:
 
 
 class Heartbeats:
-    """The next heartbeat of one type on one stream, at `at_s`; None for never."""
+    """One type's next heartbeat on one stream, at `at_s`; None for never."""
 
     __slots__ = ("at_s",)
 
@@ -79,9 +77,9 @@ class Heartbeats:
         return now_s >= self.at_s + shortest_ttl_s - heartbeat_s(shortest_ttl_s)
 
     def plan(self, shortest_ttl_s: float | None, now_s: float, *, is_all: bool) -> None:
-        """Plan the next heartbeat by the shortest time to live, None for none.
+        """Plan the next heartbeat by the shortest time to live, or None.
 
-        If not `is_all` resources were sent now, an earlier heartbeat stays.
+        Unless `is_all` were sent now, an earlier one stays.
         """
         next_at_s = None if shortest_ttl_s is None else now_s + heartbeat_s(shortest_ttl_s)
         self.at_s = next_at_s if is_all or next_at_s is None else earliest(self.at_s, next_at_s)

@@ -1,16 +1,16 @@
 """Virtual hosts on demand (VHDS).
 
 Envoy subscribes to `<route configuration>/<host>` when a request for the host arrives. A virtual host's aliases are
-`<route configuration>/<domain>`, also of wildcards.
+`<route configuration>/<domain>`, also for wildcards.
 
 | rule | source |
 | --- | --- |
 | The best match serves a host: the host itself, the longest `*.suffix`, the longest `prefix.*`, `*`. | Envoy, `VirtualHost.domains` |
-| With a virtual host go the ones that its wildcards hide: Envoy has an answer for their hosts, and does not ask. | ENVOY.md E49 |
-| The aliases in a response identify the waiting requests that it answers. | xDS protocol, "Virtual Host Discovery Service" |
-| A host that no virtual host serves is answered with a resource without content, once it is certain. | ENVOY.md E47 |
+| With a virtual host go those that its wildcards hide: Envoy has an answer for their hosts, and does not ask. | ENVOY.md E49 |
+| A response's aliases identify the waiting requests that it answers. | xDS protocol, "Virtual Host Discovery Service" |
+| A host without a virtual host is answered with a resource without content, once it is certain. | ENVOY.md E47 |
 | `*` selects nothing: it asks to end the wait for virtual hosts, as a new route configuration does. | ENVOY.md E45 |
-| NACKed virtual hosts are sent again together: no two of them may have the same domain. | ENVOY.md E48 |
+| NACKed virtual hosts are sent again together: no two may have the same domain. | ENVOY.md E48 |
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ LONGEST_HOST = 512
 
 
 def domain_matches(name: str) -> Iterator[str]:
-    """Yield the aliases that serve a requested `<route configuration>/<host>`, the best first.
+    """Yield the aliases that serve `<route configuration>/<host>`, the best first, as Envoy.
 
-    A route configuration's name may have slashes. The order is Envoy's.
+    A route configuration's name may have slashes.
     """
     yield name
     route, slash, host = name.rpartition("/")
@@ -52,17 +52,14 @@ def domain_matches(name: str) -> Iterator[str]:
 
 
 def find_virtual_hosts(name: str, rows: Container[str], by_alias: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the virtual host that serves a host, and the one with this name."""
+    """Return the virtual host that serves a host, and the one of this name."""
     serving = next((by_alias[alias] for alias in domain_matches(name) if alias in by_alias), None)
     named = name if name in rows else None
     return tuple(own for own in dict.fromkeys((serving, named)) if own is not None)
 
 
 def is_hidden(domain: str, wildcard: str) -> bool:
-    """Whether a domain serves some of `wildcard`'s hosts better.
-
-    An Envoy that has the wildcard does not ask for them.
-    """
+    """Whether a domain serves some of `wildcard`'s hosts better: an Envoy with the wildcard does not ask for them."""
     if domain in {"*", wildcard}:
         return False
     if wildcard == "*":
@@ -74,7 +71,7 @@ def is_hidden(domain: str, wildcard: str) -> bool:
 
 
 def find_hidden(resource: Resource, by_alias: NameTable[str]) -> frozenset[str]:
-    """Return the virtual hosts that an Envoy with `resource` may not ask for."""
+    """Return virtual hosts that an Envoy with `resource` may not ask for."""
     route = route_configuration_of(resource.name) + "/"
     domains = [alias.removeprefix(route) for alias in resource.aliases if alias.startswith(route)]
     wildcards = [domain for domain in domains if domain.startswith("*") or domain.endswith("*")]
@@ -85,18 +82,15 @@ def find_hidden(resource: Resource, by_alias: NameTable[str]) -> frozenset[str]:
 
 
 def aliases_to_send(resource: Resource, requested: Iterable[str]) -> tuple[str, ...]:
-    """Return domains without wildcards, and requested names.
-
-    They identify the waiting requests that Envoy considers answered.
-    """
+    """Return domains without wildcards, and requested names: Envoy considers requests for them answered."""
     explicit = (alias for alias in resource.aliases if "*" not in alias.rpartition("/")[2])
     return tuple(sorted({*explicit, *requested} - {resource.name}))
 
 
 def ends_of_wait(routes: Iterable[Resource]) -> frozenset[str]:
-    """Return the names that end Envoy's wait for virtual hosts.
+    """Return names that end Envoy's wait for virtual hosts.
 
-    The start of an Envoy, or the listener with the route configuration, waits for a response; the removed resource
+    A starting Envoy, or the listener with the route configuration, waits for a response; the removed resource
     `<route configuration>/`, which names no virtual host, is enough.
     """
     references = (reference for resource in routes for reference in resource.references)
@@ -110,7 +104,7 @@ def ends_of_any_wait(snapshot: Snapshot) -> frozenset[str]:
 
 
 class HostLookup(Lookup):
-    """`hidden` has the virtual hosts that each hides, if looked up."""
+    """`hidden`: those that each virtual host hides, if looked up."""
 
     __slots__ = ("hidden",)
 
@@ -137,15 +131,12 @@ class HostLookup(Lookup):
         return frozenset(name for name in names if self._names_of(name))
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the virtual hosts that serve these, and the ones that go with them."""
+        """Return the virtual hosts that serve these, and those that go with them."""
         found = frozenset(own for name in names for own in self._names_of(name))
         return found.union(*filter(None, map(self._hidden_by, found)))
 
     def _names_of(self, name: str) -> tuple[str, ...]:
-        return self._found.find(name, lambda: self._look_up(name))
-
-    def _look_up(self, name: str) -> tuple[str, ...]:
-        return find_virtual_hosts(name, self.rows, self._index.aliases())
+        return self._found.find(name, lambda: find_virtual_hosts(name, self.rows, self._index.aliases()))
 
     def _hidden_by(self, own: str) -> frozenset[str]:
         hidden = self.hidden.get(own)
@@ -187,7 +178,7 @@ class HostNames(DeltaNames):
         return HostLookup.of(rows, before)
 
     def receive(self, request: DeltaRequest) -> frozenset[str]:
-        """Return the hosts to answer, including `*` to end a wait."""
+        """Return hosts to answer, including `*` to end a wait."""
         before, indirect = self.names, self._indirect
         asked = super().receive(request)
         self._brought -= frozenset(request.unsubscribe).difference(request.subscribe)
@@ -221,19 +212,21 @@ class HostNames(DeltaNames):
         beside = after.names(asked) - serving
         unknown, to_drop = hosts - served, pending - self._unknown
         return Changes(
-            unheld(serving, held, after) | unheld(beside - self._sent(after) if beside else beside, held, after),
+            unheld(serving, held, after)
+            | unheld(
+                beside - ((self._brought & after.rows.keys()) | after.names(self._indirect)) if beside else beside,
+                held,
+                after,
+            ),
             unpopulated=unknown - to_drop,
             removed=unknown & to_drop,
             is_due=WILDCARD in asked and not held,
         )
 
-    def _sent(self, lookup: Lookup) -> frozenset[str]:
-        return (self._brought & lookup.rows.keys()) | lookup.names(self._indirect)
-
     def answer_again(
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
-        """End a wait, with the virtual hosts that the client wants."""
+        """End a wait, with the wanted virtual hosts."""
         routes = frozenset(map(route_configuration_of, names))
         wanted = (
             NOTHING if is_first else frozenset(name for name in self.names if route_configuration_of(name) in routes)

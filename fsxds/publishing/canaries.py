@@ -1,14 +1,13 @@
-"""Canaries: nodes that get a change first, and when other nodes follow, per resource.
+"""Canaries: nodes that get changes first, and when others follow, per resource.
 
 | rule | source |
 | --- | --- |
-| Other nodes get a version of a resource when canaries of a view with the same version have lived with it. | |
-| Removals likewise; there, canaries are nodes of the same view, and of views that removed it as well. | |
-| A removed resource stays while a new one of its type waits: it may have been renamed. | |
-| The silence of canaries is not consent: without one, or when one is gone, the change waits. | |
-| A version that is held back on canaries, for whatever reason, waits; so do its dependents. | `holding` |
-| Patience does not end a bake, nor the wait for a version that is held back on canaries. | |
-| A connected node that is no longer a canary of the change has no vote. | |
+| Others get a version, or a removal, when canaries of a view with it have lived with it. | |
+| A removed resource stays while a new one of its type waits: it may be renamed. | |
+| Silence is not consent: without a canary, or when one is gone, changes wait. | |
+| A version held back on canaries waits; so do its dependents. | `holding` |
+| Patience ends neither a bake nor that wait. | |
+| A connected node that is no longer a canary has no vote. | |
 
 Changes that arrived together, and stand alike with all canaries, bake together, also after later edits.
 """
@@ -50,9 +49,8 @@ _RULES = HoldingRules(keeps_references=False, max_removal=None)
 class BakeRules:
     """When other nodes follow canaries.
 
-    Attributes:
-        quorum: the share of canaries that must have a version for `bake_s`, above 0 and up to 1.
-        patience_s: the time without enough answers after which others follow anyway; infinite for never.
+    `quorum` is the share of canaries that must have a version for `bake_s`, above 0 and up to 1; after `patience_s`
+    others follow anyway, infinite for never.
     """
 
     bake_s: float
@@ -64,11 +62,9 @@ class BakeRules:
 class Bake:
     """Changes that wait for the same canaries.
 
-    Attributes:
-        taken_since_s: when enough canaries had it; None while they do not.
-        opens_at_s: when other nodes get it; None while canaries are waited for.
-        is_reported: too few answers were reported, and there were not enough since.
-        places: whether each canary rollout is to serve it; None if it is no change there.
+    `taken_since_s` is when enough canaries had it, `opens_at_s` when others get it; None until then. `is_reported`: too
+    few answers were reported, and never enough since. `places`: whether each canary rollout is to serve it, None if no
+    change.
     """
 
     changes: frozenset[Change]
@@ -84,7 +80,7 @@ class Bake:
 
     @property
     def missing(self) -> int:
-        """The canaries that have not taken it, or are gone."""
+        """Canaries that have not taken it, or are gone."""
         return sum(not has_taken for has_taken in self.nodes.values())
 
     @property
@@ -95,7 +91,7 @@ class Bake:
     def receive(self, answers: Answers, there: AbstractSet[NodeKey], rules: BakeRules, now_s: float) -> bool:
         """Take answers; return whether the bake opened now.
 
-        A canary that left has taken nothing until it is back; one that is `there` without an answer has no vote.
+        A gone canary has taken nothing; one `there` without an answer has no vote.
         """
         self.gone = self.nodes.keys() - answers.keys() - there
         self.nodes = answers | {node: None if self.nodes[node] is None else False for node in self.gone}
@@ -144,7 +140,7 @@ class CanaryGate:
                 self._removed[layers] = (self._removed.get(layers, set()) - changed) | gone
 
     def admit(self, rollout: ChannelRollout, wanted: Snapshot) -> Composed:
-        """Return the part of a tree for other nodes; the rest stays, with its dependents."""
+        """Return a tree's part for other nodes; the rest stays, with its dependents."""
         before, pins = rollout.target.tree or rollout.machine.target, rollout.target.pins
         if before is None or wanted is before:
             return Composed(wanted)
@@ -206,12 +202,12 @@ class CanaryGate:
         return min((at_s for at_s in times_s if at_s is not None), default=inf)
 
     def bakes_of(self, rollout: ChannelRollout) -> Collection[Bake]:
-        """Return the bakes that a rollout waits for."""
+        """Return a rollout's bakes."""
         changes = (_change_of(key, hold) for key, hold in rollout.waits.items())
         return {id(bake): bake for one in changes if (bake := self._bakes.get(one)) is not None}.values()
 
     def held_in(self, rollout: ChannelRollout) -> Iterator[ExplainedHold]:
-        """Yield the resources that a rollout waits for, with the missing canaries."""
+        """Yield waiting resources, with the missing canaries."""
         for one in held_resources(rollout.waits, rollout.held_since_s):
             bake = self._bakes.get(_change_of(one.key, rollout.waits[one.key]))
             problem = one.problem
@@ -233,7 +229,6 @@ class CanaryGate:
         return bake is not None and bake.is_open
 
     def _sort(self, others: Collection[ChannelRollout], seats: Collection[ChannelRollout], now_s: float) -> None:
-        """Group changes that baked together and stand alike."""
         seen: list[object] = [each for one in others for each in (one, one.waits)]
         seen += [each for one in map(_goal, seats) for each in (one, one.wanted, one.target.composed)]
         if len(seen) == len(self._seen) and all(map(is_, seen, self._seen)):
@@ -259,7 +254,7 @@ class CanaryGate:
             self._bakes.update(dict.fromkeys(changes, made))
 
     def _place(self, change: Change, views: Collection[Layers], rollout: ChannelRollout) -> bool | None:
-        """Whether canaries are to be served a change; None if it is none for them."""
+        """Whether canaries are to be served a change; None if it is none."""
         (key, version), layers, composed = change, rollout.channel.key.layers, rollout.target.composed
         if rollout.wanted is None or version_of(rollout.wanted, key) != version:
             return None
@@ -297,7 +292,6 @@ def _answers(bake: Bake, seats: Iterable[ChannelRollout], rejections: Rejections
 
 
 def _has_answered(client: ChannelClient, rollout: ChannelRollout, *, rejects: bool) -> bool:
-    """Whether a client has all its resources; with `rejects`, its rejected versions are known."""
     state, step = client.sync_state(), rollout.asked
     if state is SyncState.NACK and rejects:
         # It rejects versions that it is not served now.

@@ -1,6 +1,6 @@
-"""The rollout of one channel: publishes steps, and asks clients for progress.
+"""One channel's rollout: publishes steps, and asks clients for progress.
 
-Keeping its place across restarts is a capability, see `history/`.
+Keeping its place across restarts is a capability (`history/`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Generations:
 
 @dataclass(slots=True)
 class Holding:
-    """Holds common to all channels; no node is served `rejected` versions."""
+    """All channels' holds; no node is served `rejected` versions."""
 
     rules: HoldingRules = field(default_factory=HoldingRules)
     rejected: Collection[ResourceVersion] = frozenset()
@@ -50,15 +50,10 @@ class Holding:
 class ChannelRollout:
     """Drives one rollout: `advance` does all due work; other methods only note it.
 
-    A client is asked for its progress when a step is published, and after each of its actions.
-
-    Attributes:
-        wanted: the tree to serve; None before the first.
-        goal: the goal of a lane; None if the channel follows the tree itself.
-        origin: the snapshots served at the split, by the original channel and by this one.
-        returns: how often its clients came back to its origin, and were away again before taking it.
-        detected_s: the monotonic clock at the first sign of the change.
-        on_left_behind: receives clients that are not waited for: they were late, or have not shown that they stay.
+    A client is asked when a step is published, and after each action. `wanted` is the tree to serve, None before the
+    first; `goal` a lane's, or None. `origin` are the snapshots served at the split, by the original channel and by
+    this; `returns` is how often clients came back to it, and left before taking it. `detected_s` is the monotonic clock
+    at the change's first sign. `on_left_behind` receives clients not waited for: late, or not shown to stay.
     """
 
     def __init__(self, channel: Channel, machine: Rollout, generations: Generations, removed: RemovedMembers) -> None:
@@ -102,7 +97,7 @@ class ChannelRollout:
 
     @property
     def follows_tree(self) -> bool:
-        """Whether the wanted tree has been taken in."""
+        """Whether the wanted tree was taken in."""
         return self.wanted is self.target.tree if self.goal is None else self.goal.follows_tree
 
     @property
@@ -113,7 +108,7 @@ class ChannelRollout:
 
     @property
     def step_since_s(self) -> float | None:
-        """The start of the current step, or None."""
+        """The current step's start, or None."""
         ends_at_s = self.machine.timer_at_s
         if self.machine.step is None or ends_at_s is None:
             return None
@@ -147,12 +142,12 @@ class ChannelRollout:
         self.held_since_s, self._now_s = other.held_since_s, other._now_s
 
     def begins_as(self, machine: Rollout) -> bool:
-        """Whether a channel split off now would begin like this."""
+        """Whether a channel split off now would begin so."""
         other, own = self.origin
         return other is machine.served and own is self.machine.served and self.machine.step is machine.step
 
     def replaced_for(self, rejected: Collection[ResourceVersion]) -> frozenset[ResourceVersion]:
-        """Return the versions whose rejection needs a separate channel."""
+        """Return versions whose rejection needs a separate channel."""
         return self.target.replaced_for(rejected, self.machine.served)
 
     def receive_progress(self, client: ChannelClient) -> None:
@@ -190,7 +185,7 @@ class ChannelRollout:
             self.machine.receive_target(intended, now_s)
 
     def _note_held(self, now_s: float) -> None:
-        """The same object has the same keys, possibly thousands."""
+        """The same object has the same, possibly thousands of keys."""
         held = self.target.holds, self.waits
         if held[0] is self._held[0] and held[1] is self._held[1]:
             return
@@ -339,11 +334,7 @@ def names_in(happened: RolloutEvent) -> dict[Client, str]:
 
 
 class PlaceKeeper(Protocol):
-    """Keeps places, rejections, and removals. Restoring blocks.
-
-    Attributes:
-        read_behind: returns the places of nodes behind their channel, each as a lane.
-    """
+    """Keeps places, rejections, and removals; `read_behind` returns places behind their channel. Restoring blocks."""
 
     read_members: Callable[[], Mapping[Layers, Tombstones]]
     read_behind: Callable[[], Mapping[ChannelKey, RolloutState]]
@@ -361,14 +352,14 @@ class PlaceKeeper(Protocol):
         """Write the rejections soon, as they are then."""
 
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
-        """Write a rollout's place soon, as it is then."""
+        """Write a rollout's place soon."""
 
     def forget(self, key: ChannelKey) -> None:
-        """Remove a rollout's place soon: it has no followers."""
+        """Remove a rollout's place soon."""
 
 
 class RemovedMembers:
-    """Notes members removed in any channel; views without any are missing."""
+    """Notes members removed in any channel, by view."""
 
     def __init__(self, restored: Mapping[Layers, Tombstones]) -> None:
         self.by_layers = dict(restored)

@@ -2,9 +2,9 @@
 
 | rule | source |
 | --- | --- |
-| Nothing drains in an Envoy that has taken the served listeners, without warming ones, if both draining gauges are 0. | ENVOY.md E66, E69 |
-| Nor may the process before it, which it took over from by a hot restart, have connections. | `server.parent_connections` |
-| All clients of a channel must have known admin pages. For others, the time decides, also for a while after they left. | |
+| Nothing drains in an Envoy that has the served listeners, none warming, and both draining gauges at 0. | ENVOY.md E66, E69 |
+| Nor may the process before a hot restart have connections. | `server.parent_connections` |
+| All a channel's clients must have known admin pages. For others, time decides, also a while after they left. | |
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from fsxds.model.values import Version
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
-from fsxds.runtime.channels import ChannelClient
 from fsxds.settings.forms import Address
 from fsxds.transports.mirror.envoy_reader import EnvoyPage, Statistics
 
@@ -37,10 +36,7 @@ _FILTER = f"^({'|'.join((_VERSION, *_GAUGES))})$".replace(".", r"\.")
 
 
 class DrainWatch:
-    """Polls mirrors' Envoys while resources linger. Run `keep_watching`.
-
-    `pages` are admin addresses, by the directories that their Envoys read.
-    """
+    """Polls mirrors' Envoys while resources linger, at `pages` by the directories that they read."""
 
     def __init__(self, publisher: Publisher, pages: Mapping[str, Address]) -> None:
         self._publisher = publisher
@@ -59,14 +55,14 @@ class DrainWatch:
         now_s = asyncio.get_running_loop().time()
         self._others_until_s = {one: until_s for one, until_s in self._others_until_s.items() if until_s > now_s}
         for rollout in tuple(self._publisher.rollouts.values()):
-            pages = [self._page_of(client) for client in rollout.channel.clients]
+            pages = [
+                self._pages.get(client.name) if client.transport == "mirror" else None
+                for client in rollout.channel.clients
+            ]
             if None in pages:
                 self._others_until_s[rollout] = now_s + rollout.machine.options.linger_s
             elif pages and rollout not in self._others_until_s:
                 await self._look_at(rollout, [page for page in pages if page is not None])
-
-    def _page_of(self, client: ChannelClient) -> Address | None:
-        return self._pages.get(client.name) if client.transport == "mirror" else None
 
     async def _look_at(self, rollout: ChannelRollout, pages: list[Address]) -> None:
         served, lingering = rollout.machine.served, rollout.machine.lingering.values()

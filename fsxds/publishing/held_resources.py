@@ -1,4 +1,4 @@
-"""Held resources as problems of files, and the served part of a change."""
+"""Held resources as problems of files, and a change's served part."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ CLUSTERS, LISTENERS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds"))
 
 @dataclass(frozen=True, slots=True)
 class ExplainedHold:
-    """A resource that is not served as in the tree, or that nodes reject.
-
-    Attributes:
-        since_s: by the event loop's clock; None if unknown.
-    """
+    """A resource not served as in the tree, or rejected; `since_s` by the event loop's clock, or None."""
 
     key: Key
     reason: HoldReason
@@ -51,7 +47,7 @@ def hold_problems(holds: Holds) -> Iterator[Problem]:
 
 
 def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[ExplainedHold]:
-    """Yield the held resources, except rejected ones, given the starts of the holds."""
+    """Yield held, not rejected, resources, given the holds' starts."""
     for key, hold in holds.items():
         resource = hold.asked or hold.kept
         if resource is not None and hold.reason in _WORDS:
@@ -183,7 +179,7 @@ def noun_of(key: Key) -> str:
 
 
 def claimed_as(owner: Key | None) -> str:
-    """Return the noun of an exclusive claim; of listeners, only the address."""
+    """Return a claim's noun; of listeners, only the address."""
     return "address" if owner is None or owner[0] == LISTENERS else "domain or name"
 
 

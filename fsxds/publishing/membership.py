@@ -1,4 +1,4 @@
-"""Membership in a fleet, or none (a capability, see `fleet/`)."""
+"""Membership in a fleet (a capability, see `fleet/`), or none."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Targets(Protocol):
     """Takes loaded trees."""
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take trees; `detected_s` is the monotonic clock at the first sign of the change."""
+        """Take trees; `detected_s` is the monotonic clock at the change's first sign."""
 
 
 class SingleServer:
-    """A server outside of a fleet: it serves its own trees."""
+    """A server outside of a fleet serves its own trees."""
 
     def __init__(self) -> None:
         self._publisher: Publisher | None = None

@@ -2,13 +2,13 @@
 
 | rule | source |
 | --- | --- |
-| A node that rejects versions, or is offered them again, shares a channel with all nodes that hold back the same versions. | `rollout.rejections` |
-| Above a number of such channels, nodes share one that serves no version that any node rejects. | |
-| A node moves at once if one step leads from its served snapshot to the new one. | `Rollout.is_near` |
-| Else it catches up in a lane: a channel that continues the node's step, step by step, until it serves the same. | |
-| Nodes that let a step time out, or have not shown that they stay, catch up likewise: no rollout waits for them. | |
-| A node that left, or a poller that is away when the wait for it ends, catches up from there when it comes back. | |
-| A node moves to another view when that is loaded, by the current rules; versions held for it stay held there. | |
+| A node that rejects versions, or is offered them again, shares a channel with others that hold back the same. | `rollout.rejections` |
+| Above a number of such channels, nodes share one without any rejected version. | |
+| A node moves at once if one step leads from its snapshot to the new one. | `Rollout.is_near` |
+| Else it catches up in a lane: a channel that continues the node's step, until it serves the same. | |
+| Nodes that let a step time out, or may not stay, catch up likewise: no rollout waits for them. | |
+| A node that left, or a poller away when the wait ends, catches up from there when it is back. | |
+| A node moves to another view when that is loaded, by the current rules; its holds stay. | |
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ViewLoading(Protocol):
 
     @property
     def existing(self) -> frozenset[str]:
-        """The folders of the last tree; each may be a layer."""
+        """The last tree's folders; each may be a layer."""
 
     def is_loaded_by(self, views: Views) -> bool:
         """Whether the last tree was loaded by these rules."""
@@ -70,10 +70,10 @@ class ViewLoading(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The place of nodes when they left a channel.
+    """Nodes' place when they left a channel.
 
-    `has_taken`: they had the snapshot; otherwise they may be one step behind. `returns`: how often they came back, and
-    were away again before taking it. `attributes`: None after a restart.
+    `has_taken`: they had the snapshot, or may be one step behind. `returns`: how often they came back, and left before
+    taking it. `attributes`: None after a restart.
     """
 
     machine: Rollout
@@ -175,7 +175,7 @@ class NodeChannels:
         return await self.channel_of(node, holds=holds, holds_of=holds_of)
 
     def correct_place(self, node: Node, holds_of: HoldsOf, published: Iterable[Snapshot]) -> None:
-        """Correct a node that another server led on; `published` is newest first."""
+        """Correct a node led on by another server; `published` is newest first."""
         left = self._left.get(name := (node.id, node.cluster))
         here = None if left is None else left.machine.served
         if left is None or here is None or holds_of(here):
@@ -203,7 +203,7 @@ class NodeChannels:
         return "" if view is None else view.name
 
     def change_rules(self, rules: NodeRules) -> None:
-        """Follow other rules, from the first tree on that was loaded with them."""
+        """Follow other rules, from the first tree loaded with them."""
         self._rules, views = rules, rules.views
         for client in [] if views.is_whole else self._clients():
             if (view := views.layers_of(client.node, self._loading.existing)) is not None:
@@ -221,7 +221,7 @@ class NodeChannels:
             self._move_all()
 
     def place(self, nodes: Collection[NodeKey], *, is_apart: bool = False) -> None:
-        """Move nodes to the channels of their rejections; with `is_apart`, only to separate ones."""
+        """Move nodes to their rejections' channels; with `is_apart`, only to separate ones."""
         nodes = {*nodes, *self._sharing()}
         leaving: dict[tuple[ChannelRollout, ChannelKey], list[ChannelClient]] = defaultdict(list)
         for rollout in self._publisher.rollouts.values() if nodes else ():
@@ -299,10 +299,7 @@ class NodeChannels:
         return [client for client in lane.channel.clients if node_key(client) not in late]
 
     def _restored_key(self, node: Node) -> ChannelKey | None:
-        """The restored channel, until the first tree is there.
-
-        The layers of rollouts are taken to exist; clients move later if they must.
-        """
+        """The restored channel, until the first tree is there; clients move later if they must."""
         if self._publisher.published.current is not None:
             return None
         existing = frozenset(layer for key in self._publisher.rollouts for layer in key.layers)
@@ -372,7 +369,7 @@ class NodeChannels:
             self._left.popitem(last=False)
 
     def _resumed(self, node: Node, key: ChannelKey, *, holds: bool) -> ChannelRollout | None:
-        """Return a lane from the place where a node left; None if it may follow its channel at once."""
+        """Return a lane from the place that a node left; None if it may follow its channel."""
         before = self._left_before(node, key)
         left = self._left.pop((node.id, node.cluster), before)
         goal = self._publisher.rollouts.get(key)
@@ -403,7 +400,7 @@ class NodeChannels:
         return lane
 
     def _note_held(self, node: Node, key: ChannelKey, holds_of: HoldsOf) -> None:
-        """Note a node that holds the previous process's snapshot of another view."""
+        """Note a node with the previous process's snapshot of another view."""
         name = node.id, node.cluster
         if not node.id or name in self._seen or name in self._left:
             return
@@ -415,7 +412,7 @@ class NodeChannels:
             self._left[name] = _Left(machine, before, number, now_s, has_taken, attributes=node.attributes)
 
     def _left_before(self, node: Node, key: ChannelKey) -> _Left | None:
-        """After a restart, a node is first taken to be where its channel was."""
+        """After a restart, a node is first taken to be at its channel's place."""
         if not self._firsts or asyncio.get_running_loop().time() > self._began_s + REMEMBERED_FOR_S:
             self._firsts, self._seen = {}, set()
             return None
@@ -531,7 +528,11 @@ class NodeChannels:
     def _drop_idle(self) -> None:
         loop = asyncio.get_running_loop()
         rollouts = {one for key, one in self._publisher.rollouts.items() if key.layers != WHOLE_TREE and key.is_main}
-        idle = {one: self._idle_since_s.get(one, loop.time()) for one in rollouts if _may_go(one)}
+        idle = {
+            one: self._idle_since_s.get(one, loop.time())
+            for one in rollouts
+            if _is_idle(one.channel) and not one.target.is_rolled_back
+        }
         dropped = {one for one, since_s in idle.items() if loop.time() - since_s >= DROPPED_AFTER_S}
         self._idle_since_s = {one: since_s for one, since_s in idle.items() if one not in dropped}
         for rollout in dropped:
@@ -558,16 +559,11 @@ class NodeChannels:
             receive()
 
 
-def _may_go(rollout: ChannelRollout) -> bool:
-    return _is_idle(rollout.channel) and not rollout.target.is_rolled_back
-
-
 def _is_idle(channel: Channel) -> bool:
     return not channel.clients and not channel.readers
 
 
 def _final_key(rollout: ChannelRollout) -> ChannelKey:
-    """Return the key of the channel that the clients of a rollout finally belong to."""
     return (rollout.goal or rollout).channel.key
 
 

@@ -1,7 +1,6 @@
 """Publishes loaded trees, canaries first, and holds back rejected versions.
 
-One component drives all rollouts. If it fails on an internal error, the served snapshots stay, and rollouts continue
-from there.
+One component drives all rollouts; after an internal error, they continue from the served snapshots.
 """
 
 from __future__ import annotations
@@ -54,11 +53,8 @@ DRAINS_BEGIN_WITHIN_S = 5.0
 class PublishRules:
     """The rules of publishing; `canary` is None without canaries.
 
-    Attributes:
-        nack_limit: when a version that nodes reject is held back from all; None for never.
-        bake_s: how long they have it before others get it.
-        canary_quorum: the share of them that must have it, above 0 and up to 1.
-        canary_patience_s: the time after which others get it anyway; infinite for never.
+    `nack_limit` decides which rejected versions are held back from all; None for never. For the other values see
+    `canaries.BakeRules`.
     """
 
     rollout: RolloutOptions
@@ -71,7 +67,7 @@ class PublishRules:
 
     @classmethod
     def of(cls, settings: Settings, is_static: Callable[[Key], bool]) -> PublishRules:
-        """Read rules, given the names in the bootstrap."""
+        """Read rules, given the bootstrap's names."""
         options = RolloutOptions(
             is_on=settings.rollout,
             linger_s=settings.linger_s and settings.linger_s + DRAINS_BEGIN_WITHIN_S,
@@ -99,23 +95,23 @@ class Placing(Protocol):
     """Moves nodes to other channels."""
 
     def __call__(self, nodes: Collection[NodeKey], *, is_apart: bool = False) -> object:
-        """Move nodes to the channels of their rejections; with `is_apart`, only to separate ones."""
+        """Move nodes to their rejections' channels; with `is_apart`, only to separate ones."""
 
 
 class Publisher:
-    """Publishes in all channels; `gate` is None without canaries. Run `keep_publishing`.
+    """Publishes in all channels; `gate` is None without canaries.
 
     Args:
-        keeper: keeps places on disk; restored ones are served from the start. None keeps nothing.
-        rewriting: rewrites snapshots for streams; None if they get the same.
+        keeper: keeps places, served from the start; None keeps nothing.
+        rewriting: for streams; None if they get the same snapshots.
 
     Attributes:
-        published: the last tree, once all channels have taken it in, or None.
-        on_rest: receives a rollout that waits for no client.
-        on_decided: receives nodes that may have to follow another channel.
-        on_left_behind: receives clients of a rollout that no longer waits for them.
+        published: the last tree taken in by all channels, or None.
+        on_rest: receives rollouts that wait for no client.
+        on_decided: receives nodes that may need another channel.
+        on_left_behind: receives clients no longer waited for.
         on_gone: receives a client that left, and its rollout.
-        on_kept: receives the layers of a view that stays loaded, even without followers.
+        on_kept: receives layers of views that stay loaded without followers.
     """
 
     def __init__(
@@ -167,7 +163,10 @@ class Publisher:
         self.restored_behind = {key: state for key, state in restored.items() if key.lane}
         for key, state in restored.items():
             if not key.lane:
-                self._restore(key, state)
+                rollout = self._add(key, Rollout(self.rules.rollout, state))
+                rollout.restore(state)
+                self.keep(rollout)
+                self.note(rollout)
         self.whole = self.rollout_of(ChannelKey()).channel
 
     def keep_behind(self, read: Callable[[], Mapping[ChannelKey, RolloutState]]) -> None:
@@ -192,7 +191,7 @@ class Publisher:
         return found
 
     def main_of(self, key: ChannelKey) -> ChannelRollout | None:
-        """Return the rollout of most nodes, or None."""
+        """Return most nodes' rollout, or None."""
         return self.rollouts.get(ChannelKey(key.layers, key.is_canary))
 
     def followed(self, views: Container[Layers]) -> Iterator[ChannelRollout]:
@@ -276,9 +275,9 @@ class Publisher:
         detected_s: float,
         canaries: Mapping[Layers, Snapshot] = MappingProxyType({}),
     ) -> None:
-        """Publish trees; `detected_s` is the monotonic clock at the first sign of the change.
+        """Publish trees; `detected_s` is the monotonic clock at the change's first sign.
 
-        `canaries`: their trees, if another server decided that.
+        `canaries`: their trees, if another server decided.
         """
         if self.gate is not None:
             self.gate.receive_trees(self._targets, targets)
@@ -305,7 +304,7 @@ class Publisher:
         self._look_soon()
 
     async def keep_publishing(self) -> Never:
-        """Advance due rollouts, until cancelled; after a failure, again from the served snapshots."""
+        """Advance due rollouts, until cancelled; after a failure, from the served snapshots."""
         for failed in self._due:
             self._inbox.put_nowait(failed)
         while True:
@@ -317,7 +316,17 @@ class Publisher:
                 self._due.discard(rollout)
             elif rollout in self._due:
                 self._due.discard(rollout)
-                self._attempt(rollout)
+                is_done = False
+                try:
+                    with self._attempts.on((rollout, rollout.wanted)):
+                        self._advance(rollout)
+                    is_done = True
+                finally:
+                    if not is_done:
+                        rollout.restart(asyncio.get_running_loop().time())
+                        if self._attempts.are_over((rollout, rollout.wanted)):
+                            rollout.wanted = None
+                        self.note(rollout)
                 # Other tasks may run between the rollouts of a thousand channels.
                 await asyncio.sleep(0)
 
@@ -328,7 +337,7 @@ class Publisher:
 
     @property
     def generation(self) -> int:
-        """The last snapshot's number, in any channel."""
+        """The last snapshot's number."""
         return self._generations.last
 
     @property
@@ -356,7 +365,7 @@ class Publisher:
         return len(versions)
 
     def held_in(self, rollout: ChannelRollout) -> Iterator[ExplainedHold]:
-        """Yield the resources held back in a channel or rejected."""
+        """Yield resources held back in a channel or rejected."""
         yield from rejected_resources(self.verdicts.rejections, lambda: [rollout.target])
         yield from held_resources(rollout.target.holds, rollout.held_since_s)
         if self.gate is not None:
@@ -374,24 +383,11 @@ class Publisher:
             self._inbox.put_nowait(rollout)
 
     def _admitted(self, rollout: ChannelRollout) -> Composed | None:
-        """Return the part of the tree that a rollout may take; None without a tree, and in a lane."""
+        """Return the tree's part for a rollout; None without a tree, and in a lane."""
         if rollout.wanted is None or rollout.goal is not None:
             return None
         gate = None if rollout.channel.key.is_canary else self.gate
         return Composed(rollout.wanted) if gate is None else gate.admit(rollout, rollout.wanted)
-
-    def _attempt(self, rollout: ChannelRollout) -> None:
-        is_done = False
-        try:
-            with self._attempts.on((rollout, rollout.wanted)):
-                self._advance(rollout)
-            is_done = True
-        finally:
-            if not is_done:
-                rollout.restart(asyncio.get_running_loop().time())
-                if self._attempts.are_over((rollout, rollout.wanted)):
-                    rollout.wanted = None
-                self.note(rollout)
 
     def _advance(self, rollout: ChannelRollout) -> None:
         # No step follows a rejected one.
@@ -464,7 +460,6 @@ class Publisher:
             self.note(rollout)
 
     def _look_soon(self) -> None:
-        """Look once, after all due work."""
         if self.gate is not None and not self._is_look_due:
             self._is_look_due = True
             self._inbox.put_nowait(self._look_at_canaries)
@@ -548,14 +543,8 @@ class Publisher:
             self._want(rollout)
         return rollout
 
-    def _restore(self, key: ChannelKey, state: RolloutState) -> None:
-        rollout = self._add(key, Rollout(self.rules.rollout, state))
-        rollout.restore(state)
-        self.keep(rollout)
-        self.note(rollout)
-
     def keep(self, rollout: ChannelRollout) -> None:
-        """Write the place of a rollout, and of nodes behind it, to disk soon, as it is then."""
+        """Write a rollout's place, and of nodes behind it, soon."""
         kept = rollout.goal or rollout
         if self._keeper is not None:
             self._keeper.save(kept.channel.key, lambda: kept.state)

@@ -46,24 +46,21 @@ NO_HISTORY = "there is no history; start fsxds with --state DIR"
 
 
 class KeptHistory(Protocol):
-    """The served snapshots. Blocks; StateError if it cannot be read."""
+    """The served snapshots. Blocks; StateError if unreadable."""
 
     @property
     def path(self) -> Path:
         """The directory of the history."""
 
     def entries(self) -> Sequence[KeptSnapshot]:
-        """Return all entries, the newest first."""
+        """Return all entries, newest first."""
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
         """Return a snapshot, sharing content with `near`, or None."""
 
 
 class RolloutOperator:
-    """Shows and changes all rollouts: a `RolloutControl`.
-
-    `views` returns view names with layers; `kept` is None without `--state`.
-    """
+    """Shows and changes all rollouts; `kept` is None without `--state`."""
 
     def __init__(
         self, publisher: Publisher, views: Callable[[], Sequence[tuple[str, Layers]]], kept: KeptHistory | None
@@ -111,7 +108,7 @@ class RolloutOperator:
         return self._decide(None, lambda rollout: rollout.target.approve(approval_id, rollout.base))
 
     def promote(self) -> int:
-        """Let other nodes follow canaries; return the channels' number."""
+        """Let others follow canaries; return the channels' number."""
         return self._publisher.promote()
 
     def retry(self, name: str | None) -> int:
@@ -127,7 +124,7 @@ class RolloutOperator:
         return self._decide(layers, lambda rollout: rollout.target.resume(rollout.base, self._publisher.holding_rules))
 
     async def history(self) -> Sequence[KeptSnapshot]:
-        """Return all entries, the newest first."""
+        """Return all entries, newest first."""
         return await self._read(lambda kept: kept.entries())
 
     async def servers(self) -> Sequence[FleetServerReport]:
@@ -154,12 +151,12 @@ class RolloutOperator:
         ]
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot of the history. ProtocolError: it is missing."""
+        """Return a history's snapshot. ProtocolError: it is missing."""
         served = {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
         return await self._read(partial(_kept, number, served))
 
     async def rollback(self, number: int) -> int:
-        """Serve a snapshot of the history; return the channels' number."""
+        """Serve a history's snapshot; return the channels' number."""
         layers, snapshot = await self.kept(number)
         return self.roll_back({layers: snapshot})
 
@@ -215,7 +212,12 @@ class RolloutOperator:
             raise ProtocolError(f"the history cannot be read: {error}", "UNAVAILABLE") from error
 
     def _report(self, rollout: ChannelRollout, views: tuple[str, ...]) -> ChannelReport:
-        machine, target, gate, now_s = rollout.machine, rollout.target, self._publisher.gate, _now_s()
+        machine, target, gate, now_s = (
+            rollout.machine,
+            rollout.target,
+            self._publisher.gate,
+            asyncio.get_running_loop().time(),
+        )
         times_s = [bake.opens_at_s for bake in gate.bakes_of(rollout)] if gate is not None else []
         baking_s = [max(at_s - now_s, 0.0) for at_s in times_s if at_s is not None]
         served = machine.target if machine.is_complete else machine.served
@@ -280,10 +282,6 @@ def _kept_at(time_s: float, served: Mapping[Layers, Snapshot | None], history: K
 
 def _pin(snapshot: Snapshot, rollout: ChannelRollout) -> bool:
     return rollout.target.pin(snapshot, time.time(), rollout.wanted)
-
-
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _client(client: Client) -> ChannelClient:

@@ -27,8 +27,8 @@ _UNSETTLED = frozenset((SyncState.NACK, SyncState.STALE))
 class Verdicts:
     """Takes NACKs, and decides once per turn of the event loop.
 
-    `limit` is None to hold no version back from all nodes; `rollouts` is a live mapping. `on_decided` receives nodes
-    with new decisions, and whether the versions held back from all nodes changed.
+    `limit` is None to hold no version back from all; `rollouts` is live. `on_decided` receives nodes with new
+    decisions, and whether such holds changed.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class Verdicts:
             rejected = () if known is None else known.reasons.keys()
             nack = replace(nack, versions=rollout.target.suspects(nack.versions, rejected, rollout.base))
         self.rejections.receive_nack(node, client, nack, _now_s())
-        for one in {rollout, self._main_of(rollout)}:
+        key = rollout.channel.key
+        for one in {rollout, self._rollouts.get(ChannelKey(key.layers, key.is_canary), rollout)}:
             # Clients may reject a version that they have; a version reached before is not rejected.
             one.target.remember(nack.versions, one.base, one.machine.good, rollout.base, rollout.machine.good)
         # Not those of the served snapshot while canaries are awaited: they would be forgotten at once.
@@ -90,7 +91,7 @@ class Verdicts:
             self.decide_soon(())
 
     def receive_trees(self, trees: Collection[Snapshot]) -> None:
-        """Take trees; forget versions that are gone or have other dependencies."""
+        """Take trees; forget versions gone or with other dependencies."""
         self._trees = trees
         self._forget_past()
         if self.rejections.nodes and self._timer is None:
@@ -105,7 +106,7 @@ class Verdicts:
             self.decide_soon(nodes)
 
     def forget_reason(self, words: str) -> None:
-        """Offer versions again that were rejected with these words."""
+        """Offer versions rejected with these words again."""
         nodes = self.rejections.nodes.values()
         self.forget({version for one in nodes for version, (said, _) in one.reasons.items() if words in (said or "")})
 
@@ -151,7 +152,6 @@ class Verdicts:
             self.decide_soon(())
 
     def _look_at_nodes(self, now_s: float) -> list[NodeKey]:
-        """Note which rejecting nodes are present; return nodes that took a rejected version."""
         rejections, accepting = self.rejections, list[NodeKey]()
         clients: defaultdict[NodeKey, list[tuple[ChannelRollout, ChannelClient]]] = defaultdict(list)
         absent: set[NodeKey] = set()
@@ -178,7 +178,7 @@ class Verdicts:
         return accepting
 
     def _is_blocked(self, rollouts: Collection[ChannelRollout], version: ResourceVersion) -> bool:
-        """Whether no channel serves a version only because a dependency is held back."""
+        """Whether only a held dependency keeps a version from all channels."""
         return bool(rollouts) and not any(self._may_come(version, rollout) for rollout in rollouts)
 
     def _may_come(self, version: ResourceVersion, rollout: ChannelRollout) -> bool:
@@ -195,10 +195,10 @@ class Verdicts:
         return (one for one in self.rejections.nodes.values() if not one.reasons.keys().isdisjoint(versions))
 
     def _accepting(self, versions: Collection[ResourceVersion]) -> Mapping[ResourceVersion, Votes]:
-        """Return the votes of accepting nodes that were, or will be, offered the versions.
+        """Return accepting nodes' votes, of those that were, or will be, offered the versions.
 
-        A version that is offered only to nodes that reject it has none; neither has, after a restart, one for which
-        others may come back. A node that does not answer in time catches up, and does not count.
+        A version offered only to its rejecters has none; nor has, after a restart, one for which others may come back.
+        A node that is late catches up, and does not count.
         """
         served, awaited = set[ResourceVersion](), set[ResourceVersion]()
         # By sets of versions accepted together, the nodes by identity: mostly all versions of a type, or none.
@@ -252,12 +252,8 @@ class Verdicts:
                 for number in range(client.node_count):
                     groups[accepted][f"{client.identity} {number}"].add((node, number))
 
-    def _main_of(self, rollout: ChannelRollout) -> ChannelRollout:
-        key = rollout.channel.key
-        return self._rollouts.get(ChannelKey(key.layers, key.is_canary), rollout)
-
     def _is_past(self, version: ResourceVersion) -> bool:
-        """Whether a version is gone, or has other dependencies than at its rejection."""
+        """Whether a version is gone, or has other dependencies than when rejected."""
         if having := [tree for tree in self._trees if has_version(tree, version)]:
             # In another view, the same version may have other dependencies.
             return self._dependencies.get(version) not in (

@@ -1,8 +1,8 @@
-"""Make before break: moves clients to the snapshot of the tree, in steps taken one after another.
+"""Make before break: moves clients to the tree's snapshot, in steps taken one after another.
 
-`target` composes the snapshot to serve: `holding` holds resources back, `guard` demands approval of removals, and
-`rejections` knows the versions that clients reject. `planning` plans the steps, `lingering` keeps resources for
-draining listeners, and `machine` takes the steps.
+`target` composes the snapshot to serve: `holding` holds resources back, `guard` demands approval of removals,
+`rejections` knows versions that clients reject. `planning` plans steps, `lingering` keeps resources for draining
+listeners, `machine` takes the steps.
 """
 
 from __future__ import annotations

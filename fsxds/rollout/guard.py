@@ -2,10 +2,10 @@
 
 | rule | source |
 | --- | --- |
-| A type that shrinks by more than a share is held; replaced names do not count. | a folder that is not mounted looks like an emptied one |
-| So is a type that becomes empty, and a list collection that does either. | ENVOY.md E13 |
-| Fewer than five resources, or entries, never need approval: one of them is a large share. | |
-| A resource that an upstream let go, as no client subscribes to it any more or its time is over, does not count. | |
+| A type that shrinks by more than a share is held; replaced names do not count. | a folder not mounted looks emptied |
+| So is one that becomes empty, and a list collection that does either. | ENVOY.md E13 |
+| Fewer than five resources, or entries, need no approval: one is a large share. | |
+| A resource that an upstream let go, unsubscribed or expired, does not count. | |
 """
 
 from __future__ import annotations
@@ -29,12 +29,10 @@ _ENTRY_TAG = 0x0A  # field 1 of a ListenerCollection, with a length
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The removed resources of a type that shrinks too much.
+    """Removed resources of a type that shrinks too much.
 
-    Attributes:
-        type_url: for entries of a list collection, that of the collection.
-        removed: the number of resources, however many are added; or by how many entries collections shrink.
-        keys: the removed resources, or the shrunken collections.
+    `removed` is the number of resources, however many are added, or of list collections' entries; `keys` are the
+    removed resources, or the shrunken collections.
     """
 
     type_url: TypeUrl
@@ -44,10 +42,7 @@ class Removal:
 
 
 def removals_to_approve(before: Snapshot, after: Snapshot, max_removal: float | None) -> tuple[Removal, ...]:
-    """Return the removals that need approval.
-
-    `max_removal` is the largest allowed share of a type, from 0 to 1; None for no limit.
-    """
+    """Return removals that need approval; `max_removal` is a type's largest share, from 0 to 1, None for no limit."""
     if max_removal is None:
         return ()
     found = []
@@ -102,7 +97,7 @@ def body_with_entries(count: int) -> bytes:
 
 
 def approval_id(removals: Iterable[Removal]) -> str:
-    """Return 12 hex digits, the same for equal removals."""
+    """Return 12 hex digits, equal for equal removals."""
     lines = {
         # The names of a collection's entries are not known, so their number identifies the removal.
         f"{type_url}\0{name}\0{removal.removed if type_url == COLLECTIONS else ''}\n"

@@ -2,21 +2,21 @@
 
 | rule | source |
 | --- | --- |
-| A resource that clients rejected, or that was rolled back, is held at its last good version; all else follows the tree. | |
+| A resource rejected by clients, or rolled back, is held at its last good version; all else follows the tree. | |
 | A changed resource that would newly name a held one is held, too: a route keeps its old cluster. | |
-| A resource that already moved to a rejected new one, which is to be removed again, moves back to what it named before. | |
-| A changed resource that would newly name an undefined one is held until the name is defined. | ENVOY.md E6 |
-| A name that was undefined in the served snapshot already is no obstacle: it may be a static cluster. | |
-| If neither the tree nor an upstream has any resource of a type, its names belong to another server: none is undefined. | |
-| So do secrets and extensions that a resource requests from a separate gRPC service. | `expects` in `uses` |
-| A removed resource stays while a served resource names it. | xDS protocol, "Eventual consistency considerations" |
+| A resource already moved to a rejected new one, to be removed again, moves back. | |
+| A changed resource that would newly name an undefined one is held until that is defined. | ENVOY.md E6 |
+| A name undefined in the served snapshot is no obstacle: it may be a static cluster. | |
+| If neither the tree nor an upstream has any resource of a type, another server has its names: none is undefined. | |
+| So it does secrets and extensions requested from a separate gRPC service. | `expects` in `uses` |
+| A removed resource stays while a served one names it. | xDS protocol, "Eventual consistency considerations" |
 | A removal of much of a type waits for approval; all else is served. | `guard` |
-| A changed resource that claims the same as a held one, as a listener does its address, waits until that is free. | ENVOY.md E56 |
-| A served resource gives way to no rollback, and to no good version in place of a rejected one. | |
-| Claims that two resources of the tree share, or two that are served already, are no obstacle. | |
+| A changed resource that claims what a held one has, such as an address, waits until that is free. | ENVOY.md E56 |
+| A served resource gives way to no rollback, and to no good version of a rejected one. | |
+| Claims that two resources of the tree, or two served ones, share are no obstacle. | |
 
-All of this follows from names, references and claims: an edit that changes none costs only its changes
-(`composed_again`), others the difference of the served snapshot and the tree, and the number of holds.
+An edit that changes no name, reference or claim costs only its changes (`composed_again`), others the difference of
+served and new, and the holds.
 """
 
 from __future__ import annotations
@@ -63,11 +63,8 @@ class HoldReason(Enum):
 class Hold:
     """A resource that does not follow the tree.
 
-    Attributes:
-        kept: the version served instead, or None.
-        asked: the tree's version, or None.
-        other: the user of a resource in use, the undefined or held name, or the owner of a claim; else None.
-        good: the snapshot before a rejected version; else None.
+    `kept` is served instead of the tree's `asked`; either may be None. `other` is the user of a resource in use, the
+    undefined or held name, or a claim's owner, else None; `good` the snapshot before a rejected version, else None.
     """
 
     reason: HoldReason
@@ -84,15 +81,11 @@ NOTHING_BEGUN: Mapping[TypeUrl, Sequence[Resource]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class HoldingRules:
-    """The rules by which resources are held.
+    """The rules for holds.
 
-    Attributes:
-        keeps_references: False serves a change that breaks references.
-        max_removal: the largest share of a type that a tree may remove without approval, from 0 to 1; None for no
-            limit.
-        approved: ids of removals.
-        is_static: whether a name is known to be in the bootstrap.
-        knows_static: there are no clusters of the bootstrap beside the known ones.
+    `keeps_references`: False serves a change that breaks references. `max_removal`: a type's largest share that needs
+    no approval, from 0 to 1; None for no limit. `approved` are removals' ids. `is_static`: whether the bootstrap
+    certainly has a name; `knows_static`: it has no others.
     """
 
     keeps_references: bool = True
@@ -115,7 +108,7 @@ class Basis:
 class Composed:
     """The snapshot to serve; the tree itself if it holds nothing.
 
-    `approval_id` approves the removals. `basis` is None if rejections, rollbacks or a step under way had an effect.
+    `approval_id` approves the removals. `basis` is None if rejections, rollbacks or a present step had an effect.
     """
 
     snapshot: Snapshot
@@ -134,15 +127,14 @@ def compose(
 ) -> Composed:
     """Return the snapshot to serve of a tree.
 
-    Args:
-        tree: the snapshot of the files.
-        base: the last target reached; None before the first, when only `explicit` and conflicting claims are held.
-        explicit: held whatever they name: rejected, pinned, or waiting for canaries.
-        rules: for further holds.
-        begun: new, served beside `base`. The guard compares with `base` only.
+    `base` is the last target reached; None before the first, when only `explicit` and conflicting claims are held.
+    `explicit` are rejected, pinned, or wait for canaries. `begun` are new, served beside `base`, and ignored by the
+    guard.
     """
     reached = base or tree
-    composition = _Composition(tree, (reached, _with_begun(reached, begun)), explicit, rules)
+    rows = {url: reached.resources(url).with_changes(new, ()).prepared() for url, new in begun.items() if new}
+    extended = replace(reached, by_type=MappingProxyType({**reached.by_type, **rows})) if rows else reached
+    composition = _Composition(tree, (reached, extended), explicit, rules)
     removals = composition.close(is_first=base is None)
     holds, id_of_removals = MappingProxyType(composition.holds), approval_id(removals) if removals else None
     is_plain = base is not None and not explicit and not any(begun.values())
@@ -154,11 +146,6 @@ def with_rows(tree: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Snapshot:
     """Replace rows; their types lose authored versions."""
     authored = {type_url: each for type_url, each in tree.authored.items() if type_url not in rows}
     return replace(tree, by_type=MappingProxyType({**tree.by_type, **rows}), authored=MappingProxyType(authored))
-
-
-def _with_begun(base: Snapshot, begun: Mapping[TypeUrl, Sequence[Resource]]) -> Snapshot:
-    rows = {url: base.resources(url).with_changes(new, ()).prepared() for url, new in begun.items() if new}
-    return replace(base, by_type=MappingProxyType({**base.by_type, **rows})) if rows else base
 
 
 class _Composition:
@@ -206,7 +193,6 @@ class _Composition:
         return removals
 
     def _keep(self, users: Mapping[Key, list[Key]]) -> None:
-        """Repeat until no hold follows."""
         self._keep_used()
         while claimers := self._hold_claimers():
             self._hold_users(users, claimers)
@@ -257,7 +243,6 @@ class _Composition:
         return users
 
     def _hold_users(self, users: Mapping[Key, list[Key]], obstacles: Iterable[Key]) -> None:
-        """Hold users of the users, too."""
         found = list(obstacles)
         while found:
             obstacle = found.pop()
@@ -272,7 +257,7 @@ class _Composition:
                     found.append(user)
 
     def _roll_back_users(self, key: Key, good: Snapshot) -> None:
-        """Hold users at the version before they named a removed resource, and their users in turn."""
+        """Hold users, and their users in turn, at the version before they named a removed resource."""
         found = [key]
         while found:
             obstacle = found.pop()
@@ -286,7 +271,7 @@ class _Composition:
                     found.append(key_of_user)
 
     def _undefined(self, users: Mapping[Key, list[Key]]) -> Iterator[tuple[Key, list[Key]]]:
-        """Omit users that can get a name from another server."""
+        """Omit users with names from another server."""
         missing = {key for key in users if self._is_missing(key)}
         expected = {type_url for type_url in {key[0] for key in missing} if self._is_expected_here(type_url)}
         unknown = {key for key in missing if key[0] == CLUSTERS and key[1] not in self._base.resources(CLUSTERS)}
@@ -314,7 +299,6 @@ class _Composition:
         return bool(rows) and all(one in rows_before for one in demanded_names(self._base, type_url))
 
     def _keep_used(self) -> None:
-        """Keep the references of kept resources, too."""
         gone = {
             (type_url, name)
             for type_url, change in self._changes.items()
@@ -335,7 +319,7 @@ class _Composition:
             gone = (gone - used.keys()) | self._missed(used)
 
     def _missed(self, keys: Iterable[Key]) -> set[Key]:
-        """Return references that are not served, but existed before a rejection."""
+        """Return unserved references that existed before a rejection."""
         kept = [one for key in keys if (one := self.holds[key].kept) is not None] if self._good else []
         return {
             key
@@ -381,7 +365,6 @@ class _Composition:
         return found
 
     def _settle_claim(self, claim: Key, keys: Iterable[Key]) -> Iterator[Key]:
-        """Let one resource keep a claim; hold and yield the rest."""
         served = sorted(key for key in keys if claim in self._claims_of(key))
         served.sort(key=partial(self._right_to_claim, claim), reverse=True)
         for other in served[1:]:
@@ -404,7 +387,7 @@ class _Composition:
         return next((one for one in good if taken.isdisjoint(claims_of(one))), None)
 
     def _right_to_claim(self, claim: Key, key: Key) -> int:
-        """Rank the right to a claim: good version of a rejected resource, present owner, rollback, tree."""
+        """Rank rights to a claim: a rejected resource's good version, present owner, rollback, tree."""
         hold = self.holds.get(key)
         if claim in _claims_in(self._reached, key):
             return 2

@@ -1,15 +1,15 @@
-"""Keeps resources that the target lacks while connections of draining listeners use them.
+"""Keeps resources that the target lacks while draining listeners' connections use them.
 
 | rule | source |
 | --- | --- |
 | When a listener changes or is removed, its open connections keep its old version until the drain ends. | ENVOY.md E66 |
-| Until then, no resource is removed that the old version names and the new one does not, whenever the tree drops it. | the same |
-| Nor are its references, if they are removed as well: routes, their clusters, the endpoints of these. | the same |
-| References of a resource that stays in the tree do not linger: its changes reach open connections. | ENVOY.md E67 |
+| Until then, a resource that only the old version names stays, whenever the tree drops it. | the same |
+| Nor are its references, if removed as well: routes, their clusters, the endpoints of these. | the same |
+| References of a resource that stays do not linger: its changes reach open connections. | ENVOY.md E67 |
 | A name that ends with `*` may mean any resource with that prefix: all removed ones linger. | `ANY` in `snapshots/references.py` |
 | References to the bootstrap's resources keep nothing. | ENVOY.md E6 |
 
-Lingering is computed at each step from `Draining`, which has all references, removed or not.
+Each step computes it anew from `Draining`, which has all references, removed or not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LISTENERS = BY_SHORT_NAME["lds"].type_url
 
 @dataclass(frozen=True, slots=True)
 class Lingering:
-    """How long a resource lingers; `ends_at_s` is None until clients have taken the changed listeners."""
+    """`ends_at_s` is None until clients have taken the changed listeners."""
 
     listeners: frozenset[str]
     ends_at_s: float | None = None
@@ -42,10 +42,10 @@ class Lingering:
 
 @dataclass(frozen=True, slots=True)
 class DrainingListener:
-    """An old version of a listener with possibly open connections.
+    """A listener's old version with possibly open connections.
 
-    `keys` are resources that its next version does not name, `patterns` such names that may mean several. `ends_at_s`
-    is None until clients have taken the next version.
+    `keys` are resources that its next version does not name, `patterns` names that may mean several. `ends_at_s` is
+    None until clients have the next version.
     """
 
     name: str
@@ -60,7 +60,7 @@ Changes = Mapping[TypeUrl, RowsChange]
 
 
 def draining_after(served: Snapshot, target: Snapshot, draining: Draining) -> Draining:
-    """Add the target's listeners; new ones have no end yet."""
+    """Add the target's listeners; new ones have no end."""
     rows, new_rows = served.resources(LISTENERS), target.resources(LISTENERS)
     change = new_rows.changes_since(rows)
     names = sorted(rows.among(change.fresh | change.removed))
@@ -77,7 +77,7 @@ def _drained(old: Resource, new: Resource | None) -> DrainingListener:
 def lingering_of(served: Snapshot, changes: Changes, draining: Draining) -> dict[Key, Lingering]:
     """Return removed resources that draining listeners use, at a cost per removal.
 
-    `changes` lead from the served snapshot to the target; lingering resources already count as removed.
+    `changes` from served to target already remove lingering resources.
     """
     removed = {type_url: change.removed for type_url, change in changes.items() if change.removed}
     removed_keys = {(type_url, name) for type_url, names in removed.items() for name in names} if draining else set()
@@ -90,7 +90,6 @@ def lingering_of(served: Snapshot, changes: Changes, draining: Draining) -> dict
 
 
 def _kept_by(keys: Iterable[Key], served: Snapshot, removed: Mapping[TypeUrl, frozenset[str]]) -> set[Key]:
-    """Return the removed resources that references mean, with their references in turn."""
     found: set[Key] = set()
     mentions = list(keys)
     while mentions:
@@ -114,7 +113,7 @@ def names_by_type(keys: Iterable[Key]) -> dict[TypeUrl, frozenset[str]]:
 
 
 def with_ends(draining: Draining, ends_at_s: float) -> Draining:
-    """All clients have taken the new listeners: set missing ends."""
+    """Set missing ends: clients have taken the new listeners."""
     return tuple(replace(one, ends_at_s=ends_at_s) if one.ends_at_s is None else one for one in draining)
 
 

@@ -1,18 +1,17 @@
-"""The rollout of one channel: each step is taken before the next.
+"""One channel's rollout: each step is taken before the next.
 
 | rule | source |
 | --- | --- |
 | A step is done when every client that lacked it took it or left, or after `step_timeout_s`. | xDS protocol, "ACK and NACK semantics summary" |
-| A target that comes during a step is kept, the newest wins, and is planned from the served snapshot when the step is done. | |
-| It follows at once if its first step and this one are of one sort, between which no order counts: a slow client must not hold up the endpoints of all clients. Both are then waited for. | |
-| From any other target, endpoints that clusters of the step wait for follow at once. | ENVOY.md E70 |
-| A target is good when clients took its users; its removals may follow later, or never if the next target comes first. | |
+| Of targets that come during a step, the newest is planned from the served snapshot when it is done. | |
+| It follows at once if its first step and this one need no order: a slow client must not hold up all endpoints. Both are then waited for. | |
+| From any other target, endpoints that the step's clusters wait for follow at once. | ENVOY.md E70 |
+| A target is good when clients took its users; its removals may follow later, or never before the next target. | |
 | Lingering ends `linger_s` after clients took the new listeners, or when no connection drains any more. | ENVOY.md E68, E69 |
-| After a restart, the previously served snapshot is served at once; the next step follows when clients had `step_timeout_s` to return, and the returned ones have taken that snapshot. | ENVOY.md E39 |
+| A restart serves the previous snapshot at once; the next step follows when clients had `step_timeout_s` to return, and returned ones have taken it. | ENVOY.md E39 |
 
-Callers pass `now_s`, of one clock that only goes forward, and call `receive_timer` at `timer_at_s`. After any call,
-`served` is the snapshot to publish; if `step` is another one then, call `receive_waiting` after the publication.
-`target` decides the target.
+`now_s` is of one clock that only goes forward; call `receive_timer` at `timer_at_s`. After any call, `served` is the
+snapshot to publish; if `step` changed, call `receive_waiting` after the publication. `target` decides the target.
 """
 
 from __future__ import annotations
@@ -54,15 +53,10 @@ from fsxds.rollout.target import Pin
 
 
 class Rollout:
-    """The rollout of one channel; `served`, `target` and `good` are None before the first target.
+    """One channel's rollout; `served`, `target` and `good` are None before the first target.
 
-    Attributes:
-        options: take effect from the next step on.
-        good: the last target reached.
-        step: to be taken by clients, or None.
-        waiting: the clients that have not taken it; None until they are known.
-        is_complete: all clients waited for have the target.
-
+    `options` take effect from the next step on; `good` is the last target reached; `step` is to be taken by clients, or
+    None; `waiting` have not taken it, None until they are known. `is_complete`: all these have the target.
     """
 
     def __init__(self, options: RolloutOptions, state: RolloutState | None = None) -> None:
@@ -88,14 +82,14 @@ class Rollout:
         self._events: list[RolloutEvent] = []
 
     def split(self, options: RolloutOptions, now_s: float) -> Rollout:
-        """Return a rollout for some clients, from the same step, with other options."""
+        """Return some clients' rollout, at the same step, with other options."""
         made = Rollout(options)
         vars(made).update(vars(self) | {"options": options, "waiting": None, "_events": []})
         made._step_ends_at_s = now_s + options.step_timeout_s
         return made
 
     def replace_rejected(self, replaced: Callable[[Snapshot], Snapshot]) -> None:
-        """Map served snapshot and targets."""
+        """Map the served snapshot and targets."""
         served, target, later = self.served, self.target, self._next
         self.served = None if served is None else replaced(served)
         self.target = None if target is None else replaced(target)
@@ -104,7 +98,7 @@ class Rollout:
     def is_near(self, other: Rollout) -> bool:
         """Whether another's clients may be served this snapshot at once.
 
-        They may unless that takes several steps, or it lacks resources that their draining listeners use.
+        Not if that takes several steps, or it lacks resources of their draining listeners.
         """
         if self.served is None or other.served is None:
             return False
@@ -121,7 +115,7 @@ class Rollout:
         return self.served is other.served or snapshot_id(self.served) == snapshot_id(other.served)
 
     def receive_clients_of(self, other: Rollout, now_s: float) -> None:
-        """Take over the draining listeners of clients that follow this rollout now."""
+        """Take over draining listeners of clients that now follow this."""
         self._look_at_clock(now_s)
         self._draining = (*self._draining, *(one for one in other._draining if one not in self._draining))
         if self.step is None:
@@ -162,7 +156,7 @@ class Rollout:
         self._rests_until_s = None
 
     def receive_target(self, target: Snapshot, now_s: float) -> None:
-        """Take the next target, at once or after the present step."""
+        """Take the next target, at once or after this step."""
         self._look_at_clock(now_s)
         if target is (self._next or self.target):
             return
@@ -173,7 +167,7 @@ class Rollout:
             self._supersede(self.step, now_s)
 
     def receive_waiting(self, clients: AbstractSet[Client], now_s: float) -> None:
-        """Take the clients to wait for; without any, the next step follows."""
+        """Take the clients to wait for; without any, go on."""
         self._look_at_clock(now_s)
         if self.step is not None:
             self.waiting = set(clients)
@@ -193,7 +187,7 @@ class Rollout:
             self._end_step_if_taken(now_s)
 
     def receive_timer(self, now_s: float) -> None:
-        """Run the actions that are due."""
+        """Take the actions that are due."""
         self._look_at_clock(now_s)
         if self._rests_until_s is not None and now_s >= self._rests_until_s:
             self._rests_until_s, self.waiting = None, self.waiting or set()
@@ -205,38 +199,38 @@ class Rollout:
             self._end_step(now_s)
 
     def end_step_now(self, now_s: float) -> None:
-        """Wait no longer for the step's clients."""
+        """Stop waiting for the step's clients."""
         self._look_at_clock(now_s)
         self._step_ends_at_s = now_s
 
     def prolong(self, now_s: float) -> None:
-        """Restart the time limit of the step."""
+        """Restart the step's time limit."""
         self._look_at_clock(now_s)
         self._step_ends_at_s = now_s + self.options.step_timeout_s
 
     def receive_drained(self, listeners: Collection[str], now_s: float) -> None:
-        """Record that no connection of old versions is open."""
+        """Record that old versions have no open connection."""
         self._look_at_clock(now_s)
         self._draining = without_drained(self._draining, listeners)
-        self._continue(now_s)
+        if self.step is None:
+            self._proceed(now_s)
 
     def has_reached(self, target: Snapshot) -> bool:
-        """Whether a target was reached, without another under way."""
+        """Whether a target was reached, with none under way."""
         return self.is_complete and self._next is None and target is self.target
 
     @property
     def taken(self) -> Snapshot | None:
         """The snapshot whose references clients have: the target once they took its users, else `good`.
 
-        An empty `good`, as before an upstream answers, does not count: new resources that some clients already have
-        would be lost.
+        An empty `good`, as before an upstream answers, does not count: clients' new resources would be lost.
         """
         is_empty = self.good is None or not any(self.good.by_type.values())
         return self.target if self._is_switched or is_empty else self.good
 
     @property
     def begun(self) -> Mapping[TypeUrl, Sequence[Resource]]:
-        """New served resources, while clients may not have taken their users."""
+        """New served resources whose users clients may not have taken."""
         taken, served, target = self.taken, self.served, self.target
         if taken is None or served is None or target is None or taken is target:
             return {}
@@ -254,7 +248,7 @@ class Rollout:
 
     @property
     def lingering(self) -> LingeringByKey:
-        """The resources that stay without the target."""
+        """Resources that stay without the target."""
         if self.served is None or self.target is None:
             return {}
         return lingering_of(self.served, changes_between(self.served, self.target), self._draining)
@@ -290,10 +284,6 @@ class Rollout:
         ends_at_s = self._step_ends_at_s
         self._serve(PlannedStep(step, self._is_last, self._draining, self._lingering), now_s)
         self._step_ends_at_s = ends_at_s
-
-    def _continue(self, now_s: float) -> None:
-        if self.step is None:
-            self._proceed(now_s)
 
     def _proceed(self, now_s: float, untaken: Step | None = None) -> None:
         """An `untaken` step is to be taken together with the next."""
@@ -373,10 +363,10 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class RolloutOptions:
-    """The options of a rollout.
+    """A rollout's options.
 
-    Without `is_on`, every target is served at once, without lingering. Until `unknown_until_s`, by the clock of
-    clients, draining listeners may use unserved resources: the previous process left no state.
+    Without `is_on`, every target is served at once, without lingering. Until `unknown_until_s`, by the clients' clock,
+    draining listeners may use unserved resources: the previous process left no state.
     """
 
     is_on: bool = True
@@ -387,16 +377,12 @@ class RolloutOptions:
 
 @dataclass(frozen=True, slots=True)
 class RolloutState:
-    """The state that survives a restart.
+    """The state to survive a restart.
 
-    Attributes:
-        good: the last target reached.
-        draining: its times are seconds left.
-        pinned_at_s: since 1970; None without pins.
-        before: for versions that nodes reject, the snapshot before them.
-        nodes: if only some of their channel's, behind the rest.
-        pinned: to roll back to, until the next tree shows the resources to pin.
-        held_for_s: how long each resource has been held back.
+    `good` is the last target reached; `draining` has seconds left; `pinned_at_s` counts since 1970, None without pins.
+    `before` has the snapshot before versions that nodes reject; `nodes` are some of the channel's, behind the rest.
+    `pinned` is to roll back to, until a tree shows the resources to pin; `held_for_s` is how long each resource has
+    been held.
     """
 
     served: Snapshot

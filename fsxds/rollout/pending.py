@@ -2,11 +2,11 @@
 
 | rule | source |
 | --- | --- |
-| The same content is offered again after 1, 2, 4, ... and at most 60 s: it may have come too early, before its dependencies. | ENVOY.md E10 |
-| The culprit in a NACKed response is unknown: each resource is offered again with fewer others, alone in the end. | ENVOY.md E12 |
+| The same content is offered again after 1, 2, 4, ... and at most 60 s: it may have come before its dependencies. | ENVOY.md E10 |
+| A NACKed response's culprit is unknown: each resource is offered again with fewer others, alone in the end. | ENVOY.md E12 |
 
-Other NACKs do not lengthen the back-off, and new content begins without one. Times are readings of any clock that only
-goes forward, in seconds.
+Other NACKs do not lengthen the back-off, and new content begins without one. Times are readings, in seconds, of a clock
+that only goes forward.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ Share = Callable[[frozenset[Name]], frozenset[Name]]
 
 @dataclass(frozen=True, slots=True)
 class _Batch(Generic[Name]):
-    """Names that are sent again together.
+    """Names sent again together.
 
-    `nacks` counts NACKs in a row; `retry_at_s` is None while an ACK is awaited. One that `is_part` is not divided
-    further.
+    `nacks` are in a row; `retry_at_s` is None while an ACK is awaited. One that `is_part` is divided no further.
     """
 
     names: frozenset[Name]
@@ -51,10 +50,7 @@ class _Batch(Generic[Name]):
 
 
 class Pending(Generic[Name]):
-    """The names NACKed and not ACKed since, with their back-off.
-
-    With `is_whole`, all can only be sent again together.
-    """
+    """Names NACKed and not ACKed since, with their back-off; if `is_whole`, all are sent again together."""
 
     __slots__ = ("_batches", "_is_whole", "_share", "names")
 
@@ -67,7 +63,7 @@ class Pending(Generic[Name]):
 
     @property
     def retry_at_s(self) -> float | None:
-        """The time of the first retry, or None."""
+        """The first retry, or None."""
         times = (batch.retry_at_s for batch in self._batches)
         return min((time_s for time_s in times if time_s is not None), default=None)
 
@@ -77,12 +73,12 @@ class Pending(Generic[Name]):
         return [(batch.names, batch.nacks, batch.retry_at_s) for batch in self._batches]
 
     def restore(self, batches: Iterable[tuple[frozenset[Name], int, float | None]]) -> None:
-        """Take the batches of another process."""
+        """Take another process's batches."""
         self._keep([_Batch(*batch) for batch in batches])
 
     @property
     def offered(self) -> frozenset[Name]:
-        """The names that were sent again, and await an ACK or NACK."""
+        """Names sent again that await an ACK or NACK."""
         return frozenset[Name]().union(*(batch.names for batch in self._batches if batch.retry_at_s is None))
 
     def nack(self, names: Iterable[Name], now_s: float) -> None:
@@ -108,10 +104,7 @@ class Pending(Generic[Name]):
             self._keep([rest for batch in self._batches for rest in _without(batch, removed)])
 
     def renew(self, names: Iterable[Name], now_s: float) -> None:
-        """Record new content, which is sent without back-off.
-
-        Names NACKed together with it are due at once: it may have been the culprit.
-        """
+        """Send new content without back-off, and names NACKed together with it: it may have been the culprit."""
         # If only the whole can be sent, all of it is new.
         renewed, batches = self.names if self._is_whole else frozenset(names), []
         for batch in self._batches:
@@ -139,7 +132,7 @@ class Pending(Generic[Name]):
             self._keep(batches)
 
     def due(self, now_s: float, most: int) -> tuple[frozenset[Name], ...]:
-        """Return the names to send now, in at most `most` responses."""
+        """Return names to send now, in at most `most` responses."""
         retry_at_s = self.retry_at_s
         if retry_at_s is None or now_s < retry_at_s:
             return ()
@@ -161,7 +154,7 @@ class Pending(Generic[Name]):
         self._batches = self._shared(batches)
 
     def _keep(self, batches: list[_Batch[Name]]) -> None:
-        """If there are too many, unite those with the most NACKs."""
+        """Unite too many, those with the most NACKs."""
         most = 1 if self._is_whole else MOST_BATCHES
         if len(batches) > most:
             batches.sort(key=lambda batch: batch.nacks)
@@ -171,7 +164,7 @@ class Pending(Generic[Name]):
         self.names = names if self._share is None else self._share(names)
 
     def _shared(self, batches: list[_Batch[Name]]) -> list[_Batch[Name]]:
-        """A mistake is NACKed by all streams."""
+        """All streams NACK a mistake."""
         if self._share is None:
             return batches
         return [replace(batch, names=self._share(batch.names)) for batch in batches]

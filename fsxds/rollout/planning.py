@@ -2,18 +2,17 @@
 
 | rule | source |
 | --- | --- |
-| GROW: used resources are added and changed; resources that the target lacks stay. | xDS protocol, "Eventual consistency considerations" |
+| GROW: used resources are added and changed; those that the target lacks stay. | xDS protocol, "Eventual consistency considerations" |
 | SWITCH: their users change, when all clients have the former. | the same |
 | SHRINK: resources without users are removed, when all clients have switched. | the same |
-| A step without changes is left out; if no two are needed, one step makes all changes. | |
-| If only used resources change, references of their old versions go after them: endpoints of a cluster that has its own now. | ENVOY.md E33 |
+| A step without changes is left out; if no two are needed, one makes all changes. | |
+| If only used resources change, their old versions' references go after them: endpoints of a cluster that has its own now. | ENVOY.md E33 |
 | Lingering resources are in every step (`lingering`). | ENVOY.md E66 |
-| Endpoints that clusters of a step wait for follow at once: the clusters are ACKed when they have them. | ENVOY.md E70 |
-| An authored version belongs to exactly the rows that it was written for. | |
-| A type is withheld, incomplete or undeclared as in the snapshot of its rows; never one that has resources. | `Snapshot` |
+| Endpoints that a step's clusters wait for follow at once: the clusters are ACKed when they have them. | ENVOY.md E70 |
+| An authored version belongs to exactly the rows it was written for. | |
+| A type is withheld, incomplete or undeclared as in its rows' snapshot; never one with resources. | `Snapshot` |
 
-Each step is planned from the served snapshot alone. So a new target can take over after any step, and every plan ends
-after three at most.
+Each of at most three steps is planned from the served snapshot alone, so a new target can take over after any.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class PlannedStep:
 
 
 def whole_step(served: Snapshot | None, target: Snapshot) -> Step | None:
-    """Return the one step that serves a target; None without changes."""
+    """Return the one step to a target; None without changes."""
     if served is None:
         rows = target.by_type.items()
         changed = {type_url: RowsChange(frozenset(each)) for type_url, each in rows if each}
@@ -73,7 +72,7 @@ def next_step(
 ) -> PlannedStep | None:
     """Plan the next step to a target; None if there is none.
 
-    `is_first`: none was served yet. `lingers`: references of listeners that change now are to linger.
+    `is_first`: none was served yet. `lingers`: references of now changing listeners are to linger.
     """
     changes = changes_between(served, target)
     after = draining_after(served, target, draining) if lingers else draining
@@ -88,7 +87,8 @@ def next_step(
         return PlannedStep(
             _kept(StepKind.SWITCH, served, target, kept), is_last=False, draining=after, lingering=lingering
         )
-    step = _kept(_last_kind(change, is_first=is_first), served, target, kept)
+    last_kind = StepKind.WHOLE if is_first else StepKind.SWITCH if change.switches else StepKind.SHRINK
+    step = _kept(last_kind, served, target, kept)
     if not step.changed and _marks(served) == _marks(step.snapshot):
         return None
     return PlannedStep(step, is_last=True, draining=after, lingering=lingering)
@@ -108,7 +108,7 @@ def changes_between(served: Snapshot, target: Snapshot) -> dict[TypeUrl, RowsCha
 
 
 def supplied_step(step: Step, served: Snapshot, target: Snapshot) -> Step | None:
-    """Add endpoints that a step's clusters lack and a newer target has; None if there are none."""
+    """Add endpoints that a step's clusters lack and a newer target has; None for none."""
     endpoints, before = target.resources(ENDPOINTS), served.resources(ENDPOINTS)
     added = endpoints.changes_since(before).fresh - before.keys()
     if not added or CLUSTERS not in step.changed:
@@ -152,12 +152,6 @@ class _Change:
             for name in self._served.resources(type_url).among(change.fresh)
             for reference in self._served.resources(type_url)[name].references
         )
-
-
-def _last_kind(change: _Change, *, is_first: bool) -> StepKind:
-    if is_first:
-        return StepKind.WHOLE
-    return StepKind.SWITCH if change.switches else StepKind.SHRINK
 
 
 def _used(type_urls: Collection[TypeUrl]) -> list[TypeUrl]:

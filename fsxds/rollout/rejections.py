@@ -2,14 +2,14 @@
 
 | rule | source |
 | --- | --- |
-| A node that NACKs a version is not served it until it is offered it again, with back-off, in ever smaller parts. | `pending` |
-| A NACK that names resources is about these; else all new ones in the response are suspects. | ENVOY.md E12 |
-| A version is held back from all nodes while more nodes reject it, of all that were offered it, than the limit allows. | |
-| One identity is one vote: a node id, or with credentials their name; nodes of one identity share its vote. | |
-| A node that left keeps its vote for a while, so that a reconnection changes nothing; its back-off stays longer. | |
-| So does an accepting node: if all reconnect at once, the first that is back does not decide. | |
-| A version that is offered to no node any more is not held back anew. | |
-| A node answers an offer before it gets another one, unless a hold on a reference blocks the offered version. | |
+| A node that NACKs a version is served it again only with back-off, in ever smaller parts. | `pending` |
+| A NACK that names resources is about these; else all the response's new ones are suspects. | ENVOY.md E12 |
+| A version is held back from all nodes while more of those offered it reject it than the limit allows. | |
+| One identity is one vote: a node id, or with credentials their name; its nodes share the vote. | |
+| A node that left keeps its vote for a while, so that a reconnection changes nothing, and its back-off longer. | |
+| So does an accepting node: if all reconnect at once, the first back does not decide. | |
+| A version no longer offered to any node is not held back anew. | |
+| A node answers an offer before it gets another, unless a hold on a reference blocks the version. | |
 
 Times are seconds of a clock that only goes forward. A version is a digest of content: in several views it is one.
 """
@@ -51,7 +51,7 @@ Votes: TypeAlias = Mapping[str, int]
 
 
 class Voter(Protocol):
-    """A client of a node."""
+    """A node's client."""
 
     @property
     def name(self) -> str:
@@ -82,10 +82,9 @@ class Nack:
 
 
 def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | None) -> Nack:
-    """Return the suspects of a NACKed response.
+    """Return a NACKed response's suspects.
 
-    An Envoy names each rejected resource, including earlier rejections in the response. `fresh` names in `sent` may be
-    new or changed; `words` is its reason.
+    An Envoy names each rejected resource, also of earlier rejections. `fresh` names in `sent` may be new or changed.
     """
     parts = _named_as_envoy(words or "")
     if parts is not None:
@@ -98,16 +97,16 @@ def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | Non
 
 
 def late_nack_of(held: Collection[Resource], last: Collection[str], words: str | None) -> Nack:
-    """Return the suspects of a response that was ACKed before its NACK.
+    """Return suspects of a response ACKed before its NACK.
 
-    The reason may be about any `held` resource. If it names none, all of that response, `last`, are suspects.
+    The reason may be about any `held` resource; if it names none, all of that response, `last`, are suspects.
     """
     nack = nack_of(held, frozenset(one.name for one in held), (words or "")[:MOST_WORDS])
     return nack if nack.is_named else nack_of([one for one in held if one.name in last], last, words)
 
 
 def names_as_envoy(name: str, words: str) -> bool:
-    """Whether a text names a rejected resource as Envoy does."""
+    """Whether a text names a resource as Envoy does."""
     return name in (_named_as_envoy(words) or ())
 
 
@@ -119,7 +118,7 @@ def _named_as_envoy(words: str) -> frozenset[str] | None:
 
 
 def is_named(name: str, words: str) -> bool:
-    """Whether a name is a whole word in a text."""
+    """Whether a name is a text's whole word."""
     return name in words and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", words) is not None
 
 
@@ -127,8 +126,8 @@ def is_named(name: str, words: str) -> bool:
 class RejectingNode:
     """A node that rejects versions.
 
-    `reasons` have the last reason, and the time of the first NACK; `gone_at_s` is None while it is connected. `blocked`
-    offers are not served for another reason than its rejections.
+    `reasons` have the last reason and the first NACK's time; `gone_at_s` is None while it is connected. `blocked`
+    offers are unserved for other reasons.
     """
 
     name: str
@@ -140,12 +139,12 @@ class RejectingNode:
 
     @property
     def unserved(self) -> frozenset[ResourceVersion]:
-        """The versions that it must not be served now."""
+        """Versions that it must not be served now."""
         return self.pending.names - self.pending.offered
 
     @property
     def retry_at_s(self) -> float | None:
-        """The next offer; None for never, and while an offer is unanswered."""
+        """The next offer; None for never, or while one is unanswered."""
         is_awaited = bool(self.pending.offered - self.blocked)
         return None if self.gone_at_s is not None or is_awaited else self.pending.retry_at_s
 
@@ -157,7 +156,7 @@ class RejectingNode:
             self.reasons[version] = nack.words, self.reasons.get(version, (None, now_s))[1]
 
     def offer(self, now_s: float) -> bool:
-        """Offer some due versions, if earlier offers are answered; return whether there are any."""
+        """Offer some due versions, if earlier offers are answered; return whether any."""
         if self.retry_at_s is None:
             return False
         due = self.pending.due(now_s, 1)
@@ -178,10 +177,7 @@ class RejectingNode:
 
 @dataclass(frozen=True, slots=True)
 class HeldVersion:
-    """A version held back from all nodes.
-
-    `accepting` nodes took it, or might have, at the time of the decision.
-    """
+    """A version held back from all nodes; `accepting` ones took it, or might have, at the decision."""
 
     since_s: float
     accepting: Votes
@@ -192,10 +188,7 @@ Accepting = Callable[[Collection[ResourceVersion]], Mapping[ResourceVersion, Vot
 
 
 class Rejections:
-    """The rejections of all nodes, the latest last.
-
-    `limit` decides when a version is held back from all nodes; None for never.
-    """
+    """All nodes' rejections, the latest last; `limit` decides holds from all nodes, None for never."""
 
     def __init__(self, limit: NackLimit | None) -> None:
         self.limit = limit
@@ -211,11 +204,11 @@ class Rejections:
 
     @property
     def known(self) -> frozenset[ResourceVersion]:
-        """All versions that are rejected, or held back from all nodes."""
+        """All versions rejected, or held back from all nodes."""
         return self.versions.union(self.held)
 
     def held_for(self, node: NodeKey) -> frozenset[ResourceVersion]:
-        """Return the versions that a node must not be served now."""
+        """Return versions that a node must not be served."""
         known = self.nodes.get(node)
         held = frozenset(self.held)
         return held if known is None else (held | known.unserved) - known.pending.offered
@@ -230,7 +223,7 @@ class Rejections:
             del self.nodes[next(iter(self.nodes))]
 
     def receive_taken(self, node: NodeKey, is_served: Callable[[ResourceVersion], bool]) -> bool:
-        """Record that a node took all served versions; return whether it rejected any before."""
+        """Record that a node took all served versions; return whether it rejected any."""
         known = self.nodes.get(node)
         taken = [] if known is None else [one for one in known.reasons if is_served(one)]
         if known is not None and known.forget(taken):
@@ -255,13 +248,13 @@ class Rejections:
         return [key for key, node in self.nodes.items() if node.offer(now_s)]
 
     def forget(self, versions: Collection[ResourceVersion]) -> None:
-        """Forget versions that no tree has, or that are to be offered again."""
+        """Forget versions that no tree has, or to be offered again."""
         if versions:
             self.nodes = {key: node for key, node in self.nodes.items() if not node.forget(versions)}
             self.held = {version: one for version, one in self.held.items() if version not in versions}
 
     def decide(self, accepting: Accepting, now_s: float) -> bool:
-        """Decide what is held back from all nodes; return whether that changed."""
+        """Decide which versions are held back from all nodes; return whether that changed."""
         rejecting: dict[ResourceVersion, Counter[str]] = {}
         for node in self.nodes.values():
             if not node.has_left(VOTES_FOR_S, now_s):
@@ -299,7 +292,7 @@ class Rejections:
         return before.keys() != self.held.keys()
 
     def next_s(self, now_s: float) -> float | None:
-        """Return the next time of an effect of `offer` or `decide`; None for never."""
+        """Return when `offer` or `decide` next have an effect; None for never."""
         times_s = [node.retry_at_s for node in self.nodes.values()]
         left_s = [node.gone_at_s for node in self.nodes.values() if node.gone_at_s is not None]
         left_s += [

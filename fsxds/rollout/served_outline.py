@@ -1,6 +1,6 @@
-"""The outline of a view's served snapshot, without content, for planners of changes.
+"""A view's served snapshot without content, for planners of changes.
 
-It suffices to compute the holds of a change, as `holding` does in the server.
+It suffices to compute a change's holds, as `holding` does in the server.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _EXPLICIT = frozenset({HoldReason.REJECTED, HoldReason.PINNED})
 
 @dataclass(frozen=True, slots=True)
 class ServedOutline:
-    """The served snapshot of a view, with its rejections and rollbacks.
+    """A view's served snapshot, with its rejections and rollbacks.
 
     Attributes:
-        served: the last target reached, or the one under way; without content if read.
-        held: the reason of each hold, which lasts while the tree has this version; None for a removed resource.
+        served: the last target reached or under way; without content if read.
+        held: each hold's reason, while the tree has this version; None for a removed resource.
     """
 
     layers: Layers
@@ -42,7 +42,7 @@ class ServedOutline:
         return cls(layers, served, MappingProxyType(held), has_upstreams)
 
     def holds_of(self, tree: Snapshot) -> Holds:
-        """Return the rejections and rollbacks that apply to a tree."""
+        """Return rejections and rollbacks that apply to a tree."""
         found = {}
         for (type_url, name), (reason, version) in self.held.items():
             asked = tree.resources(type_url).get(name)

@@ -18,10 +18,10 @@ ID_DIGITS = 12
 
 
 class StepKind(Enum):
-    """The sort of changes in a step.
+    """The sort of a step's changes.
 
-    WHOLE: all at once. GROW: used resources are added and changed. SWITCH: their users change. SHRINK: resources
-    without users are removed.
+    WHOLE: all. GROW: used resources are added and changed. SWITCH: their users change. SHRINK: resources without users
+    are removed.
     """
 
     WHOLE = "whole"
@@ -34,11 +34,8 @@ class StepKind(Enum):
 class Step:
     """One step to a target; equal to itself alone.
 
-    Attributes:
-        snapshot: the publisher sets its generation.
-        changed: only types with differences for clients.
-        endpoints: needed by new or changed clusters: a client that polls clusters has taken the step only when it
-            polled these too.
+    The publisher sets `snapshot`'s generation; `changed` has only types with differences for clients. `endpoints` are
+    needed by new or changed clusters: a client that polls clusters takes the step only when it polled these too.
     """
 
     step_kind: StepKind
@@ -49,8 +46,7 @@ class Step:
     def needs_no_order_with(self, later: Step) -> bool:
         """Whether a client may receive this and a later step in any order.
 
-        It may if both change only users, or only add and change used resources. Clusters that wait for endpoints are
-        waited for separately.
+        It may if both change only users, or only add and change used resources; endpoints have a wait of their own.
         """
         sorts = {BY_TYPE_URL[type_url].is_user for type_url in (*self.changed, *later.changed)}
         if self.endpoints or len(sorts) != 1:
@@ -58,7 +54,7 @@ class Step:
         return sorts == {True} or not any(one.removed for one in (*self.changed.values(), *later.changed.values()))
 
     def joined_with(self, later: Step) -> Step:
-        """Return a later step, to be taken together with this one."""
+        """Return a later step, to be taken together with this."""
         changed = {
             type_url: _joined(self.changed.get(type_url, RowsChange()), later.changed.get(type_url, RowsChange()))
             for type_url in {**self.changed, **later.changed}
@@ -88,7 +84,7 @@ class Client(Protocol):
         """Return a number that stays the same."""
 
     def standing(self, step: Step) -> Standing:
-        """Return the standing with this step and all asked about before.
+        """Return the standing with all steps asked about so far.
 
         A step without changes for a client counts as taken. A rejection is an answer, too.
         """
@@ -117,7 +113,7 @@ class StepStarted(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class StepTimedOut(RolloutEvent):
-    """Clients that did not take a step in time follow at their own pace."""
+    """Clients that did not take a step in time follow at their pace."""
 
     step: Step
     clients: frozenset[Client]
@@ -142,7 +138,7 @@ class Held(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class PinsChanged(RolloutEvent):
-    """The number of resources rolled back changed."""
+    """The number of pinned resources changed."""
 
     count: int
     before: int

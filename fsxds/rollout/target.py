@@ -1,27 +1,25 @@
-"""Composes the target of one channel from the tree.
+"""Composes one channel's target from the tree.
 
 | rule | source |
 | --- | --- |
 | A rollback pins the resources that it reverts; each follows the tree again when its own content changes there. | |
-| It reverts the served content of the tree, and the content that waits there to be served: neither is served then. | |
-| A rollback of all resources, from before the first tree, pins the resources that differ there. | |
-| A rejected version is replaced by the good one before it, or by nothing if it is new. | ENVOY.md E12 |
-| If the good one is not known, clients keep what they have: they are not sent a removal. | ENVOY.md E12 |
+| It reverts the tree's served content, and the content that waits to be served: neither is served then. | |
+| A rollback of all, from before the first tree, pins the resources that differ there. | |
+| A rejected version is replaced by the good one before, or by nothing if new; if that is unknown, clients keep theirs: they are not sent a removal. | ENVOY.md E12 |
 | An approval is for one removal: once served, an equal one waits again. | `guard` |
-| The content of a file before a restart stays while the file is broken. | `Restored` |
-| Holds that nodes bring along from another view stay while the tree has the same version. | |
+| A broken file's content from before a restart stays. | `Restored` |
+| Holds that nodes bring from another view stay while the tree has the same version. | |
 
-A file that is broken when a process starts was never good in it, so the tree's snapshot lacks its last content. The
-previous process served that, and so does this one until the removal is certain:
+A file broken when a process starts was never good in it, so the tree lacks its last content. It is served until the
+removal is certain:
 
 | rule | source |
 | --- | --- |
 | Restored resources that an incomplete, withheld or undeclared type lacks are served on. | `Snapshot` |
 | So is the former content of a redirect that dangles now. | `Snapshot` |
-| Such a resource goes when a target comes in which it is neither, or that has another resource of its name. | |
+| It goes with a target in which it is neither, or that has another resource of its name. | |
 
-Holds follow from names, references and claims (`holding`). An edit that changes none costs only its changes, even
-beside ten thousand resources that wait for approval.
+An edit that changes no name, reference or claim costs only its changes, however many resources wait for approval.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ from fsxds.rollout.pending import ResourceVersion
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The version that a rollback serves, and the tree's versions that it replaces; None for none."""
+    """The version that a rollback serves, and those of the tree that it replaces; None for none."""
 
     kept: Resource | None
     asked: frozenset[Version | None]
@@ -64,18 +62,11 @@ _BROUGHT = frozenset(HoldReason) - {HoldReason.REJECTED, HoldReason.PINNED}
 
 
 class Target:
-    """The target of one channel.
+    """One channel's target.
 
-    Args:
-        pins: held by a rollback.
-        pinned_at_s: since 1970; None without pins.
-        before: for versions that clients reject, the snapshot before them.
-        restored: the target of the previous process, or None.
-
-    Attributes:
-        tree: None before the first.
-        composed: the last result of `compose`.
-        pinned: to roll back to, until a tree shows the resources to pin.
+    `pins` are held by a rollback, `pinned_at_s` counts since 1970, None without pins. `before` has the snapshot before
+    versions that clients reject. `restored` is the previous process's target, `tree` None before the first, `composed`
+    the last result of `compose`. `pinned` is to roll back to, until a tree shows the resources to pin.
     """
 
     def __init__(
@@ -112,11 +103,11 @@ class Target:
         return bool(self.pins) or self.pinned is not None
 
     def take_rollback(self, other: Target) -> None:
-        """Take over another rollback in the view."""
+        """Take over another rollback of the view."""
         self.pins, self.pinned_at_s, self.pinned = other.pins, other.pinned_at_s, other.pinned
 
     def begin_with(self, other: Target) -> None:
-        """Begin with holds from another channel; all else follows the tree at once."""
+        """Begin with another channel's holds; all else follows the tree at once."""
         if self.composed is None:
             self._brought = {
                 **self._brought,
@@ -133,7 +124,7 @@ class Target:
 
     @property
     def holds(self) -> Holds:
-        """The resources that do not follow the tree."""
+        """Resources that do not follow the tree."""
         return NO_HOLDS if self.composed is None else self.composed.holds
 
     def compose(
@@ -182,10 +173,7 @@ class Target:
         return compose(tree, None, same, HoldingRules()).snapshot
 
     def remember(self, versions: Collection[ResourceVersion], *bases: Snapshot | None) -> None:
-        """Record the snapshot before rejected versions: the first of `bases` without any.
-
-        Else no good one is recorded: it is not known what clients had before.
-        """
+        """Record the snapshot before rejected versions: the first of `bases` without any, if any."""
         for version in versions:
             key = version[0]
             lacking = (one for one in bases if one is not None and (key, version_of(one, key)) not in versions)
@@ -193,7 +181,7 @@ class Target:
                 self.before[version] = good
 
     def without(self, snapshot: Snapshot, rejected: Collection[ResourceVersion]) -> Snapshot:
-        """Replace rejected versions by good ones, as for their rejecters."""
+        """Replace rejected versions, as for their rejecters."""
         holds = dict[Key, Hold]()
         for key, version in rejected:
             found = _found(snapshot, key)
@@ -216,10 +204,9 @@ class Target:
     def replaced_for(
         self, rejected: Collection[ResourceVersion], served: Snapshot | None
     ) -> frozenset[ResourceVersion]:
-        """Return the versions that separate their rejecters from the channel.
+        """Return versions that separate their rejecters from the channel.
 
-        Some are replaced; the rest were removed or rolled back, but are still served: in use, lingering, or up to a
-        later step.
+        Some are replaced; the rest were removed or rolled back, but are still served.
         """
         found = set(self.held_of(rejected))
         if served is not None:
@@ -230,22 +217,22 @@ class Target:
     def suspects(
         self, versions: frozenset[ResourceVersion], known: Collection[ResourceVersion], base: Snapshot | None
     ) -> frozenset[ResourceVersion]:
-        """Return the versions that a NACK may mean.
+        """Return versions that a NACK may mean.
 
-        Excluded are good predecessors of `known` rejections and, if any other remains, the versions in `base`, which
-        clients took: a node may have them from a previous process.
+        Excluded are good predecessors of `known` rejections and, if others remain, the versions in `base`, which
+        clients took in a previous process.
         """
-        good = {(key, one) for key, version in known if (one := self._version_before(key, version)) is not None}
+        good = {
+            (key, one)
+            for key, version in known
+            if (before := self.before.get((key, version))) is not None and (one := version_of(before, key)) is not None
+        }
         suspects = versions - good or versions
         taken = {one for one in suspects if base is not None and version_of(base, one[0]) == one[1]}
         return suspects - (taken - set(known)) or suspects
 
-    def _version_before(self, key: Key, version: Version) -> Version | None:
-        good = self.before.get((key, version))
-        return None if good is None else version_of(good, key)
-
     def may_serve(self, version: ResourceVersion) -> bool:
-        """Whether a version is to be served, or may be when others are rejected."""
+        """Whether a version is to be served, or may be if others are rejected."""
         return any(one.version == version[1] for one in self._chain(self._asked(version[0])))
 
     def find(self, version: ResourceVersion) -> Resource | None:
@@ -262,7 +249,6 @@ class Target:
         return None if tree is None else _found(tree, key)
 
     def _chain(self, resource: Resource | None) -> Iterator[Resource]:
-        """Yield a resource, the good version before it, and so on."""
         seen = set[Version]()
         while resource is not None and resource.version not in seen:
             seen.add(resource.version)
@@ -332,13 +318,13 @@ def version_of(snapshot: Snapshot, key: Key) -> Version | None:
 
 
 class Restored:
-    """Restored resources that no target of this process had yet."""
+    """Restored resources that no target of this process had."""
 
     def __init__(self, target: Snapshot | None = None) -> None:
         self._rows: dict[TypeUrl, Rows] = {} if target is None else dict(target.by_type)
 
     def complete(self, target: Snapshot) -> Snapshot:
-        """Add resources that a target may lack by mistake; forget the others."""
+        """Add resources that a target may lack by mistake; forget others."""
         if not self._rows:
             return target
         rows = {type_url: _lacking(each, type_url, target) for type_url, each in self._rows.items()}
@@ -371,7 +357,7 @@ def _joined(target: Snapshot, more: Mapping[TypeUrl, Rows]) -> Snapshot:
 def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: HoldingRules) -> Composed | None:
     """Return the result of `compose`, unless the edit since `before` affects its holds.
 
-    `rules` must be the object of `before`, because names of the bootstrap are known by a function.
+    `rules` must be the object of `before`: a function knows the bootstrap's names.
     """
     was = before.basis
     if was is None or was.rules is not rules:

@@ -42,7 +42,7 @@ def names_meant(name: str, existing: Collection[str]) -> Iterator[str]:
 
 
 def demands_of(resource: Resource) -> frozenset[Key]:
-    """Return the resources that must exist for this one; for a pattern, one match."""
+    """Return the resources that must exist for this; for a pattern, one match."""
     return frozenset(
         (one.type_url, one.name)
         for one in resource.references
@@ -51,7 +51,7 @@ def demands_of(resource: Resource) -> frozenset[Key]:
 
 
 def expects(resource: Resource, key: Key) -> bool:
-    """Whether this server must have a name; else another may be asked."""
+    """Whether this server must have a name; else another may."""
     return any(
         (one.type_url, one.name) == key
         and not one.is_static
@@ -69,10 +69,7 @@ def names_any(user: Resource, keys: AbstractSet[Key]) -> bool:
 
 
 def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
-    """Yield the resources that reference `keys`.
-
-    The first call examines every resource; later ones only changed chunks, and those with a user.
-    """
+    """Yield the resources that reference `keys`; repeated calls examine only changed chunks, and those with a user."""
     for rows in snapshot.by_type.values():
         for chunk in rows.chunks:
             if not keys.isdisjoint(chunk.once(_named_in_chunk)):
@@ -90,10 +87,7 @@ def names_in_use(snapshot: Snapshot, type_url: TypeUrl, names: frozenset[str]) -
 
 
 def demanded_names(snapshot: Snapshot, type_url: TypeUrl) -> Iterator[str]:
-    """Yield demanded names, once per chunk, without patterns.
-
-    The first call examines every resource; later ones only changed chunks, and all names.
-    """
+    """Yield demanded names, once per chunk, without patterns; repeated calls examine only changed chunks."""
     for rows in snapshot.by_type.values():
         for chunk in rows.chunks:
             yield from (
@@ -115,10 +109,7 @@ def _named_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
 
 
 def claimers_of(snapshot: Snapshot, claims: AbstractSet[Key]) -> Iterator[Resource]:
-    """Yield the resources that make these claims.
-
-    The first call examines all resources of `CLAIMING` types; later ones only changed chunks.
-    """
+    """Yield the resources that make these claims, of `CLAIMING` types; repeated calls examine only changed chunks."""
     for type_url in CLAIMING:
         for chunk in snapshot.resources(type_url).chunks:
             if not claims.isdisjoint(chunk.once(_claimed_in_chunk)):
@@ -130,10 +121,7 @@ def _claimed_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
 
 
 def dependencies_of(snapshot: Snapshot, key: Key) -> frozenset[tuple[Key, str]]:
-    """Return direct and indirect references, with versions.
-
-    The number is limited: the first ones suffice to detect a change.
-    """
+    """Return some direct and indirect references, with versions: the first ones suffice to detect a change."""
     found: dict[Key, str] = {}
     names = [key]
     while names and len(found) < MOST_DEPENDENCIES:

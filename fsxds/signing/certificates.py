@@ -1,8 +1,8 @@
 """Verifies that a signer's certificate leads to a trusted one.
 
-`cryptography` verifies chains of servers and clients; it takes no Ed25519 key, and no other purpose. Here it checks
-signatures, and this module the fields. Extensions that it does not understand are rejected: name constraints, and other
-critical ones. Revocation is not checked: a new CA, or a new manifest, replaces a leaked key.
+`cryptography` verifies chains of servers and clients, without Ed25519, and no other purpose. Here it checks signatures,
+and this module the fields. Name constraints, and critical extensions that it does not understand, are rejected.
+Revocation is not checked: a new CA, or a new manifest, replaces a leaked key.
 """
 
 from __future__ import annotations
@@ -56,10 +56,8 @@ _OTHER_SIGNER = "sign the tree with a certificate of that CA, or name the CA of 
 def verify_chain(chain: Sequence[x509.Certificate], trusted: Collection[x509.Certificate], now: dt.datetime) -> None:
     """Verify that a signer's certificate leads to a trusted one at `now`.
 
-    `chain` is the signer's certificate, then possible intermediate ones, in any order. A trusted signer needs no path.
-
-    Raises:
-        UntrustedError: no path to a trusted certificate is valid.
+    `chain` is the signer's certificate, then intermediate ones, in any order. A trusted signer needs no path. Raises
+    UntrustedError.
     """
     signer, *others = chain
     found = [_fault_of(way, now) for way in islice(_ways((signer,), others, trusted), _MOST_WAYS)]
@@ -87,7 +85,6 @@ def name_of(certificate: x509.Certificate) -> str:
 def _ways(
     way: tuple[x509.Certificate, ...], others: Sequence[x509.Certificate], trusted: Collection[x509.Certificate]
 ) -> Iterator[tuple[x509.Certificate, ...]]:
-    """Yield paths to a trusted certificate; each one is signed by the next."""
     if way[-1] in trusted:
         yield way
         return
@@ -191,7 +188,7 @@ def _extension(certificate: x509.Certificate, wanted: type[Value]) -> Value | No
 
 
 class UntrustedError(FsxdsError):
-    """A manifest is not signed correctly; `rule` is the broken rule, `fact` and `remedy` are for people."""
+    """A manifest is not signed correctly: the broken `rule`, and text for people."""
 
     def __init__(self, rule: str, fact: str, remedy: str) -> None:
         super().__init__(f"{fact}; {remedy}")

@@ -1,14 +1,14 @@
 """Signs manifests and verifies signatures.
 
-A signature is detached: the manifest is signed as it is, byte for byte. It is one JSON object in a separate file:
+A signature is detached: the manifest is signed byte for byte. It is one JSON object in a separate file:
 
 | key | value |
 | --- | --- |
 | `form` | `fsxds-signature-1` |
 | `certificates` | in PEM: the signer's, then intermediate ones up to a trusted CA |
-| `signature` | in base64: Ed25519; ECDSA with SHA-256, SHA-384 or SHA-512, as the curve is large; or RSA-PSS with SHA-256 |
+| `signature` | in base64: Ed25519; ECDSA with SHA-256, SHA-384 or SHA-512, by the curve's size; or RSA-PSS with SHA-256 |
 
-The key determines the algorithm, so that an attacker cannot choose another one.
+The key determines the algorithm: an attacker cannot choose another.
 """
 
 from __future__ import annotations
@@ -58,15 +58,11 @@ class TrustAnchors:
 
     @classmethod
     def of(cls, pem: bytes) -> TrustAnchors:
-        """Read certificates in PEM.
-
-        Raises:
-            UsageError: there is no certificate, or one cannot be read.
-        """
+        """Read certificates in PEM. Raises UsageError if there is none, or one cannot be read."""
         return cls(_certificates(pem, "has no certificate in PEM that can be read"))
 
     def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
-        """Verify a signature; return the trusted signer's name. `now_s` is seconds since 1970.
+        """Verify a signature; return the trusted signer's name. `now_s` is since 1970.
 
         Raises:
             ManifestError: the signature file is malformed.
@@ -92,18 +88,16 @@ class Signer:
     """Signs with a private key and its certificate."""
 
     def __init__(self, key: _PrivateKey, chain: tuple[x509.Certificate, ...]) -> None:
-        """Sign as a chain's first certificate."""
         self._key, self._chain = key, chain
 
     @classmethod
     def of(cls, key: bytes, chain: bytes, password: bytes | None, now_s: float) -> Signer:
         """Read a key (PKCS#8, or an older form) and its certificate, both in PEM.
 
-        `chain` has the certificate, then CA certificates; `now_s` is seconds since 1970, when it has to be valid. The
-        key may be encrypted.
+        `chain` has the certificate, valid at `now_s` (since 1970), then CA certificates. The key may be encrypted.
 
-        Raises:
-            UsageError: they cannot be read, do not belong together, or may not sign; its text has nothing of the key.
+        Raises UsageError: they cannot be read, do not belong together, or may not sign; its text has nothing of the
+        key.
         """
         certificates = _certificates(
             chain, "--cert: has no certificate in PEM that can be read; give one, with its chain"
@@ -194,7 +188,7 @@ def _sign(key: _PrivateKey, content: bytes) -> bytes:
 
 
 def _verify(key: PublicKeyTypes, signature: bytes, content: bytes) -> None:
-    """Raise InvalidSignature for a wrong signature; the key's strength was checked before."""
+    """Raise InvalidSignature; the key's strength was checked before."""
     if isinstance(key, ed25519.Ed25519PublicKey):
         key.verify(signature, content)
     elif isinstance(key, rsa.RSAPublicKey):

@@ -1,14 +1,14 @@
-"""The manifest of a tree, for signing.
+"""A tree's manifest, for signing.
 
 It is one JSON object, signed byte for byte:
 
 | key | value |
 | --- | --- |
 | `form` | `fsxds-manifest-1` |
-| `serial` | a number that grows with each manifest of the tree, so that an older one is detected |
+| `serial` | a number that grows with each manifest, so that an older one is detected |
 | `made` | when it was made, for people |
 | `files` | `{path: SHA-256}` of each file that fsxds reads; paths are relative to the tree |
-| `resources` | `{type URL: {name: [SHA-256, ...]}}` of each resource that is served, in any view; of its serialized message |
+| `resources` | `{type URL: {name: [SHA-256, ...]}}` of each resource served in any view; of its serialized message |
 """
 
 from __future__ import annotations
@@ -38,13 +38,10 @@ class ManifestError(FsxdsError):
 
 @dataclass(frozen=True, slots=True)
 class TreeManifest:
-    """The content of a tree.
+    """A tree's content.
 
-    Attributes:
-        serial: from 1; a newer manifest has a larger one.
-        made: for people.
-        files: digests by path.
-        resources: digests by type and name; several if views differ.
+    `serial` grows from 1; `made` is for people. `files` are digests by path, `resources` by type and name, several if
+    views differ.
     """
 
     serial: int

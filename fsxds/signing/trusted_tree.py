@@ -4,11 +4,11 @@
 | --- | --- |
 | A tree has a manifest and its signature. | `manifest-missing` |
 | Both can be read, and have their form. | `manifest-malformed` |
-| The signer is trusted, at this moment, and signed this. | `signer-...`, `signature-wrong` |
-| No manifest is older than one that was trusted before, or another one of the same serial. | `manifest-replayed` |
-| The files match the manifest: none more, none fewer, none with another byte. | `file-unsigned`, `file-missing`, `file-changed` |
+| The signer is trusted now, and signed this. | `signer-...`, `signature-wrong` |
+| No manifest is older than a trusted one, or another of its serial. | `manifest-replayed` |
+| The files match: none more, none fewer, none with another byte. | `file-unsigned`, `file-missing`, `file-changed` |
 
-A tree that breaks a rule is held back as a whole, and not even parsed.
+A tree that breaks a rule is held back whole, and not even parsed.
 """
 
 from __future__ import annotations
@@ -53,10 +53,9 @@ class SignedManifest:
 
 
 def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: float) -> SignedManifest:
-    """Verify a manifest; `now_s` is seconds since 1970.
+    """Verify a manifest; `now_s` is since 1970.
 
-    Raises:
-        UntrustedError: it is not signed by a trusted signer, or one of the two is malformed.
+    Raises UntrustedError: no trusted signer signed it, or one of the two is malformed.
     """
     part = "signature"
     try:
@@ -71,10 +70,9 @@ def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: 
 def verified_tree(
     tree: SourceTree, anchors: TrustedSigners, now_s: float, known: SignedManifest | None = None
 ) -> SignedManifest | tuple[Problem, ...]:
-    """Return the manifest of a tree that matches it, or at least one problem.
+    """Return the manifest that a tree matches, or at least one problem.
 
-    `now_s` is seconds since 1970. `known` is the earlier result for this very tree: only the trust in its signer is
-    verified again.
+    `now_s` is since 1970. `known` is this very tree's earlier result: only its signer's trust is verified again.
     """
     manifest, signature = tree.signed.manifest, tree.signed.signature
     if tree.signed.problems:
@@ -156,10 +154,9 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 
 def read_anchors(path: Path) -> TrustedSigners:
-    """Read the certificates of a file.
+    """Read a file's certificates.
 
-    Raises:
-        UsageError: the file cannot be read, has no certificate, or `cryptography` is not installed.
+    Raises UsageError: it cannot be read, has none, or `cryptography` is not installed.
     """
     try:
         # The extra "certificates" is only needed for verification.

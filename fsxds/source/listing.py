@@ -1,4 +1,4 @@
-"""Lists a tree's files with signatures, through links and without reading them."""
+"""Lists a tree's files with signatures, through links, without reading."""
 
 # Paths are text here: making 10 000 Path objects would double the time of a look.
 # ruff: noqa: PTH115, PTH116, PTH118, PTH120
@@ -43,7 +43,7 @@ _GONE = {errno.ENOENT, errno.ENOTDIR}
 
 
 class FoundFile(NamedTuple):
-    """A file to read, by its path in the tree and real path."""
+    """A file to read, by path in the tree and real path."""
 
     relative: str
     path: str
@@ -53,10 +53,8 @@ class FoundFile(NamedTuple):
 class TreeBounds(NamedTuple):
     """The limits of reading a tree.
 
-    Attributes:
-        max_file_size_bytes: a larger file is a problem.
-        max_files: with more files and directories the tree is a problem, and its last content stays.
-        follows_outside: links may lead out.
+    A file beyond `max_file_size_bytes` is a problem; with more than `max_files`, including directories, the tree is
+    one, and its last content stays. `follows_outside`: links may lead out.
     """
 
     max_file_size_bytes: int = 64 * 1024 * 1024
@@ -76,12 +74,12 @@ class LostDirectory(NamedTuple):
 
 
 def signature_of(status: os.stat_result) -> Signature:
-    """Return the signature of a file."""
+    """Return a file's signature."""
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns, status.st_dev
 
 
 def remedy_of(error: OSError) -> str:
-    """Return the remedy for a reading error."""
+    """Return a reading error's remedy."""
     return _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
 
 
@@ -91,18 +89,13 @@ def problem_of(relative: str, rule: str, message: str, remedy: str) -> Problem:
 
 
 class TreeListing:
-    """One walk over a tree, done by the constructor.
+    """One walk over a tree, by the constructor.
 
     Real directories come first, then linked ones by name, each once; parents of the tree add nothing.
 
-    Attributes:
-        lost: unlistable directories.
-        real_root: None if missing.
-        root_error: why the root cannot be walked.
-        directories: by real path.
-        linked_files: real paths, with the link in the tree.
-        tops: real paths of the root, then of linked directories.
-        surplus: where the limit of files stopped the listing.
+    `lost` are unlistable; `real_root` is None if missing, and `root_error` tells why. `directories` are by real path,
+    `linked_files` real paths with the link in the tree, `tops` real paths of the root, then of linked directories.
+    `surplus`: where the limit of files stopped the listing.
     """
 
     def __init__(
@@ -114,11 +107,7 @@ class TreeListing:
     ) -> None:
         """List a tree.
 
-        Args:
-            root: absolute.
-            is_read: whether to read such a name.
-            known: files read so far, existing or not.
-            bounds: the limits.
+        `root` is absolute; `is_read`: whether to read a name; `known`: files read so far.
         """
         self.surplus: str | None = None
         self._bounds = bounds
@@ -200,7 +189,9 @@ class TreeListing:
         with os.scandir(directory) as entries:
             for direntry in entries:
                 if self._through:
-                    self._count()
+                    self._counts[self._through] += 1
+                    if self._counts[self._through] > _MOST_BEHIND_LINK:
+                        raise _TooMuchError
                 if is_passed_over(direntry.name) and (prefix or direntry.name not in MANIFEST_NAMES):
                     continue  # `..data` too: the links that lead through it change when it flips.
                 relative = prefix + direntry.name
@@ -235,10 +226,18 @@ class TreeListing:
             if real is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))  # Created just now.
         except OSError as error:
-            self._take_broken_link(direntry.name, relative, error)
+            is_ignored = "." in direntry.name and not self._is_read(direntry.name)
+            if is_ignored and not any(known.startswith(relative + "/") for known in self._known):
+                self.ignored.append(relative)
+            else:
+                self._lose(relative, error, is_link=True)
             return
         if self._is_outside(real) and (is_directory or self._is_read(direntry.name) or relative in self._known):
-            self._take_outside_link(relative, real)
+            message = (
+                f"the link leads to {printable_name(real)}, outside of the tree {printable_name(self.real_root or '')}"
+            )
+            remedy = "put that into the tree, serve a directory that holds both, or allow such links by `follow_outside: true` in the settings"
+            self.lost.append(LostDirectory(relative, problem_of(relative, "outside-link", message, remedy)))
         elif not is_directory:
             self.linked_files[real] = self._through
             self._take_file(direntry, relative, real)
@@ -253,23 +252,9 @@ class TreeListing:
             return False
         return not (f"{real}/".startswith(f"{root}/") or f"{root}/".startswith(f"{real}/") or "/" in {real, root})
 
-    def _take_outside_link(self, relative: str, real: str) -> None:
-        message = (
-            f"the link leads to {printable_name(real)}, outside of the tree {printable_name(self.real_root or '')}"
-        )
-        remedy = "put that into the tree, serve a directory that holds both, or allow such links by `follow_outside: true` in the settings"
-        self.lost.append(LostDirectory(relative, problem_of(relative, "outside-link", message, remedy)))
-
     def _check_count(self, relative: str) -> None:
         if len(self.files) + len(self.directories) >= self._bounds.max_files:
             raise _TreeTooLargeError(relative)
-
-    def _take_broken_link(self, name: str, relative: str, error: OSError) -> None:
-        is_ignored = "." in name and not self._is_read(name)
-        if is_ignored and not any(known.startswith(relative + "/") for known in self._known):
-            self.ignored.append(relative)
-        else:
-            self._lose(relative, error, is_link=True)
 
     def _take_file(self, direntry: os.DirEntry[str], relative: str, path: str) -> None:
         if relative not in self._known:
@@ -310,11 +295,6 @@ class TreeListing:
             problem = problem_of(relative, "unreadable-file", message, remedy_of(error))
         self.lost.append(LostDirectory(relative, problem))
 
-    def _count(self) -> None:
-        self._counts[self._through] += 1
-        if self._counts[self._through] > _MOST_BEHIND_LINK:
-            raise _TooMuchError
-
     def _discard_link(self, link: str) -> None:
         below = link + "/"
         self.files = [file for file in self.files if not file.relative.startswith(below)]
@@ -335,7 +315,7 @@ class TreeListing:
 
 
 class _TreeTooLargeError(Exception):
-    """The tree exceeds the limit of files at the path in the text."""
+    """The tree exceeds the limit of files at this path."""
 
 
 class _TooMuchError(Exception):
@@ -364,8 +344,8 @@ _SUFFIXES_OF_LEFTOVERS = ("~", ".swp", ".tmp")
 def is_passed_over(name: str) -> bool:
     """Whether a name is neither read, walked nor reported.
 
-    A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and the `..data` and `..2026_01_31` of a Kubernetes
-    volume, reached by ordinary links. `#cds.yaml#` is emacs' auto-save file.
+    A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and a Kubernetes volume's `..data` and
+    `..2026_01_31`, reached by links. `#cds.yaml#` is emacs' auto-save file.
     """
     return name.startswith((".", "#")) or name.endswith(_SUFFIXES_OF_LEFTOVERS) or name == _VIM_PROBE
 
@@ -375,10 +355,10 @@ MANIFEST_NAMES = frozenset({MANIFEST, MANIFEST_SIGNATURE})
 
 
 class Exclusion:
-    """The names and paths that the user excludes.
+    """Names and paths that the user excludes.
 
     A pattern without a slash matches names at any depth, others paths from the top; `**` is any directories. A
-    directory's exclusion covers all below.
+    directory covers all below.
 
     >>> exclusion = Exclusion(["README*", "charts/**/values.yaml"])
     >>> [exclusion.covers(path) for path in ("edge/README.yaml", "charts/a/b/values.yaml", "edge/values.yaml")]
@@ -399,7 +379,7 @@ class Exclusion:
         return any(_is_match(relative.split("/"), pattern) for pattern in self._paths)
 
     def covers(self, relative: str) -> bool:
-        """Whether a path, or one above it, is excluded."""
+        """Whether a path, or one above, is excluded."""
         ends = [match.start() for match in re.finditer("/", relative)]
         return any(self.matches(relative[:end]) for end in [*ends, len(relative)])
 
@@ -443,7 +423,7 @@ class Links:
     def resolve(self, path: str) -> str | None:
         """Return the path without links; None: a missing part, or a loop.
 
-        Unlike `os.path.realpath` it records links, and resolves each directory once.
+        Unlike `os.path.realpath` it records links, and resolves each once.
         """
         return self._resolve(path, 0)
 
@@ -460,7 +440,7 @@ class Links:
             return False
 
     def _resolve(self, path: str, depth: int) -> str | None:
-        """Behind `depth` links, directories first, so that only links nest."""
+        """Behind `depth` links; directories first: only links nest."""
         real = self._real
         unknown: list[str] = []
         while path not in real:
@@ -488,9 +468,7 @@ class Links:
             return parent
         if name == "..":
             return os.path.dirname(parent)
-        return self._follow(parent, os.path.join(parent, name), depth)
-
-    def _follow(self, parent: str, candidate: str, depth: int) -> str | None:
+        candidate = os.path.join(parent, name)
         try:
             target = os.readlink(candidate)
         except OSError as error:

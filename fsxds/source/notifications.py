@@ -1,4 +1,4 @@
-"""Keeps inotify watches on directories, and passes on their events."""
+"""Keeps inotify watches on directories; passes on events."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ class FileEvent:
 class Armed:
     """The result of arming watches.
 
-    `is_new`: a directory was unwatched before, so changes may have had no event. `reason`: why some are unwatched;
-    `has_failed`: there is no inotify.
+    `is_new`: an unwatched directory may have changed without event. `reason`: why some are; `has_failed`: no inotify.
     """
 
     is_new: bool
@@ -95,7 +94,7 @@ class Notifications:
         self._ids = map(CallbackId, itertools.count())
 
     def arm(self, directories: Mapping[str, Identity]) -> Armed:
-        """Watch exactly these directories, not recursively; the first ones win if watches run out."""
+        """Watch exactly these directories, not recursively; the first win if watches run out."""
         if self._inotify is not None and not self._inotify.is_alive():
             self.stop()
         try:
@@ -115,7 +114,9 @@ class Notifications:
             if directories.get(directory) != identity or watch not in self._receiver.paths
         ]
         for directory in stale:
-            self._disarm(inotify, directory)
+            number, watch, _ = self._armed.pop(directory)
+            self._receiver.paths.pop(watch, None)
+            inotify.remove_callbacks([(watch, number)])
         is_new = False
         unwatched: list[str] = []
         reason = ""
@@ -156,11 +157,6 @@ class Notifications:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         self._receiver.paths[watch] = directory
         self._armed[directory] = number, watch, identity
-
-    def _disarm(self, inotify: InotifyFD, directory: str) -> None:
-        number, watch, _ = self._armed.pop(directory)
-        self._receiver.paths.pop(watch, None)
-        inotify.remove_callbacks([(watch, number)])
 
 
 class _Receiver:

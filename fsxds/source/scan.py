@@ -1,4 +1,4 @@
-"""Reads a tree into values: each file whole and in one state, unchanged ones not again."""
+"""Reads a tree into values: each file whole and in one state, changed ones only."""
 
 from __future__ import annotations
 
@@ -54,14 +54,10 @@ _MOST_UNSIZED_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """One look at a tree.
+    """One look at a tree; unless `is_steady` it may mix generations.
 
-    Attributes:
-        is_steady: false: it may mix generations.
-        tops: real paths of the root and linked directories.
-        directories: by real path.
-        paths: real paths by paths in the tree.
-        link_paths: linked files, and paths that affect links or the root.
+    `tops` are real paths of the root and linked directories, `directories` by real path, `paths` real ones by paths in
+    the tree, `link_paths` linked files and paths that affect links or the root.
     """
 
     tree: SourceTree
@@ -82,7 +78,7 @@ class _Seen:
 
 
 class Scanner:
-    """Reads one tree repeatedly, only changed files. For one caller at a time."""
+    """Reads one tree repeatedly, only changed files; for one caller at a time."""
 
     def __init__(
         self,
@@ -92,9 +88,9 @@ class Scanner:
         exclusion: Exclusion | None = None,
         bounds: TreeBounds = BOUNDS,
     ) -> None:
-        """Prepare to read `root`, which may be a link.
+        """Prepare to read `root`, maybe a link.
 
-        Files that no format claims by `is_read` are ignored; excluded files are neither read nor ignored.
+        Files that no format claims by `is_read` are ignored; excluded ones are neither read nor ignored.
         """
         self.root = root.absolute()
         self.is_read = is_read
@@ -109,19 +105,11 @@ class Scanner:
         self._is_too_large = False
 
     def scan(self) -> SourceTree:
-        """Return the present tree, of one generation despite swaps.
-
-        Raises:
-            TreeLost: the root is missing or is not a directory.
-        """
+        """Return the present tree, of one generation despite swaps. Raises TreeLost."""
         return self.look().tree
 
     def look(self) -> ScanResult:
-        """Return the present tree, with a watcher's paths.
-
-        Raises:
-            TreeLost: the root is missing or is not a directory.
-        """
+        """Return the present tree, with a watcher's paths. Raises TreeLost."""
         started_s = time.monotonic()
         walk, is_steady = self._take_in()
         tries = 1
@@ -142,9 +130,8 @@ class Scanner:
     def look_at(self, paths: Collection[str]) -> ScanResult | None:
         """Read only these real paths; no others may have changed.
 
-        Returns:
-            None if the whole tree must be looked at: a path is, or was, more than a file with one name in a listed
-                directory, it cannot be read, or there are too many paths.
+        Returns None if the whole tree must be looked at: a path is, or was, more than a file with one name in a listed
+        directory, or unreadable, or there are too many.
         """
         look = self._look
         if look is None or not look.is_steady or self._is_too_large or len(paths) > _MOST_LOOKED_AT:
@@ -250,19 +237,15 @@ class Scanner:
 
     def _problems_of_lost(self, lost: list[LostDirectory]) -> list[Problem]:
         found = [directory.problem for directory in lost]
-        for relative, directory in self._known_below(lost):
+        for directory in lost:
             problem = directory.problem
             message = f"its directory {printable_name(directory.relative)} is lost: {problem.message}"
-            found.append(problem_of(relative, problem.rule, message, problem.remedy))
+            found += (
+                problem_of(relative, problem.rule, message, problem.remedy)
+                for relative in self._seen
+                if relative.startswith(directory.relative + "/")
+            )
         return found
-
-    def _known_below(self, lost: list[LostDirectory]) -> list[tuple[str, LostDirectory]]:
-        return [
-            (relative, directory)
-            for directory in lost
-            for relative in self._seen
-            if relative.startswith(directory.relative + "/")
-        ]
 
     def _tree_of(self, seen: dict[str, _Seen], problems: list[Problem], walk: TreeListing) -> SourceTree:
         before = self._tree
@@ -371,11 +354,7 @@ def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | Unread
 
 
 def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
-    """Read all, but at most a little more than the limit.
-
-    Raises:
-        BlockingIOError: there is nothing to read yet, never with a regular file.
-    """
+    """Read all, but at most a little more than the limit. Raises BlockingIOError, never with a regular file."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     content = bytearray()
     while len(content) <= max_size_bytes:

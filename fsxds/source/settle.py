@@ -1,24 +1,23 @@
 """Decides from file events whether a change is over: the inbox of a watcher.
 
-The quiet time after the last event, until a change is considered complete:
+The quiet time after the last event, until a change is complete:
 
 | events within the last `--settle` | quiet time |
 | --- | --- |
-| one move of a file over one that is served | 10 ms |
-| one write in place of a served file, which is not shorter now and does not begin with its old content | 10 ms |
-| more than one file, or more than one save of one file | `--settle` |
-| a file that is created or removed, an empty one, a directory, a link or its target; lost events | `--settle` |
-| one save, and a file under a name that is not read was just begun and is not closed | `--settle` |
-| one save of a file about which the kernel does not say whether it is open | `--settle` |
-| a file that is open for writing | until it is closed, or `writer_patience` |
-| any, while git holds the lock on its index | until git has finished, or `settle_cap` |
+| one move of a file over a served one | 10 ms |
+| one write in place of a served file, now not shorter and not beginning with its old content | 10 ms |
+| more than one file, or save of a file | `--settle` |
+| a created or removed file, an empty one, a directory, a link or its target; lost events | `--settle` |
+| one save, while an unclosed file was just begun under a name that is not read | `--settle` |
+| one save of a file that may be open, as the kernel does not say | `--settle` |
+| a file open for writing | until it is closed, or `writer_patience` |
+| any, while git locks its index | until git has finished, or `settle_cap` |
 
-A move brings a finished file, and so does a write in place that is closed, unless a file is written in several steps:
-the first of these leaves it empty or shorter, others append to it. A file that is created or removed is often one of
-several: `git checkout` deletes and creates each file, up to 32 ms after the one before. `rsync` begins the next
-temporary file as soon as it has moved the one before. Of a series of saves at most the first is taken alone: further
-ones follow it too soon. Without events, nothing is taken early. If `--settle` is shorter than 10 ms, it applies to all
-rows.
+A move brings a finished file, as does a closed write in place, unless there are several steps: the first leaves the
+file empty or shorter, others append. A created or removed file is often one of several: `git checkout` deletes and
+creates each, up to 32 ms after the one before. `rsync` begins the next temporary file right after a move. Of a series
+of saves at most the first is taken alone: others follow too soon. Without events, nothing is taken early. A `--settle`
+below 10 ms applies to all rows.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _COMES_OR_GOES = frozenset({FileEventType.CREATED, FileEventType.DELETED})
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """A save of the real path `path` as the only event; `is_move`: a finished file was moved over it."""
+    """The real path's save is the only event; `is_move`: over it."""
 
     path: str
     is_move: bool
@@ -68,12 +67,8 @@ class Save:
 class Activity:
     """A watcher's inbox of file events until a look. For the event loop.
 
-    Attributes:
-        first_s: of the first event; None: none, as below.
-        last_s: of the last event.
-        calm_s: of the last event beside restless files.
-        touched: paths; None: events were lost.
-        unlisted: new unread files, for a look at the whole tree.
+    `first_s` and `last_s` are of the first and last event, `calm_s` of the last beside restless files; None: none.
+    `touched` None: events were lost. `unlisted` are new unread files, for a look at the whole tree.
     """
 
     def __init__(
@@ -172,8 +167,8 @@ class Activity:
     def written_until_s(self, patience_s: float, now_s: float) -> float:
         """Return until when to wait for writers; a past time for none.
 
-        A writer modified a file, or created an empty one, without closing it. Patience counts from the last
-        modification, except for restless writers.
+        A writer modified a file, or created an empty one, without closing it. Patience counts from the last change,
+        except for restless ones.
         """
         self._forget(patience_s, now_s)
         modified = [last_s for first_s, last_s in self._modified.values() if last_s - first_s < _LASTING_WRITER_S]

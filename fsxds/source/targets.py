@@ -1,4 +1,4 @@
-"""Chooses the paths to watch around a tree, and whether notifications are reliable."""
+"""Chooses paths to watch, and whether notifications are reliable."""
 
 # Paths are text here: making 10 000 Path objects would double the time of a look.
 # ruff: noqa: PTH120
@@ -41,15 +41,10 @@ _REMOTE_TYPES = frozenset(
 class WatchOptions:
     """How a tree is watched.
 
-    Attributes:
-        mode: `inotify`, unlike `auto`, relies on notifications on network filesystems too; both poll unwatchable
-            directories.
-        settle_s: the quiet time that ends a burst of changes.
-        settle_cap_s: the maximum duration of a burst.
-        share_s: between takes of quiet files.
-        writer_patience_s: for an open file, since its last change.
-        rescan_s: between looks without cause.
-        poll_s: the same without notifications.
+    Mode `inotify`, unlike `auto`, relies on notifications on network filesystems, too; both poll unwatchable
+    directories. `settle_s` is the quiet time that ends a burst, `settle_cap_s` its maximum; `share_s` between takes of
+    quiet files; `writer_patience_s` for an open file, since its last change; `rescan_s` between looks without cause,
+    `poll_s` without notifications.
     """
 
     mode: WatchMode = "auto"
@@ -63,16 +58,13 @@ class WatchOptions:
 
 
 class WatchTargets:
-    """Keeps watches at the places of the last look.
+    """Keeps watches at the last look's places.
 
     `is_remote`: other machines may write; `unwatched` directories are polled.
     """
 
     def __init__(self, root: Path, options: WatchOptions, activity: Activity, observer: Observer) -> None:
-        """Start without watches.
-
-        Only mode and mount table of `options` matter; `observer` receives their changes.
-        """
+        """Start without watches; mode and mount table of `options` matter, `observer` receives their changes."""
         self.is_polling = options.mode == "poll"
         self.is_remote = False
         self.unwatched: tuple[str, ...] = ()
@@ -98,7 +90,7 @@ class WatchTargets:
         return self.is_polling or self.is_remote or bool(self.unwatched)
 
     async def stop(self) -> None:
-        """Stop all watches; slow threads are left behind, as daemons."""
+        """Stop all watches; slow threads stay behind, as daemons."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_S):
                 await asyncio.to_thread(self._notifications.stop)
@@ -108,14 +100,12 @@ class WatchTargets:
         self._activity.receive_overflow(at_s)
 
     async def follow(self, look: ScanResult | None) -> bool:
-        """Watch a look's directories, or the path to a missing tree.
-
-        Returns:
-            Whether any is newly watched: look at the tree again.
-        """
+        """Watch a look's directories, or the path to a missing tree; return whether any is new: look again."""
         tops: tuple[str, ...] = ()
         listed: Mapping[str, Identity] = {}
-        points = _way_to(self._root)
+        links = Links()
+        real = links.resolve(str(self._root))
+        points = frozenset({*links.targets, *links.missing, *([] if real is None else [real])})
         if look is not None:
             tops, listed, points = look.tops, look.directories, look.link_paths
             await asyncio.to_thread(self._find_remote, tops)
@@ -214,12 +204,6 @@ def _entry_of(path: str) -> Listing:
         return signature_of(os.lstat(path))
     except OSError as error:
         return error.errno or 0
-
-
-def _way_to(root: Path) -> frozenset[str]:
-    links = Links()
-    real = links.resolve(str(root))
-    return frozenset({*links.targets, *links.missing, *([] if real is None else [real])})
 
 
 def remote_type(path: Path, mount_table: str) -> str | None:

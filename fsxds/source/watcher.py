@@ -44,10 +44,9 @@ async def watch(
 ) -> AsyncGenerator[Settled, None]:
     """Yield the present tree, then one per burst of changes with other content.
 
-    The first is skipped if it equals `last`, of another watcher.
-
-    Notifications only mean "look again": a lost one costs a delay. A tree that disappears, or loses all its files at
-    once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop watchdog's threads.
+    The first is skipped if it equals `last`, another watcher's. A lost notification costs a delay. A tree that
+    disappears, or loses all files at once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop
+    watchdog's threads.
     """
     watcher = _Watcher(scanner, options, observer, last)
     try:
@@ -124,7 +123,9 @@ class _Watcher:
                 self._waiting_s = None
                 return None
             if save is not None and rested_s is not None:
-                if await self._is_complete(save, look):
+                is_alone = await asyncio.to_thread(self._has_no_writer, save, look)
+                await asyncio.sleep(_ECHO_S)
+                if is_alone and self._activity.first_s is None:
                     self._last = look.tree
                     return look.tree
                 await self._activity.wait_for_more(rested_s + self._options.settle_s - time.monotonic())
@@ -145,11 +146,6 @@ class _Watcher:
             return None
         return self._activity.lone_save()
 
-    async def _is_complete(self, save: Save, look: ScanResult) -> bool:
-        is_alone = await asyncio.to_thread(self._has_no_writer, save, look)
-        await asyncio.sleep(_ECHO_S)
-        return is_alone and self._activity.first_s is None
-
     def _has_no_writer(self, save: Save, look: ScanResult) -> bool:
         before = self._last.files if self._last is not None else ()
         changed = [pair for pair in zip(look.tree.files, before, strict=False) if pair[0] is not pair[1]]
@@ -163,7 +159,7 @@ class _Watcher:
     async def _wait_for_quiet(self, due_s: float) -> bool:
         """Wait for quiet without known writers, or until due; return whether it was quiet.
 
-        Restless files alone are looked at every half second at least.
+        Restless files alone are looked at every half second.
         """
         while self._activity.last_s is not None:
             now_s = time.monotonic()
@@ -203,31 +199,12 @@ class _Watcher:
             self._has_all_events = not (is_new or look is None or self._targets.can_miss)
             if not is_new or (number > 0 and time.monotonic() - started_s > self._options.share_s):
                 break
-        if look is not None and self._lost_everything(look.tree):
+        had_files = self._last is not None and bool(self._last.files)
+        if look is not None and had_files and not look.tree.files and not look.tree.problems:
             error = TreeLost(
                 f"{self._scanner.root}: all files are gone at once; to serve nothing on "
                 "purpose write files with `resources: []`"
             )
-        self._report(look, error)
-        return look if error is None else None
-
-    def _touched(self) -> frozenset[str]:
-        """Empty if other files may have changed too."""
-        touched = self._activity.touched
-        is_fresh = time.monotonic() < self._looked_at_all_s + self._options.rescan_s
-        is_all = self._has_all_events and is_fresh and self._waiting_s is None and not self._activity.unlisted
-        return frozenset(touched or ()) if is_all else frozenset()
-
-    async def _look_once(self) -> tuple[ScanResult | None, TreeLost | None]:
-        try:
-            return await asyncio.to_thread(self._scanner.look), None
-        except TreeLost as error:
-            return None, error
-
-    def _lost_everything(self, tree: SourceTree) -> bool:
-        return self._last is not None and bool(self._last.files) and not tree.files and not tree.problems
-
-    def _report(self, look: ScanResult | None, error: TreeLost | None) -> None:
         if error is not None and not self._is_lost:
             self._observer(TreeDisappeared(str(error)))
         if error is None and self._is_lost:
@@ -242,6 +219,20 @@ class _Watcher:
             if error is None and self._is_waiting and not was_waiting:
                 root, tree = self._scanner.root, look.tree
                 self._observer(ConfigurationMissing(root, tree.ignored, tree.excluded))
+        return look if error is None else None
+
+    def _touched(self) -> frozenset[str]:
+        """Empty if other files may have changed too."""
+        touched = self._activity.touched
+        is_fresh = time.monotonic() < self._looked_at_all_s + self._options.rescan_s
+        is_all = self._has_all_events and is_fresh and self._waiting_s is None and not self._activity.unlisted
+        return frozenset(touched or ()) if is_all else frozenset()
+
+    async def _look_once(self) -> tuple[ScanResult | None, TreeLost | None]:
+        try:
+            return await asyncio.to_thread(self._scanner.look), None
+        except TreeLost as error:
+            return None, error
 
     async def _share(
         self, look: ScanResult, *, is_quiet: bool, is_due: bool, cap_s: float
@@ -283,7 +274,7 @@ class _Watcher:
     def _ask_writers(self, look: ScanResult, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
         """Return changed files by real path, and waits for git and writers, in seconds.
 
-        When the time is over, files that changed since the look are not waited for.
+        At the end, files changed since are not waited for.
         """
         # By identity: the scanner keeps unchanged objects, and hashing 10 000 paths takes longer than reading one.
         known = set(map(id, self._last.files)) if self._last is not None else set()
@@ -319,10 +310,7 @@ def _composed(
     *,
     keeps_removed: bool,
 ) -> SourceTree:
-    """Return a tree with files replaced by `others` (None: as in `last`, if any).
-
-    `keeps_removed` keeps removed files as in `last`.
-    """
+    """Return a tree with files replaced by `others` (None: as in `last`); `keeps_removed`: also removed ones."""
     if not others and not keeps_removed:
         return tree
     before = {file.path: file for file in last.files} if last is not None else {}

@@ -24,8 +24,8 @@ _MOMENT_S = 0.001
 class Patience:
     """How long to wait for writers, in seconds.
 
-    `writer_s`: for an open file, since its last change; `git_s`: since a git command began; `twice_s`: between looks at
-    a maybe open file.
+    `writer_s`: for an open file, since its last change; `git_s`: since a git command began; `twice_s`: until another
+    look.
     """
 
     writer_s: float
@@ -37,7 +37,6 @@ class Writers:
     """Remembers since when changed files are unchanged."""
 
     def __init__(self, root: Path, patience: Patience) -> None:
-        """Start without knowledge."""
         self._root = root
         self._patience = patience
         # When git's index was written, and its inode.
@@ -50,11 +49,8 @@ class Writers:
     ) -> dict[PurePosixPath, float]:
         """Return the seconds to wait for changed files' writers, if any.
 
-        Args:
-            changed: files that differ from the served ones.
-            now_s: `time.monotonic()` of their look.
-            can_ask: this kernel knows all their openers.
-            is_reported: ends of writing have events.
+        `now_s` is `time.monotonic()` of their look. `can_ask`: this kernel knows all openers; `is_reported`: ends of
+        writing have events.
         """
         since = self._since
         self._since = {
@@ -77,8 +73,8 @@ class Writers:
     def git_rest_s(self) -> float:
         """Return the seconds to wait for git; 0.0 for none.
 
-        Git locks its index while it replaces files. If a command ended since the last call, the index changed; then a
-        moment is returned.
+        Git locks its index while it replaces files; after a command that ended since the last call, a moment is
+        returned.
         """
         for directory in (self._root, *self._root.parents):
             if (git := _git_directory(directory)) is not None:
@@ -122,7 +118,7 @@ def _times_of(path: Path) -> tuple[int, int] | None:
 def is_open_for_writing(path: Path) -> bool | None:
     """Return whether any process has a file open for writing; None: unknown.
 
-    A read lease is granted only if none has; not on other users' files (unless to root), nor by all filesystems.
+    A read lease is granted only if none has; not on others' files (unless to root), nor by all filesystems.
 
     Source: fcntl(2), "Leases".
     """
@@ -137,7 +133,7 @@ def is_open_for_writing(path: Path) -> bool | None:
 def read_undisturbed(path: Path, max_size_bytes: int) -> bytes | None:
     """Return a file's content; None: open for writing, larger, or unknown.
 
-    Processes that open it for writing wait meanwhile.
+    Meanwhile, processes that open it for writing wait.
     """
     try:
         descriptor = _open_with_lease(path)
@@ -151,7 +147,7 @@ def read_undisturbed(path: Path, max_size_bytes: int) -> bytes | None:
 
 
 def _open_with_lease(path: Path) -> int:
-    """The lease ends on close; OSError with EAGAIN if the file is open for writing."""
+    """The lease ends on close; OSError with EAGAIN if open for writing."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         # The kernel sends a signal if the file is opened for writing right now. The default, SIGIO, would end the

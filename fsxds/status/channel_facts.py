@@ -1,15 +1,15 @@
 """Views and clients, with the clients' states.
 
-A client's state for a type follows from its versions and the current one alone:
+A client's state for a type follows from its versions and the current one:
 
 | state | of a type |
 | --- | --- |
-| NACK | the client rejected a version, and has accepted no replacement since |
-| STALE | it has not answered the version it was sent, or there is a newer one for it |
-| NOT SENT | it subscribes to the type, and nothing was sent: there is nothing for it |
+| NACK | the client rejected a version, and accepted no replacement since |
+| STALE | it has not answered the version sent, or there is a newer one |
+| NOT SENT | it subscribes, and there is nothing for it |
 | SYNCED | it accepted the current version |
 
-A client's state is its worst type's; NOT SENT types count only if nothing was sent at all.
+A client's state is its worst type's; NOT SENT counts only if nothing was sent at all.
 
 Source: `istioctl proxy-status`.
 """
@@ -252,7 +252,7 @@ def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
 def type_report(
     types: Subscribed, status: ClientStatus, snapshot: Snapshot | None, published_s: float, now_s: float
 ) -> TypeReport:
-    """Return a type's report, by its worst subscription; the snapshot is of `published_s`."""
+    """Return a type's report, by its worst subscription; `published_s` is the snapshot's."""
     state = combined_state(types.states)
     watches = [watch for watch, one in zip(types.watches, types.states, strict=True) if one is state]
     shown = watches[0]

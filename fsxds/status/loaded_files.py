@@ -1,4 +1,4 @@
-"""The tree's files: good, held or broken, since when, and problems with source lines."""
+"""The tree's files: good, held or broken, since when, and their problems."""
 
 from __future__ import annotations
 
@@ -54,10 +54,7 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _FileTable:
-    """All files by state and path, the worst first, and the first problems.
-
-    `good` is the served content of each file; None for nothing.
-    """
+    """All files, worst first, and the first problems; `good` is each one's served content or None."""
 
     states: tuple[tuple[PurePosixPath, str], ...] = ()
     good: Mapping[PurePosixPath, ParsedFile | None] = field(default_factory=dict)
@@ -107,13 +104,13 @@ class LoadedFiles:
         self._problems_since_s = {problem: known.get(problem, now_s) for problem in (*loaded, *self._holds)}
 
     async def problems(self) -> tuple[FileCounts, tuple[ProblemReport, ...], ProblemCounts]:
-        """Return file counts by state, the first problems, and the numbers of all."""
+        """Return file counts by state, the first problems, and all numbers."""
         table, now_s = await self._current(), asyncio.get_running_loop().time()
         reports = tuple(self._problem_report(each, now_s) for each in table.problems)
         return table.counts, reports, table.severities
 
     async def files(self, query: RowQuery) -> FileList:
-        """Return matching files, the worst first, then by path."""
+        """Return matching files, worst first, then by path."""
         table, now_s = await self._current(), asyncio.get_running_loop().time()
         search = query.search.casefold()
         rows = [
@@ -179,7 +176,7 @@ def _table_of(views: LoadedViews, holds: tuple[Problem, ...], is_word: Callable[
     )
     errors_first = sorted(problems, key=lambda each: _SEVERITIES[each[0].severity])[:MOST_PROBLEMS]
     sources = _Sources(views, is_word)
-    shown_states = dict.fromkeys(_upstreams_of(views), UPSTREAM) | states
+    shown_states = dict.fromkeys({origin_of(content.name).path for content in views.contents}, UPSTREAM) | states
     return _FileTable(
         tuple(sorted(states.items(), key=lambda each: (_RANKS[each[1]], each[0].parts))),
         good,
@@ -191,10 +188,6 @@ def _table_of(views: LoadedViews, holds: tuple[Problem, ...], is_word: Callable[
         Counter(each.path for each, _ in problems),
         ProblemCounts(**Counter(each.severity.value for each, _ in problems)),
     )
-
-
-def _upstreams_of(views: LoadedViews) -> set[PurePosixPath]:
-    return {origin_of(content.name).path for content in views.contents}
 
 
 def _good_of(views: LoadedViews) -> Mapping[PurePosixPath, ParsedFile | None]:
@@ -213,7 +206,7 @@ class _Sources:
         self._left_bytes = MOST_READ_BYTES
 
     def lines_of(self, problem: Problem) -> Iterator[SourceLine]:
-        """Yield the lines around a problem; none of a file with secrets, or a large one."""
+        """Yield the lines around a problem; none of a secret or large file."""
         if problem.path not in self._sources:
             self._sources[problem.path] = self._read(problem.path)
         source = self._sources[problem.path]

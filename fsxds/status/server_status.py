@@ -1,4 +1,4 @@
-"""The status of the whole server for `/api/status`."""
+"""The server's status for `/api/status`."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from fsxds.transports.admin.status_reports import (
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """Facts about the process; callables return current values.
+    """The process's facts; callables return current values.
 
-    `started_s` is event loop time; `waits_for` is "" after the start; `degraded` components have not run well since.
+    `started_s` is event loop time; `waits_for` is "" after the start; `degraded` components failed since.
     """
 
     directory: str

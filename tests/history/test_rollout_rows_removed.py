@@ -9,7 +9,7 @@ import pytest
 
 from fsxds.events.event import Event
 from fsxds.events.process_events import StateIgnored
-from fsxds.history import removed_rows
+from fsxds.history import rollout_rows
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.model.errors import StateError
@@ -60,7 +60,7 @@ def test_what_is_forgotten_goes(state: State) -> None:
 
 def test_views_in_bounds(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many views, those that changed last are kept."""
-    monkeypatch.setattr(removed_rows, "MOST_VIEWS", 2)
+    monkeypatch.setattr(rollout_rows, "MOST_VIEWS", 2)
     for name in "abac":
         known = state.removed_members().get((name,), NO_TOMBSTONES)
         state.save({}, None, 0.0, {(name,): removed(known, name)})

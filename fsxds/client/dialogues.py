@@ -1,6 +1,8 @@
 """A client's requests and responses on a stream: SotW and Delta. Pure.
 
 A dialogue outlives its streams: `first_requests` renews subscriptions.
+
+Rules: which part of a response with faults is taken.
 """
 
 from __future__ import annotations

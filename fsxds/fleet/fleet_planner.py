@@ -7,6 +7,8 @@
 | A node that rejects versions is a separate client, and not waited for. | As at a single server. |
 | Each canary is a separate client. | Others follow when canaries have lived with a change. |
 | A view that no server has served for ten minutes is dropped, unless rolled back. | It costs a load of the tree, and space in etcd. |
+
+Rules: which servers the next publication of a fleet waits for.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@
 | A client that would be sent the same versions waits briefly, and not for an unreachable engine. | Its next types may differ. |
 | A client led on elsewhere gets the place that its versions indicate. | Else it would be led again from where it left. |
 | No client waits longer than set. | A server cut off for long serves all the same. |
+
+Rules: no earlier publication is served again.
 """
 
 from __future__ import annotations

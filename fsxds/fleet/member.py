@@ -7,6 +7,8 @@
 | The publisher alone decides on holds. | |
 | Only a server with a loaded source is elected. | |
 | A publisher whose tree changed before the last publication waits for its next tree. | Its copy may be late. |
+
+Rules: who publishes for a fleet, and from which state a server leads its clients.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@
 | Objects are removed when every server has gone on to a later snapshot. | Late servers read them. |
 | Removals and publications take turns. | A removal is fenced by the head, which a publication moves. |
 | After a removal without an answer, the head is written again before objects are. | It comes about before that, or never; else it could remove objects needed again. |
+
+Rules: what a publisher may write.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ within and between files, are cached.
 For plain (unquoted, untagged) scalars, Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes; all
 else is text (ENVOY.md E51; every row of the tests was put to the real binary). Numbers with a fraction or an exponent
 are text, too, but a number field takes them: they become `SpelledFloat`, which is both.
+
+Rules: the meaning of a plain YAML scalar to Envoy (JSON: `json_format.py`).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Each write changes an upstream's mark, by which this process recognizes its last one. With another mark, as the database
 was set aside or lacked the upstream, all its resources are written. Damaged rows are detected at reading.
+
+Rules: kept resources find their upstream again after it was renamed.
 """
 
 from __future__ import annotations

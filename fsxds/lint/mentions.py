@@ -1,6 +1,8 @@
 """The resources that mention each name.
 
 All is immutable and shares unchanged parts: the next tree costs only its changes.
+
+Rules: a reference with alternatives leads somewhere while one of them is there.
 """
 
 from __future__ import annotations

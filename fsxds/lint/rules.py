@@ -1,6 +1,8 @@
 """The rules that problems can break: pages, severities, and `fsxds explain`.
 
 A page in `pages/` is a chapter, each section a rule. Statements about Envoy are verified (ENVOY.md E54).
+
+Rules: which errors become notes when a real Envoy accepts the resource (`cli/check.py` asks it).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The table of xDS resource types: adding a type means adding a row."""
+"""The table of xDS resource types: adding a type means adding a row.
+
+Rules: which types are sent completely in SotW; the push order of one snapshot.
+"""
 
 from __future__ import annotations
 

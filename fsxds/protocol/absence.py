@@ -8,6 +8,8 @@ Removed members of collections are remembered: a reconnecting client does not re
 | Beyond a limit per collection and per view, the oldest removals are forgotten. | their memory |
 
 A member that exists again stays recorded, but is not sent as removed.
+
+Rules: which removed members a reconnecting client is told (kept by `history/` and `disk_cache/member_names.py`).
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@
 | All parameters match exactly, or all but `xds.node....`, which describe the requesting node. | xRFC TP1, "Resource locators", "Context parameters" |
 | A path that ends with `/*` lists a directory, and nothing deeper; without a name, a type. | xRFC TP1, "Glob" |
 | Lists of secrets have only names. | fsxds |
+
+Rules: how lists show secrets.
 """
 
 from __future__ import annotations

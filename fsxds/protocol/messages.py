@@ -1,6 +1,8 @@
 """Stream messages as values, and clients' statuses.
 
 Source: xDS protocol, "Basic Protocol Overview", "Incremental xDS".
+
+Rules: whether a client is SYNCED, STALE or NACKs.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@
 | `*` is answered once all the upstreams' resources of the type are known; until then none counts as missing. | "Deleting Resources" |
 
 Globs cost nothing if no resource of the type has a structured name.
+
+Rules: for which names clients wait because another server may have them.
 """
 
 from __future__ import annotations

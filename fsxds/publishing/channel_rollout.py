@@ -1,6 +1,8 @@
 """One channel's rollout: publishes steps, and asks clients for progress.
 
 Keeping its place across restarts is a capability (`history/`).
+
+Rules: which change a response brings, and when that was detected.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@
 | Nodes that let a step time out, or may not stay, catch up likewise: no rollout waits for them. | |
 | A node that left, or a poller away when the wait ends, catches up from there when it is back. | |
 | A node moves to another view when that is loaded, by the current rules; its holds stay. | |
+
+Rules: which nodes follow a channel of their own: they reject a version, are slow, or move to another view.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@
 | A node answers an offer before it gets another, unless a hold on a reference blocks the version. | |
 
 Times are seconds of a clock that only goes forward. A version is a digest of content: in several views it is one.
+
+Rules: which versions a NACK is about, whose vote counts, and when a version is held back from all.
 """
 
 from __future__ import annotations

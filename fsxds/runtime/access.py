@@ -2,6 +2,8 @@
 
 A denied request changes nothing for its client: Envoy keeps its configuration, and asks again after its back-off
 (ENVOY.md E71).
+
+Rules: who may ask for which nodes, who gets secrets, and whose vote a client has.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Readiness, reports of waits at the start, the ready file, and exposed secrets.
 
 A server that would send secrets in clear over the network does not start.
+
+Rules: which upstreams a start waits for; whether a server starts that would send secrets in clear; when clients are
+served: `/readyz`, the ready file, gRPC health.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Loads trees by the settings, for the publisher."""
+"""Loads trees by the settings, for the publisher.
+
+Rules: a tree that is not trusted may be half an edit, and is passed over if another one comes soon.
+"""
 
 from __future__ import annotations
 

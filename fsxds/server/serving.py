@@ -1,4 +1,7 @@
-"""Runs `fsxds serve`: the application with mirrors, ready file and reloads."""
+"""Runs `fsxds serve`: the application with mirrors, ready file and reloads.
+
+Rules: a process that shares its addresses listens when it has content to serve.
+"""
 
 from __future__ import annotations
 

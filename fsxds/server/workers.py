@@ -9,6 +9,8 @@ it is the fleet's etcd.
 | A worker that ended, or whose event loop hangs, is started again. | Its clients reconnect to others. |
 | A worker listens when it has the publication. | Others serve until then. |
 | Workers end with the first one. | There would be no publisher, and the next server could not have the addresses. |
+
+Rules: when a worker is started again, and which settings it does not get.
 """
 
 from __future__ import annotations

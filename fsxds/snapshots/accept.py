@@ -13,6 +13,8 @@ As no other file is held or served because of a held one, held files are tried a
 A removed file takes its resources along, unless in the same step a file appeared that does not parse, or is held and
 defines some of the same names. It may have been renamed: its resources that no other file defines stay until the new
 file is served or removed. A file that appeared as another vanished owns the names that both define.
+
+Rules: an author's version changes with the content.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ It also reports dangling entries of collections in files.
 | A member that a broken file may still define stays. | |
 | A written collection of the same name counts, not the folder. | |
 | A view without the layer of the folder has none. | |
+
+Rules: when a list of a folder is empty.
 """
 
 from __future__ import annotations

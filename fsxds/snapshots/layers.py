@@ -9,6 +9,8 @@ resources of its last good content.
 
 A patched resource is accepted, held back, and kept with the file that patches it. Its problems are those of that file;
 in a field written below, they are shown there (`Problem.elsewhere`).
+
+Rules: a later layer wins; a held resource overrides none.
 """
 
 from __future__ import annotations

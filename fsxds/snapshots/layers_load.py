@@ -7,6 +7,9 @@ the settings without a folder is lost, an error unless its rule has another seve
 | --- | --- |
 | that the tree before had | keeps its files, until its folder is back or the settings no longer name it |
 | that it did not have | is like an unreadable file: no resource may be reported as removed |
+
+Rules: a file belongs to the innermost layer; a layer without a folder keeps its content; in which views a problem
+shows.
 """
 
 from __future__ import annotations

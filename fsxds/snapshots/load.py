@@ -8,6 +8,8 @@ A snapshot says of each type whether it may be reported as empty, and its missin
 | yes | yes | yes | no | no |
 | no | no | no | yes | only if no document ever listed any type |
 | no | yes | yes | yes | yes |
+
+Rules: how many resources a view may have.
 """
 
 from __future__ import annotations

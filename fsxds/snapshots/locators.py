@@ -15,6 +15,8 @@
 | So does one whose copy claims the same as another resource, such as an address: Envoy would reject both. | |
 | If no target of a reference exists, the first counts. | |
 | References get names without directives, which Envoy would request as part of the name. | ENVOY.md E72 |
+
+Rules: a locator never leads out of the tree.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The content of another xDS server, as merged into snapshots. Immutable, no I/O."""
+"""The content of another xDS server, as merged into snapshots. Immutable, no I/O.
+
+Rules: which undefined names files may use because upstreams have or may have them.
+"""
 
 from __future__ import annotations
 

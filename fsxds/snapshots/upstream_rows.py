@@ -1,6 +1,8 @@
 """Merges upstreams below the tree, as a stage before redirects are followed. Pure.
 
 A name is taken from the first source: the tree, then upstreams in order. The cost is that of the changes.
+
+Rules: which resource wins if files and upstreams have one name.
 """
 
 from __future__ import annotations

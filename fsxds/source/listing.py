@@ -1,4 +1,7 @@
-"""Lists a tree's files with signatures, through links, without reading."""
+"""Lists a tree's files with signatures, through links, without reading.
+
+Rules: how much of a tree is read, and that links do not lead out of it.
+"""
 
 # Paths are text here: making 10 000 Path objects would double the time of a look.
 # ruff: noqa: PTH115, PTH116, PTH118, PTH120

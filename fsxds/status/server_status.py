@@ -1,4 +1,7 @@
-"""The server's status for `/api/status`."""
+"""The server's status for `/api/status`.
+
+Rules: how upstreams stand, as operators see it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Config sources inside resources, and the rewriting of snapshots for streams."""
+"""Config sources inside resources, and the rewriting of snapshots for streams.
+
+Rules: which resources clients get that follow redirects themselves.
+"""
 
 from __future__ import annotations
 

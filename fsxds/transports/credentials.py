@@ -1,6 +1,8 @@
 """Reads the files of tokens and TLS: at the start, with new settings, and on changes.
 
 Handshakes use the files as last read; connections keep their parameters. An unusable pair changes nothing.
+
+Rules: which TLS versions and ciphers, and when a changed certificate counts.
 """
 
 from __future__ import annotations

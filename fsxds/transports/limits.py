@@ -2,6 +2,8 @@
 
 One `Limiter` counts for all listeners, on the event loop only. Beyond an option it raises LimitError, which the
 request's edge reports; clients keep present connections and names.
+
+Rules: how much clients may take (the edges report it).
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ Late NACKs: an upstream gets a NACK once too many nodes here reject its resource
 | So is one soon after the upstream took them back: nodes here would reject them again and again. | |
 | This time doubles with each further rejection, and is limited: nodes may accept the versions by now. | |
 | After a reconnect, the versions are not reported as held, to be sent again, and NACKed. | |
+
+Rules: which responses of upstreams get an ACK or NACK (late ones: `late_nacks.py`), and how slowly a server is read
+that sends without end.
 """
 
 from __future__ import annotations

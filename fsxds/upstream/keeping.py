@@ -1,4 +1,7 @@
-"""Keeps upstreams' resources across restarts."""
+"""Keeps upstreams' resources across restarts.
+
+Rules: the disk is never behind the served resources of upstreams.
+"""
 
 from __future__ import annotations
 

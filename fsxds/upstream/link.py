@@ -1,4 +1,7 @@
-"""Connects to an upstream's servers, in the order of `ServerOrder`."""
+"""Connects to an upstream's servers, in the order of `ServerOrder`.
+
+Rules: on which wire a server is asked, and when the wire changes.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@
 | Unneeded names are asked for ten minutes longer, for clients that come back, or until other names need the space. | |
 | Whether an asked name exists is unknown until an answer, or 15 s of silence. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
 | A full state without a name that it never had is no answer: it may have been sent before. | gRPC A27 |
+
+Rules: a reference of an upstream's resource goes to the upstream that has such names.
 """
 
 from __future__ import annotations

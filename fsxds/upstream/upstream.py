@@ -12,6 +12,8 @@ before its route has moved. One change's rollout adds clusters, moves routes, th
 | `QUIET_S` after the last answer of an awaited type, no other type is awaited. | Delta is silent about unchanged resources, SotW about names that do not exist. |
 | `LONGEST_S` after the connection, no type is awaited. | A server may send new references without end. |
 | When the connection is lost before that, the published content stays until the next connection. | Half a tree is no state that its server ever had. |
+
+Rules: the names that an upstream is known not to have; the tree of a new connection is published as one change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Writes and removes the files of an export."""
+"""Writes and removes the files of an export.
+
+Rules: which files of a directory an export may replace and remove, and in which order.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@
 | A name that no file can have is in the index alone, with its object. | Nothing may lead out of the directory. |
 | `objects/<SHA-256>.json` has the same content for ever. | It may be cached, and an index and its objects are of one moment. |
 | Secrets are left out, and resources with credentials unless allowed by name. | A file server does not check who reads. |
+
+Rules: which resources are never exported.
 """
 
 from __future__ import annotations

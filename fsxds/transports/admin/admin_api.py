@@ -1,4 +1,7 @@
-"""The admin address: routing, access, parameters, JSON; closed to other origins' pages."""
+"""The admin address: routing, access, parameters, JSON; closed to other origins' pages.
+
+Rules: who may ask at the admin address.
+"""
 
 from __future__ import annotations
 

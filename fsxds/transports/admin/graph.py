@@ -1,6 +1,8 @@
 """The graph of references between resources: only names and places.
 
 References are computed once per chunk, which snapshots share.
+
+Rules: which part of the graph is shown.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The page loads only these files, connects only to its origin, cannot be embedded, and inserts data as text.
 On each server-sent event, pages request the facts. Slow readers skip events.
+
+Rules: a status page loads only its own files.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Source: Fetch, "HTTP-network-or-cache fetch", "CORS protocol".
 
 `openapi.json`, OpenAPI 3.1, describes paths, parameters, headers, statuses and bodies' form; resources' content is
 Envoy's API, from `fsxds schema`. Without tokens and client certificates in the settings, clients need none.
+
+Rules: how long a GET waits, and for which change; which resources pages of other origins may read.
 """
 
 from __future__ import annotations

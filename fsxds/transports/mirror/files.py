@@ -1,4 +1,7 @@
-"""Mirrored files as values, their names, and their encoding."""
+"""Mirrored files as values, their names, and their encoding.
+
+Rules: at which path a mirrored resource is.
+"""
 
 from __future__ import annotations
 

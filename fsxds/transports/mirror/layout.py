@@ -8,6 +8,8 @@ The layout `resources` has one `Resource` per file, at its name's path; a glob i
 `xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the type's plain name `foo/bar`, as in
 URLs. Other authorities are in `@<authority>/<type>/...`. Source: xRFC TP1, "File transport".
 Envoy reads none of these, except lists (ENVOY.md E88).
+
+Rules: the content of the file of a list collection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Runs an HTTP server until its context ends, then stops it gracefully."""
+"""Runs an HTTP server until its context ends, then stops it gracefully.
+
+Rules: connections that wait to be accepted at the end are answered with `connection: close`.
+"""
 
 from __future__ import annotations
 

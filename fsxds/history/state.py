@@ -193,7 +193,7 @@ class State:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return these upstreams' resources, and drop others; `near` shares its equal bodies. Raises StateError."""
+        """Read the resources of upstreams, dropping others; `near` shares its equal bodies. Raises StateError."""
         with self._transaction() as opened:
             return self._upstreams.read(opened.connection, upstreams, near)
 

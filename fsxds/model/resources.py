@@ -333,7 +333,7 @@ class Rows(NameTable[Resource]):
         return self._everything
 
     def select(self, names: AbstractSet[str]) -> ResourceList:
-        """Return these names' resources."""
+        """Select resources by name."""
         return self._lists.find(frozenset(names), lambda: ResourceList(self._in_order(names)))
 
     def _in_order(self, names: AbstractSet[str]) -> Iterator[Resource]:
@@ -425,7 +425,7 @@ class Rows(NameTable[Resource]):
         return earlier._change(new, frozenset(differing - new.keys()))
 
     def derive(self, made: type[Derived], make: Callable[[], Derived]) -> Derived:
-        """Return these rows' one object of a class, or make it."""
+        """Return the rows' one object of a class; `make` it if missing."""
         found = self.derived(made)
         if found is None:
             self._derived[made] = found = make()

@@ -179,7 +179,7 @@ class Selection:
 
 
 def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
-    """Return what a client should hold."""
+    """Return the resources that a client should hold."""
     rows = snapshot.resources(subscription.type_url)
     version = version_of(snapshot, subscription)
     if subscription.wildcard:

@@ -177,15 +177,28 @@ class NodeChannels:
         return await self.channel_of(node, holds=holds, holds_of=holds_of)
 
     def correct_place(self, node: Node, holds_of: HoldsOf, published: Iterable[Snapshot]) -> None:
-        """Correct a node led on by another server; `published` is newest first."""
-        left = self._left.get(name := (node.id, node.cluster))
-        here = None if left is None else left.machine.served
-        if left is None or here is None or holds_of(here):
+        """Place a node where another server led it; `published` is newest first."""
+        if not node.id:
             return
-        if (held := next(filter(holds_of, published), None)) is not None:
-            machine = self._publisher.restored_rollout(RolloutState(held, held, held))
-            self._left[name] = replace(left, machine=machine, lane=next(self._lane_numbers), has_taken=True, returns=0)
-            self._lanes.pop(name, None)
+        name = node.id, node.cluster
+        left = self._left.get(name)
+        here = None if left is None else left.machine.served
+        if left is not None and (here is None or holds_of(here)):
+            return
+        if (held := next(filter(holds_of, published), None)) is None:
+            return
+        machine = self._publisher.restored_rollout(RolloutState(held, held, held))
+        if left is None:
+            key, now_s = self._key_of(node), asyncio.get_running_loop().time()
+            goal = self._publisher.rollouts.get(key)
+            if goal is None or goal.machine.is_near(machine) or self._is_present(name):
+                return
+            left = _Left(machine, key, 0, now_s, attributes=node.attributes)
+        self._left[name] = replace(left, machine=machine, lane=next(self._lane_numbers), has_taken=True, returns=0)
+        self._lanes.pop(name, None)
+
+    def _is_present(self, name: NodeKey) -> bool:
+        return name in self._lanes or any(node_key(client) == name for client in self._clients())
 
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:

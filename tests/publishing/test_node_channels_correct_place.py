@@ -60,10 +60,35 @@ async def test_who_has_what_it_left_with_goes_on_from_there() -> None:
 
 
 @virtually
-async def test_who_was_never_here_has_no_place() -> None:
-    """It is served what the others are."""
+async def test_who_was_never_here_goes_on_from_what_another_server_led_it_to() -> None:
+    """At once it would get routes before their clusters, or lose clusters before its routes."""
     async with publishing() as run:
         served = await left_behind(run)
+        run.channels.correct_place(Node("edge-2"), partial(has, "c"), served)
+        channel = await run.channels.channel_of(Node("edge-2"), holds=True, holds_of=partial(has, "c"))
+
+        assert channel.store.current is not None
+        assert ["c"] == list(channel.store.current.resources(CDS))
+
+
+@virtually
+async def test_who_was_never_here_and_has_nothing_known_has_no_place() -> None:
+    """It is served what the others are, as is one that has almost that, and one without an id."""
+    async with publishing() as run:
+        served = await left_behind(run)
+        for node, name in ((Node("edge-2"), "x"), (Node("edge-3"), "d"), (Node(""), "c")):
+            run.channels.correct_place(node, partial(has, name), served)
+            channel = await run.channels.channel_of(node, holds=True, holds_of=partial(has, name))
+
+            assert channel is run.publisher.whole
+
+
+@virtually
+async def test_who_is_here_stays() -> None:
+    """A new subscription of a client that follows the others is no sign of another place."""
+    async with publishing() as run:
+        served = await left_behind(run)
+        await run.join("edge-2")
         run.channels.correct_place(Node("edge-2"), partial(has, "c"), served)
         channel = await run.channels.channel_of(Node("edge-2"), holds=True, holds_of=partial(has, "c"))
 

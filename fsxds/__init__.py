@@ -21,9 +21,7 @@ __version__ = "0.1.0"
 
 
 def load(path: str | PathLike[str], settings: Settings | None = None) -> Loaded:
-    """Load a tree as `fsxds serve` would, once, and return what would be served and all that is wrong with it.
-
-    A tree with mistakes is no error: they are in `problems`, and the files that are good are in `snapshot`.
+    """Load a tree once, as `fsxds serve` would: `snapshot` has the good files, `problems` the mistakes.
 
         >>> import fsxds
         >>> loaded = fsxds.load("config/xds")
@@ -38,8 +36,7 @@ def load(path: str | PathLike[str], settings: Settings | None = None) -> Loaded:
 
     Args:
         path: the directory.
-        settings: how to load it, such as `fsxds.Settings(unknown_fields="warn")`; None for what `fsxds check` would take,
-            the `FSXDS_…` variables of the environment included.
+        settings: such as `fsxds.Settings(unknown_fields="warn")`; None for those of `fsxds check`, with the environment.
 
     Raises:
         FsxdsError: there is no such directory, or no API of an Envoy can be had.

@@ -1,7 +1,7 @@
 """Properties of fields, and the names that faults may quote.
 
-A fault quotes no other words of a file, because a secret may be in any wrong place: as a key, as an alias (`*pw`), as a
-tag (`!pw`). Each rule has one home:
+A fault quotes no other words of a file, because a secret may be in any wrong place, such as a key. Each rule has one
+home:
 
 * a value (`quoted`): numbers, times such as `100ms`, true, false and null; other text is called text;
 * an enum value's name: if it is near to an existing one (`scalars`);

@@ -4,8 +4,7 @@ A file's key consists of its content, format, type by name, its folder's context
 and settings. Nothing else affects parsing, so a renamed or restored file is found, too.
 
 Only a process with the original file can read a record: it is enciphered and authenticated by keys derived from the
-file's digest, which is in no pack. So a pack reveals nothing to users who cannot read the tree, and a damaged or forged
-record counts as missing. The cipher is SHAKE-256's output for that key and a fresh nonce, the authenticator keyed
+file's digest, which is in no pack. A damaged or forged record counts as missing. The cipher is SHAKE-256's output for that key and a fresh nonce, the authenticator keyed
 BLAKE2b. Files with `Secret` resources or PEM private keys are not written.
 
 The pack is a growing file of records, rewritten when half is obsolete: a newer record of the same place makes one so. A

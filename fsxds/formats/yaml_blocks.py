@@ -3,11 +3,10 @@
 The form is that of generators and most people: block mappings and lists, one key or item per line, scalars and flow
 collections that end on their first line, literal blocks (`|`). Any text that could have another meaning (anchors,
 aliases, tags, tabs, scalars over several lines, a second document), and every mistake, is left to libyaml: the result is
-then None. Otherwise it is libyaml's; tests compare them over mutations of many files. Meanings of lines, which repeat
-within and between files, are cached.
+then None. Otherwise it is libyaml's. Meanings of lines, which repeat, are cached.
 
 For plain (unquoted, untagged) scalars, Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes; all
-else is text (ENVOY.md E51; every row of the tests was put to the real binary). Numbers with a fraction or an exponent
+else is text (ENVOY.md E51). Numbers with a fraction or an exponent
 are text, too, but a number field takes them: they become `SpelledFloat`, which is both.
 
 Rules: the meaning of a plain YAML scalar to Envoy (JSON: `json_format.py`).

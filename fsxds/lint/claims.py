@@ -3,9 +3,9 @@
 For listeners, Envoy 1.40 compares protocol, IP address and port, or the path of a socket (ENVOY.md E56), however a
 listener binds its port. Port 0, internal listeners and other network namespaces never conflict.
 
-Of virtual hosts discovered one by one, Envoy rejects all in a response if a domain is duplicated in their route
-configuration, also within one host. Of two with equal `VirtualHost.name` it silently keeps the last: requests to the
-other hang. Resource names and domains are requested alike, so they too must differ.
+Of virtual hosts discovered one by one, Envoy rejects all in a response if their route configuration duplicates a
+domain. Of two with equal `VirtualHost.name` it silently keeps the last. Resource names and domains are requested alike,
+so they too must differ.
 
 A collection's listeners are compared among themselves: no Envoy reads it beside other listeners.
 """

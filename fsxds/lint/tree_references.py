@@ -1,8 +1,7 @@
 """References between types, over a whole tree: dangling references and unused names.
 
-A new file with a dangling reference is held back if that is an error; references among new files are fine in any
-direction. A served file stays, even if its referents are removed: that is intended, and the error is reported at the
-references. So a tree with such an error may be served now, and be held back when loaded anew.
+A new file with a dangling reference is held back if that is an error. A served file stays, even if its referents are
+removed; the error is reported at the references. So a tree with such an error may be held back when loaded anew.
 
 A broken file causes no problems elsewhere. Its known names count as defined; if its content is unknown, no name of its
 possible types is reported as missing. A new file that needs a name only in the broken one is held without a problem.

@@ -34,9 +34,9 @@ class ResourceType:
         is_user: it uses other types: a rollout changes it after additions to these and before removals.
         followed_by: the short name of the type that an Envoy needs again, by Delta, after this, or empty.
         is_reused_without_request: an Envoy drops its resources, and uses them again without a request (ENVOY.md E36), such as
-            a route configuration for another scope. Endpoints follow their clusters anyway; runtime layers stay.
-        absence_hangs_envoy: when Delta reports that an awaited name does not exist, Envoy 1.40 waits for ever, also at
-            its start; without a report, until `initial_fetch_timeout`.
+            a route configuration for another scope.
+        absence_hangs_envoy: after a Delta report that an awaited name does not exist, Envoy 1.40 waits for ever; without
+            one, until `initial_fetch_timeout`.
         drops_removed: that holds for awaited names; Envoy drops a resource that it has (ENVOY.md E86).
         survives_expiry: Envoy 1.40 survives a time to live's end (ENVOY.md E40).
         is_secret: never shown, and mirrored into files that only fsxds's user can read.

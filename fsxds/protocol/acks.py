@@ -13,8 +13,7 @@
 Times are readings, in seconds, of any clock that only goes forward.
 
 Rules: whether a request is stale (`sotw.py` acts on it); when a client on a stream has taken a step (a polling one:
-`polling_node.py`; a mirror: `transports/mirror/writer.py`); a version that a poll brings from another replica is
-neither a NACK nor sent again.
+`polling_node.py`; a mirror: `transports/mirror/writer.py`).
 """
 
 from __future__ import annotations

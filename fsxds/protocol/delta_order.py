@@ -11,8 +11,6 @@ A client that connects with content takes steps as in a rollout:
 | | for an Envoy, after a start without state, after earlier connections have drained: it is unknown which exist | the same |
 
 A step waits for at most `step_timeout_s`. Users on other streams are unknown: only time counts for them.
-
-Rules: removals of used resources come last in a Delta batch.
 """
 
 from __future__ import annotations

@@ -17,9 +17,6 @@
 
 An edit that changes no name, reference or claim costs only its changes (`composed_again`), others the difference of
 served and new, and the holds.
-
-Rules: a removed resource stays while it is in use; a change waits if it names an undefined or held resource, or
-claims an address or domain of a held one.
 """
 
 from __future__ import annotations

@@ -20,8 +20,6 @@ removal is certain:
 | It goes with a target in which it is neither, or that has another resource of its name. | |
 
 An edit that changes no name, reference or claim costs only its changes, however many resources wait for approval.
-
-Rules: a rollback pins resources until they change in the tree.
 """
 
 from __future__ import annotations

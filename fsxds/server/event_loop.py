@@ -18,11 +18,8 @@ COLLECT_AFTER = 50_000
 def run(work: Coroutine[object, object, None]) -> None:
     """Run a coroutine to its end, on asyncio's own event loop.
 
-    Not on uvloop, which is faster: after some hundred clients connected and disconnected within a second, a server on
-    it stopped accepting for good, with 0.22.1 and 0.23.0 when uvloop itself accepted. One known cause: if code between
-    connection and acceptance raises, such as the factory of protocols, uvloop takes the socket out of its epoll set for
-    good; the origin of such an exception is unknown. Since `fsxds.transports.rest.http_server` accepts by itself, 80,000
-    departures did no harm; but the older code failed in only one of nine runs. Besides, gRPC complains of uvloop's forks.
+    Not on uvloop, which is faster: after some hundred clients came and went within a second, a server on it stopped
+    accepting for good (0.22.1, 0.23.0; one run of nine), for an unknown reason. Besides, gRPC complains of its forks.
 
     Raises:
         FsxdsError: with all texts of fsxds's errors in its tasks, if there are no others.

@@ -18,8 +18,7 @@ Snapshots share objects of common content:
 An edit among 100 000 resources makes objects of about 20 kB, and 4 kB if packed. Packed objects are more numerous, which
 costs writers and readers of all.
 
-The digest of a chunk excludes lines, as clients do not see them: they are from when it was first kept. Otherwise a line
-added at the top of a file would make all its chunks new.
+The digest of a chunk excludes lines: a line added at the top of a file would make all its chunks new.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ of its address (ENVOY.md E20).
 Envoy compares texts. So each structured name or locator is rewritten in canonical form, in any field, also in the Struct
 and the Any of an extension. Secrets and malformed names stay.
 
-Rules: a structured name is served in one spelling; which structured names no client can ask for.
+Rules: which structured names no client can ask for.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Parses a file, substitutes its variables, and finds all problems in it.
 
 Most of the cost of a large YAML list is in unchanged items, so it is parsed again by its new items, if it stands at the
-left margin, bare or under `resources:`. The cut is proved, not assumed: every piece must parse alone, to exactly one
-good resource. Anything else (an anchor used across items, an open quote, a second document, any fault) makes the file
-parse as a whole, with the same result for good files, and the faults of bad ones.
+left margin, bare or under `resources:`. The cut is proved: every piece must parse alone, to exactly one good resource.
+Anything else (an anchor used across items, any fault) makes the file parse as a whole.
 
 Files whose first line is `# fsxds: variables` have variables. `${NAME}` is replaced within scalars, not in keys, after
 parsing, so that no value can change the structure. An unquoted scalar of one variable is typed like its value,

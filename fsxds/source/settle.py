@@ -13,11 +13,10 @@ The quiet time after the last event, until a change is complete:
 | a file open for writing | until it is closed, or `writer_patience` |
 | any, while git locks its index | until git has finished, or `settle_cap` |
 
-A move brings a finished file, as does a closed write in place, unless there are several steps: the first leaves the
-file empty or shorter, others append. A created or removed file is often one of several: `git checkout` deletes and
-creates each, up to 32 ms after the one before. `rsync` begins the next temporary file right after a move. Of a series
-of saves at most the first is taken alone: others follow too soon. Without events, nothing is taken early. A `--settle`
-below 10 ms applies to all rows.
+A move brings a finished file, as does a closed write in place, unless it is one of several: the first leaves the file
+empty or shorter, others append. A created or removed file is often one of several: `git checkout` deletes and creates
+each, up to 32 ms after the one before. `rsync` begins the next temporary file right after a move. A `--settle` below
+10 ms applies to all rows.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ before its route has moved. One change's rollout adds clusters, moves routes, th
 | `LONGEST_S` after the connection, no type is awaited. | A server may send new references without end. |
 | When the connection is lost before that, the published content stays until the next connection. | Half a tree is no state that its server ever had. |
 
-Rules: the names that an upstream is known not to have; the tree of a new connection is published as one change.
+Rules: the names that an upstream is known not to have.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ Resources that Envoy needs before it reaches a server, or never requests, stay i
 * clusters that configuration comes from (ENVOY.md E6), and others that only the bootstrap may define;
 * API listeners, which Envoy takes from no server;
 * resources that these name in turn, and secrets that they use.
-
-Rules: which parts stay in a bootstrap.
 """
 
 from __future__ import annotations

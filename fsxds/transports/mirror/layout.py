@@ -3,9 +3,7 @@
 Envoy reads list collections from files with all listeners inline, and silently skips locators; a collection of only
 these removes every listener (ENVOY.md E80). So a locator's resource is written in its place; an empty result is not.
 
-The layout `resources` has one `Resource` per file, at its name's path; a glob is a folder.
-
-`xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the type's plain name `foo/bar`, as in
+The layout `resources` has one `Resource` per file, at its name's path: `xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the type's plain name `foo/bar`, as in
 URLs. Other authorities are in `@<authority>/<type>/...`. Source: xRFC TP1, "File transport".
 Envoy reads none of these, except lists (ENVOY.md E88).
 

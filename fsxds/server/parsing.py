@@ -320,10 +320,12 @@ class Parsing:
                 continue
             if not is_first:
                 lane.end()
-            time_s = self._queue.due_s()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if time_s is None else time_s - monotonic()):
-                    await self._changed.wait()
+            await self._change_until(self._queue.due_s())
+
+    async def _change_until(self, time_s: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if time_s is None else time_s - monotonic()):
+                await self._changed.wait()
 
     def _parse_apart(
         self, lane: _Lane, batch: list[ParseJob], known: list[_KnownFile], loop: asyncio.AbstractEventLoop

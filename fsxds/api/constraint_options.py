@@ -167,7 +167,6 @@ def _extension(options: FieldValue, extension: FieldDescriptor | None) -> FieldV
 
 
 def _read(rules: Message, field: FieldDescriptor, *, is_part: bool) -> RuleGroups:
-    """ValueError: a rule is invalid."""
     groups: dict[str, Rules] = {}
     for group, detail in rules.ListFields():
         known = _KNOWN.get(group.name, frozenset())

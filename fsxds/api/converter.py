@@ -355,7 +355,6 @@ def _struct_fields(value: PlainValue, depth: int) -> dict[str, object]:
 
 
 def _struct_content(value: PlainValue, depth: int) -> dict[str, object]:
-    """The constructor takes a dict only for a singular Struct field."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise NeedsLenientReader
     return {key: element if type(element) is str else _content(element, depth) for key, element in value.items()}

@@ -120,7 +120,6 @@ class Printer:
         return printer
 
     def _compile(self, descriptor: Descriptor, unfinished: dict[str, _Print]) -> _Print:
-        """Adds printers to `unfinished`."""
         name = descriptor.full_name
         known = self._printers.get(name) or unfinished.get(name)
         if known is not None:

@@ -247,7 +247,6 @@ def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
 
 
 def _repeated(match: re.Match[str], secrets: Collection[str] | None) -> str:
-    """It may be part of a secret."""
     if match["near"] is not None:
         return match[0] if _LUA_TOKEN.fullmatch(match["code"]) else match["near"] + HIDDEN
     regex = match["regex"]
@@ -482,7 +481,6 @@ class Masker:
 
 
 def _names_secret(value: Mapping[str, PlainValue]) -> bool:
-    """Whether it names a credential's header or key."""
     if any(isinstance(name := value.get(field), str) and is_secret_name(name) for field in _NAMING_FIELDS):
         return True
     path = value.get("path")

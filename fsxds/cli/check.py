@@ -127,7 +127,6 @@ def check_subject(
 
 
 def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
-    """An empty directory is mostly the wrong one."""
     tree = subject.tree
     if tree.files or tree.problems or subject.is_partial or settings.check_allow_empty:
         return ()

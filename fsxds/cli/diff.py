@@ -216,7 +216,6 @@ def _read_both(sides: tuple[str, ...], settings: Settings, client: Client) -> It
 
 
 def _state_directory(settings: Settings) -> Path:
-    """Without a setting, ask the running fsxds."""
     if settings.state is not None:
         return settings.state
     try:

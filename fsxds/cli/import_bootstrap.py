@@ -163,7 +163,6 @@ def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
 
 
 def _instead(read: BootstrapFile) -> str:
-    """If the directories of the bootstrap's files are trees already."""
     bootstrap: Any = read.message
     dynamic = bootstrap.dynamic_resources
     paths = [one.path_config_source.path or one.path for one in (dynamic.lds_config, dynamic.cds_config)]

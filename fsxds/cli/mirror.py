@@ -62,7 +62,6 @@ def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Ch
 
 
 def _wanted(out: Path | None, settings: Settings, choice: Choice) -> tuple[MirrorRule, ...]:
-    """Without `out`, all mirrors of the settings."""
     rules = settings.mirrors or ()
     if out is None:
         if choice:

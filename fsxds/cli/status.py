@@ -328,7 +328,6 @@ _CLIENT_HEADINGS = ("NODE", "VIA", "VIEW", "STATE", "TYPES", "SINCE")
 
 
 def _client_rows(clients: Iterable[ClientReport]) -> Iterator[tuple[str | Text, ...]]:
-    """The time is that of the last change among the types."""
     for client in clients:
         named = _cut(client.node or "(no id)"), client.transport, _cut(client.view)
         by_state: dict[str, list[TypeReport]] = {}

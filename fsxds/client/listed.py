@@ -153,7 +153,6 @@ class ListReader:
         return update, contents
 
     def _wanted(self) -> Collection[str]:
-        """Only the content has a name's authority."""
         if not self.names:
             return self._listed
         paths = {

@@ -199,7 +199,6 @@ class PollingClient:
         )
 
     async def _ask(self, hold_s: float) -> _Answer:
-        """Reads the list if the server takes no POST."""
         url = f"{url_of(self._address, self._row)}?timeout={hold_s:g}"
         fetched = await self._send("POST", url, {}, self._request())
         if fetched.status in (_OK, _NOTHING_NEW):

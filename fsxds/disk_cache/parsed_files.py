@@ -341,7 +341,6 @@ class Pack:
 
 
 def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
-    """Return each place's newest record, up to `most_bytes`."""
     kept: dict[bytes, _Slice] = {}
     size_bytes = 0
     for row in reversed(list(_slices(content))):
@@ -364,7 +363,6 @@ def _read(descriptor: int) -> bytes:
 
 
 def _write_at(descriptor: int, added: bytes, end: int) -> None:
-    """A failed write is undone."""
     os.ftruncate(descriptor, end)
     try:
         written = 0

@@ -206,7 +206,6 @@ class ApiPlaces:
         return Expectation(Role.FREE) if field is None else self.in_field(field, expected)
 
     def _one(self, field: FieldDescriptor, expected: Expectation) -> Expectation:
-        """`expected` is of the whole list or map."""
         message: Descriptor | None = field.message_type
         if message is None:
             return replace(expected, role=Role.SCALAR, field=field)

@@ -136,7 +136,6 @@ def _single(field: FieldDescriptor) -> str:
 
 
 def _default(field: FieldDescriptor) -> str:
-    """Other fields have the obvious zero."""
     is_message = field.message_type is not None
     if field.is_repeated or field.enum_type is None or is_message or field.containing_oneof is not None:
         return ""

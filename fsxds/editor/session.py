@@ -128,7 +128,6 @@ class Session:
     def _files_to_show(
         self, view: TreeView, documents: Mapping[PurePosixPath, OpenDocument]
     ) -> dict[PurePosixPath, ShownFile]:
-        """Include files that had problems."""
         problems: dict[PurePosixPath, list[Problem]] = {path: [] for path in (*self._shown, *documents)}
         for problem in view.problems:
             problems.setdefault(problem.path, []).append(problem)

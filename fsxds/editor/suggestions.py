@@ -297,7 +297,6 @@ _WORDS_OF_YAML = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n",
 
 
 def _opened(place: _WordPlace, label: str, block: str, flow: str) -> str:
-    """Empty if no compound value fits here."""
     if place.has_colon or place.quote:
         return ""
     if place.is_json or place.is_flow:

@@ -104,7 +104,6 @@ class _Writer:
 
 
 def _identities(value: PlainValue) -> Iterator[int]:
-    """Repeated content is yielded once."""
     seen: set[int] = set()
     waiting = [value]
     while waiting:

@@ -86,7 +86,6 @@ def _command(name: str, answers: Mapping[str, str]) -> Command:
 
 
 def _same_groups(curves: Sequence[str], answers: Mapping[str, str]) -> dict[str, str]:
-    """No group may be chosen twice."""
     group_of: dict[str, str] = {}
     for curve in curves:
         group_of[curve] = next((group_of[other] for other in group_of if answers[f"{other}:{curve}"]), curve)
@@ -94,7 +93,6 @@ def _same_groups(curves: Sequence[str], answers: Mapping[str, str]) -> dict[str,
 
 
 def _terminal(executable: Path, extensions: Extensions) -> dict[str, bool]:
-    """Filters that end a chain without settings."""
     probes = {one: _http([_plain(one)]) for one in _types(extensions, "envoy.filters.http")}
     network = _types(extensions, "envoy.filters.network")
     # Envoy crashes of these without settings.
@@ -160,7 +158,6 @@ def _http(filters: list[Any]) -> Probe:
 
 
 def _run_probes(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Extensions, dict[str, str]]:
-    """Each probe's rejection may be ""."""
     with TemporaryDirectory(prefix="fsxds-ask-") as name:
         folder = Path(name)
         keys = list(probes)

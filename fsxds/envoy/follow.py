@@ -393,7 +393,6 @@ async def running_envoy(
 
 
 def _check(executable: Path) -> None:
-    """`setpriv` would only fail later."""
     if not executable.is_file() or not os.access(executable, os.X_OK):
         raise UsageError(f"{executable}: is no executable file; --envoy names the Envoy binary")
 

@@ -353,7 +353,6 @@ class Renderer:
             rendering.add_user(self._stand_ins.of_extension(name, prepared.body), member)
 
     def _render_hosts(self, rendering: Rendering, chosen: _Chosen) -> None:
-        """Render each table's hosts together, as Envoy looks at them."""
         hosts: dict[str, dict[Member, bytes]] = {}
         for member, one in chosen.items():
             if _short_name(one) == "vhds":

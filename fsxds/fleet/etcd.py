@@ -264,7 +264,6 @@ class EtcdKeyValues:
         self._token = response.token
 
     def _leave(self, moved: object) -> None:
-        """Unless calls moved meanwhile."""
         if moved is self._moved:
             self._at = (self._at + 1) % len(self._channels)
             self._moved = object()

@@ -97,7 +97,6 @@ class CommandedPublisher:
                         await self._take(key, one.value, one.modified)
 
     async def _take(self, key: bytes, value: bytes, modified: int) -> None:
-        """Unless taken back, or another server publishes."""
         engine, keys = self._content.engine, self._content.keys
         if await engine.write([Delete(key)], [self._fence, Guard(key, modified=modified)]) is None:
             return

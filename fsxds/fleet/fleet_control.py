@@ -196,7 +196,6 @@ class FleetControl:
 
 
 async def _read(reading: Awaitable[Result]) -> Result:
-    """ProtocolError: the engine cannot be read."""
     try:
         return await reading
     except (EngineError, DamagedBytesError) as error:

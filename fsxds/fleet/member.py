@@ -196,7 +196,6 @@ class Member(SingleServer):
         self._barrier.note()
 
     def _is_served(self, view: ViewKey) -> bool:
-        """With no further step of this server."""
         rollout = None if self._publisher is None else self._publisher.rollouts.get(ChannelKey(*view))
         if rollout is None or view not in self.following.orders:
             return True

@@ -90,7 +90,6 @@ class Publication:
                     self._roots[key] = deque([Pointer(pointer.order, root.digest)])
 
     def _use(self, root: KeptObject) -> list[KeptObject]:
-        """Return newly used objects."""
         new = [*self._uses.add(root)]
         self._digests |= {self.content.name_of(one.digest): one.digest for one in new}
         return new
@@ -177,7 +176,6 @@ class Publication:
             raise NoPublisherError
 
     async def _move(self, pointers: Mapping[ViewKey, Pointer | None]) -> None:
-        """Repeat until it is known to have succeeded."""
         order = self.order._replace(serial=self.order.serial + 1)
         keys = self.content.keys
         head = self.content.put(keys.pointers, Head(order, self._publisher, self.existing).encoded())

@@ -309,7 +309,6 @@ async def _read(record: KeptRecord, records: Records, near: Snapshot | None) -> 
 
 
 def _at(served: Snapshot, kept: RolloutState | None) -> RolloutState:
-    """The published snapshot may be later."""
     if kept is None:
         return RolloutState(served, served, served)
     target = served if same_content(kept.target, served) else kept.target

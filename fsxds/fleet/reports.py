@@ -264,7 +264,6 @@ class ClientsReporter:
 
 
 def _has_taken(client: ChannelClient, rollout: ChannelRollout) -> bool:
-    """All that its view is published."""
     if rollout.goal is not None or client not in rollout.channel.clients:
         return False
     is_taken = rollout.asked is None or client.standing(rollout.asked) is Standing.TAKEN

@@ -218,7 +218,6 @@ class TextprotoReader:
             return None
 
     def _fields(self, descriptor: Descriptor | None, closer: str) -> Fields:
-        """An unknown message's fields are skipped."""
         cursor = self._cursor
         fields: Fields = {}
         readers = {} if descriptor is None else self._readers_of(descriptor)
@@ -293,7 +292,6 @@ class TextprotoReader:
         return values
 
     def _plain(self, first: int, fields: Fields, descriptor: Descriptor) -> PlainValue:
-        """The message began at word `first`."""
         if descriptor.full_name == ANY:
             return self._any(fields, first)
         form = plain_of(descriptor)

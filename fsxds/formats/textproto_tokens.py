@@ -198,7 +198,6 @@ def _read_number(cursor: Cursor, number_of: Callable[[str], float | str | None],
 
 
 def _integer_of(word: str) -> int | None:
-    """Decimal, octal or hexadecimal."""
     if not _INTEGER.fullmatch(word) or len(word) > _LONGEST_INTEGER:
         return None
     if word[:2] in ("0x", "0X"):
@@ -209,7 +208,6 @@ def _integer_of(word: str) -> int | None:
 
 
 def _float_of(word: str) -> float | str | None:
-    """Infinities and NaN are as in JSON."""
     if _FLOAT.fullmatch(word):
         return float(word.rstrip("fF"))
     integer = _integer_of(word)
@@ -256,7 +254,6 @@ def _read_text(cursor: Cursor) -> PlainValue:
 
 
 def _read_quoted(cursor: Cursor) -> bytes:
-    """Texts may stand side by side."""
     parts: list[bytes] = []
     while is_text(word := cursor.word):
         try:

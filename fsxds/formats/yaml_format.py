@@ -359,7 +359,6 @@ class Anchors:
 
 
 def _measure(value: PlainValue) -> tuple[int, int]:
-    """Count values and levels, aliases expanded."""
     size, levels, level = 0, 0, [value]
     while level:
         size += len(level)

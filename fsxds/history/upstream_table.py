@@ -137,7 +137,6 @@ class _KeptRow(NamedTuple):
 
 
 def _matching(upstreams: Collection[KeptUpstream], kept: Collection[_KeptRow]) -> Iterator[tuple[int, KeptUpstream]]:
-    """The name counts first."""
     by_name = {row.name: row for row in kept}
     taken = {one.name for one in upstreams}
     left = [row for row in kept if row.name not in taken]

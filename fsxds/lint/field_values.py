@@ -465,7 +465,6 @@ def _check_choice(source: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _step(path: Path, number: int) -> str | int | None:
-    """The innermost is 0."""
     steps = field_path_of(path)
     return steps[-1 - number] if number < len(steps) else None
 

@@ -258,7 +258,6 @@ def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_files(config: DynamicMessage, path: Path, walk: Walk, *, field: str) -> None:
-    """A FileDescriptorSet comes from a file or base64."""
     if getattr(config, field).WhichOneof("specifier") not in {"filename", "inline_bytes"}:
         message = "descriptors come from a filename or inline_bytes"
         walk.error((path, field), "wrong-filter", message, "write one of these")

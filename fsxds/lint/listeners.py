@@ -182,7 +182,6 @@ def _check_names(chains: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
-    """In the form in which Envoy keeps them."""
     dimensions: list[tuple[list[Hashable], ...]] = [
         (
             [match.destination_port.value if match.HasField("destination_port") else None],

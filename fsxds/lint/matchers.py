@@ -154,7 +154,6 @@ class _MatcherChecks:
             walk.error((path, "typed_config"), "wrong-extension", message, remedy)
 
     def _check_pair(self, name: str, test: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Most inputs are texts."""
         custom = _type_of(test.custom_match) if test is not None and test.HasField("custom_match") else ""
         wanted = _PAIRS.get(name)
         if wanted is not None and custom != wanted and custom not in TYPED_STRUCTS:
@@ -183,7 +182,6 @@ def _outcomes(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMess
 
 
 def _inputs(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path, DynamicMessage | None]]:
-    """With holder's place and test; a tree tests texts."""
     if matcher.WhichOneof("matcher_type") == "matcher_tree":
         yield matcher.matcher_tree.input, (path, "matcher_tree"), None
     for index, one in enumerate(matcher.matcher_list.matchers):

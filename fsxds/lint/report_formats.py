@@ -185,7 +185,6 @@ def as_sarif(report: Report) -> str:
 
 
 def _rule(name: str) -> PlainValue:
-    """SARIF 3.49."""
     row = rules().get(name)
     if row is None:
         return {"id": name}

@@ -240,7 +240,6 @@ class _PathTemplates:
 
 
 def _route_of(path: Path) -> Path:
-    """One object for a route's match and action."""
     return path[0][0] if path and path[0] else None
 
 

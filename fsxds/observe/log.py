@@ -185,7 +185,6 @@ class Log:
                 return self._limited(self._nacks, about, event, "NACK")
 
     def _limited(self, limit: RepeatLimit, said: Hashable, event: Event, noun: str) -> Iterator[LogLine]:
-        """At most one of equal ones in ten seconds."""
         repeats = limit.admit(said, self._clock.now_s())
         if repeats is not None:
             line = event.line()

@@ -158,7 +158,6 @@ class Metrics(Collector):
         self._set("fsxds_state_failing", 0)
 
     def _find_receivers(self) -> dict[type[Event], Callable[[Any], None]]:
-        """For events with more effects than `measures`."""
         return {
             ResponseSent: self._receive_response,
             AckReceived: self._receive_ack,

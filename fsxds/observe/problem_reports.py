@@ -67,7 +67,6 @@ class ProblemReports:
         return tuple(self._held)
 
     def _state(self, held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Whenever these change or are edited."""
         before, self._held = self._held, {file.path: file for file in held}
         if [_edition(file) for file in held] == [_edition(file) for file in before.values()]:
             return

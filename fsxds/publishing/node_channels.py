@@ -285,7 +285,6 @@ class NodeChannels:
                     self.merge(goal)
 
     def _has_caught_up(self, lane: ChannelRollout, goal: ChannelRollout) -> bool:
-        """Lingering may differ."""
         return lane.machine.serves_the_same(goal.machine) or (
             not lane.machine.is_resting and self._is_near(lane, goal, lane.channel.clients)
         )
@@ -415,7 +414,6 @@ class NodeChannels:
         return lane
 
     def _note_held(self, node: Node, key: ChannelKey, holds_of: HoldsOf) -> None:
-        """Note a node with the previous process's snapshot of another view."""
         name = node.id, node.cluster
         if not node.id or name in self._seen or name in self._left:
             return

@@ -490,7 +490,6 @@ class Publisher:
         self._observer(RolloutChanged(key.layers, key.cohort, happened, names_in(happened)))
 
     def _report_published(self, tree: Snapshot, detected_s: float) -> None:
-        """Report a change once, however many views show it."""
         changes = frozenset(
             (type_url, change.added, change.changed, change.removed)
             for type_url, change in tree.changes.items()

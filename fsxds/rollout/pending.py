@@ -164,7 +164,6 @@ class Pending(Generic[Name]):
         self.names = names if self._share is None else self._share(names)
 
     def _shared(self, batches: list[_Batch[Name]]) -> list[_Batch[Name]]:
-        """All streams NACK a mistake."""
         if self._share is None:
             return batches
         return [replace(batch, names=self._share(batch.names)) for batch in batches]

@@ -196,7 +196,6 @@ def is_uri(name: str) -> bool:
 
 
 def _lower(pattern: str) -> str:
-    """A regular expression is case-sensitive."""
     return pattern if pattern.startswith(REGEX) else pattern.lower()
 
 

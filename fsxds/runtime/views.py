@@ -240,7 +240,6 @@ class _Rule:
 
 
 def _combined(found: list[Values], named: list[Values]) -> list[Values]:
-    """Add combinations that do not contradict."""
     if not named or not named[0]:
         return found
     attributes = tuple(named[0])
@@ -335,7 +334,6 @@ def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=1024)
 def _test(pattern: str) -> Callable[[str], bool]:
-    """In time linear in the text."""
     if pattern.startswith(REGEX):
         return _regex(pattern.removeprefix(REGEX))
     stem = pattern.strip("*")

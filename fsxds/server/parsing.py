@@ -281,7 +281,6 @@ class Parsing:
             self._added.set()
 
     def _request(self, files: Iterable[SourceFile]) -> None:
-        """Drops those queued before."""
         self._awaited = self._queue.request(files)
         self._changed.set()
         for lane in self._lanes:

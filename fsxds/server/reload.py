@@ -283,7 +283,6 @@ def _missing_layers(views: LoadedViews) -> frozenset[PurePosixPath]:
 
 
 def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
-    """The last trusted tree's views with the present one's problems."""
     if not decision.faults:
         return views
     held = {one.path for one in views.held}

@@ -255,7 +255,6 @@ LEVELS = (*(severity.value for severity in Severity), OFF)
 
 
 def _read_levels(written: object) -> Mapping[str, str]:
-    """The linter checks rules' names."""
     words = _pairs(written)
     for name, word in words.items():
         if word not in LEVELS:

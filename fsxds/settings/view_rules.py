@@ -108,7 +108,6 @@ def _read_views(part: SettingPart) -> tuple[ViewRule, ...]:
 
 
 def _reject_unreachable(part: SettingPart, rule: ViewRule, before: Iterable[ViewRule]) -> None:
-    """The first of several rules wins."""
     for other in before:
         if other.name == rule.name:
             part.reject(f"there are two views {rule.name}; give each a name of its own")

@@ -142,7 +142,6 @@ def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
 
 
 def _named(faults: Iterator[Problem]) -> tuple[Problem, ...]:
-    """Count further problems in one."""
     found = sorted(faults)
     if len(found) <= MOST_NAMED:
         return tuple(found)

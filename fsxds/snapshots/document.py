@@ -470,7 +470,6 @@ def _name_path(row: ResourceType, place: _Place) -> FieldPath:
 
 
 def _written_name(row: ResourceType, place: _Place) -> str:
-    """Empty if unreadable."""
     if place.wrapping.name or row.name_field is None or not isinstance(place.written, dict):
         return place.wrapping.name
     written = place.written.get(str(authored_path(place.written, (row.name_field,))[0]))

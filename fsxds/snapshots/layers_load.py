@@ -411,7 +411,6 @@ def _divided(tree: SourceTree, names: frozenset[str]) -> Mapping[str, LayerSourc
 
 
 def _folders(tree: SourceTree) -> frozenset[str]:
-    """An unreadable path may be a folder."""
     known: set[tuple[str, ...]] = {problem.path.parts for problem in tree.problems}
     new = {path.parts[:-1] for path in (*(file.path for file in tree.files), *(one.path for one in tree.problems))}
     while new:

@@ -337,7 +337,6 @@ def _parts(path: PurePosixPath) -> tuple[str, ...]:
 
 
 def _place(problem: Problem) -> tuple[object, ...]:
-    """Faster than comparing problems."""
     path = problem.path.parts
     return path, problem.line, problem.column, problem.pointer, problem.rule, problem.message, problem.remedy
 

@@ -415,7 +415,6 @@ def _severity_of_waiting(source: DynamicMessage) -> Severity:
 
 
 def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, source_path: Path) -> bool:
-    """Return whether the source may be this server."""
     type_url, name, severity = target
     _refer_source(walk, source, source_path, is_static=type_url != SECRET)
     which = source.WhichOneof("config_source_specifier")

@@ -187,7 +187,6 @@ class TreeListing:
                     self._lose(inner.rstrip("/"), error, is_link=directory == top)
 
     def _list(self, directory: str, prefix: str) -> list[tuple[str, str]]:
-        """Returns its real sub-directories."""
         inner: list[tuple[str, str]] = []
         with os.scandir(directory) as entries:
             for direntry in entries:

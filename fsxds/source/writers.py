@@ -161,7 +161,6 @@ def _open_with_lease(path: Path) -> int:
 
 
 def _is_old(path: Path, age_s: float) -> bool:
-    """A missing file is old."""
     try:
         return time.time() - path.stat().st_mtime > age_s
     except OSError:

@@ -122,7 +122,6 @@ class LoadedFiles:
         return FileList(len(rows), tuple(self._file_report(table, path, state, now_s) for path, state in shown))
 
     async def _current(self) -> _FileTable:
-        """In a thread, since files may be many and large."""
         async with self._one_at_a_time:
             views, holds, made_of = self._views, self._holds, self._table_of
             if views is not None and (made_of is None or views is not made_of[0] or holds != made_of[1]):

@@ -137,7 +137,6 @@ async def _with_free_ports(settings: Settings) -> Settings:
 
 
 def _rejected_by(application: Application, identity: Identity) -> Mapping[ResourceVersion, RejectedResource]:
-    """Include versions no longer served."""
     publisher = application.publisher
     node = publisher.verdicts.rejections.nodes.get((identity.node_id, identity.node_cluster))
     if node is None:

@@ -309,7 +309,6 @@ class ResponseReader:
         return self._names.reference(name) if isinstance(canonical, Fault) else canonical
 
     def _read(self, came: Resource, row: ResourceType, held: Resource | None) -> Resource:
-        """`held` if equal."""
         if held is not None and _is_same(came, held):
             return held
         if came.ttl_s is not None and came.ttl_s <= 0:

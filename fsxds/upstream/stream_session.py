@@ -138,7 +138,6 @@ class StreamSession:
                 client.nack(reason, update)
 
     def _nack_late(self, client: StreamClient, type_url: TypeUrl, words: str) -> None:
-        """After the ACK."""
         if (last := self._last.get(type_url)) is not None:
             client.nack(words[:LONGEST_REASON], last)
 

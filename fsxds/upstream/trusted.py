@@ -181,7 +181,6 @@ class TrustedContent:
         }
 
     def _kept(self, response: ReadResponse, rows: Rows) -> set[str]:
-        """Removed although still listed."""
         gone = set(rows.among(response.removed))
         if response.is_full:
             gone |= rows.keys() - response.resources.keys() - response.bad.keys()

@@ -291,7 +291,6 @@ class Upstream:
             self._gone = MappingProxyType({**self._gone, response.type_url: names})
 
     def _publish(self, now_s: float, *, is_changed: bool = False) -> None:
-        """No change while types are awaited."""
         self._sequence += is_changed
         referred = self._subscriptions.referred
         if self._gathering is not None and self._gathering.is_over(referred, now_s):
@@ -311,7 +310,6 @@ class Upstream:
 
 
 def _differing(rows: Mapping[TypeUrl, Rows], others: Mapping[TypeUrl, Rows]) -> Iterator[TypeUrl]:
-    """By identity: equal rows are shared."""
     return (type_url for type_url in rows.keys() | others.keys() if rows.get(type_url) is not others.get(type_url))
 
 

@@ -305,7 +305,6 @@ class Comparer:
         return TypeDifference(type_url, added, removed, changed, maybe_added, maybe_removed)
 
     def _may_differ(self, before: Rows, after: Rows) -> AbstractSet[str]:
-        """A superset."""
         if (first := self._first.get(before.type_url)) is not None:
             earlier, later, names = first
             return names | before.changes_since(earlier).names | after.changes_since(later).names
@@ -448,7 +447,6 @@ def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, 
 
 
 def _content(change: _Change, fields: dict[int, object]) -> tuple[str, object]:
-    """`fields` is a cache."""
     if isinstance(change, Resource):
         return change.name, (change.version, change.ttl_s, change.aliases)
     if not change.fields:

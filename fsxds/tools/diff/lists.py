@@ -143,7 +143,6 @@ def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Ma
 
 
 def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
-    """Equal items are numbered."""
     seen: Counter[str] = Counter()
     places: dict[str, int] = {}
     for place, member in enumerate(members):

@@ -79,7 +79,6 @@ class _WrongResponseError(Exception):
 
 
 async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, PlainValue]) -> tuple[int, bytes]:
-    """The body may be empty."""
     async with session.post(url, params=_AT_ONCE, json=asked) as response:
         if response.status in (_NOTHING_NEW, _UNAVAILABLE):
             return response.status, b""
@@ -93,7 +92,6 @@ async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, Pl
 
 
 def _message_of(body: bytes) -> str:
-    """Empty from other servers."""
     try:
         error = json.loads(body)
     except ValueError:

@@ -200,7 +200,6 @@ def file_of(url: str) -> tuple[PurePosixPath | None, str]:
 
 
 def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """Yield objects, own files, lists, then the index."""
     yield from ((page.object_path, page.content) for page in pages)
     yield from ((page.path, page.content) for page in pages if page.path is not None)
     by_key = {key_of(page.resource): page for page in pages if page.path is not None}

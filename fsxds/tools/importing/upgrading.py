@@ -233,7 +233,6 @@ class _Round:
         return f"{head}{type_field}\n{body}"
 
     def _type_config(self, owner: _Owner, key: YamlNode, value: YamlNode) -> None:
-        """The content keeps its lines."""
         name = owner.values.get("name")
         found = self._type_of(owner.descriptor.full_name, name.text) if isinstance(name, TextNode) else None
         if found is None or value.anchor is not None:

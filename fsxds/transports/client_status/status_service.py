@@ -95,7 +95,6 @@ class ClientReports:
         return await self._answer(_parse_json(request), self._json)
 
     async def _answer(self, request: csds_pb2.ClientStatusRequest, form: Form) -> Payload:
-        """Begun after this call."""
         wants = node_filter(request.node_matchers)
         key = form, request.SerializeToString(deterministic=True)
         shared = self._requests.setdefault(key, _Request())

@@ -323,7 +323,6 @@ async def watch_resets(observer: Observer) -> Never:
 
 
 async def _connections() -> AsyncIterator[tuple[int, CallCounts]]:
-    """All TCP connections of this process's gRPC servers, by gRPC's number."""
     servers = _asked(cygrpc.channelz_get_servers, 0)["server"]
     listed = [_asked(cygrpc.channelz_get_server_sockets, int(each["ref"]["serverId"]), 0, _ALL) for each in servers]
     numbers = [int(reference["socketId"]) for each in listed for reference in each.get("socketRef", ())]

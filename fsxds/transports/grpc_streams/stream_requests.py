@@ -121,7 +121,6 @@ async def parse_or_abort(message_class: type[Message], content: bytes, context: 
 
 
 def _shared(names: Iterable[str]) -> tuple[str, ...]:
-    """For equal subscriptions."""
     return tuple(map(intern, names))
 
 

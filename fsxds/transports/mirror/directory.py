@@ -163,7 +163,6 @@ class MirrorDirectory:
 
 
 def _folders_of(path: PurePosixPath) -> tuple[PurePosixPath, ...]:
-    """Below the root, the outermost first."""
     return tuple(reversed(path.parents))[1:]
 
 

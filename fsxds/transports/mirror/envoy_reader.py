@@ -173,7 +173,6 @@ def _standing_of_list(
     looks: tuple[Statistics, Statistics],
     facts: tuple[ListVersions, str | None],
 ) -> Standing | FileRejection:
-    """It may be unchanged."""
     (before, now), (lists, listener_errors), scope = looks, facts, _SCOPES[_LDS]
     if _has_grown(f"{scope}.update_rejected", before, now):
         return FileRejection(type_url, change.fresh, listener_errors)
@@ -202,7 +201,6 @@ def _standing_of_routes(change: RowsChange, before: Statistics, now: Statistics)
 
 
 def _by_route(counter: str, statistics: Statistics) -> dict[str, int]:
-    """Summed over the listeners that subscribe to it."""
     counts: dict[str, int] = defaultdict(int)
     for name in statistics:
         found = _ROUTES.fullmatch(name)

@@ -256,7 +256,6 @@ class RestJson:
     async def _hold(
         self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
     ) -> tuple[Decision, Snapshot | None]:
-        """`Wait`: no update in time."""
         if not isinstance(decided[0], Wait):
             return decided
         with self.exchange.limiter.holding(len(received.poll.subscription.names)):

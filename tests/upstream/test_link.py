@@ -179,10 +179,10 @@ async def test_a_server_that_answers_and_dies_is_asked_ever_more_seldom(silent_s
         await asyncio.sleep(answering_s)
 
     async with serving_calls(answer_and_die) as address, linked(rule_of(address)) as relay:
-        await relay.until(lambda: len(relay.recorder.of(UpstreamLost)) == 6)
+        await relay.until(lambda: len(relay.recorder.of(UpstreamLost)) == 9)
         pauses = [event.retry_s for event in relay.recorder.of(UpstreamLost)]
 
-    # The chance that all of six random ones are so short is 1 in 30 000.
+    # The chance that all of nine random ones are so short is below 1 in a million.
     assert max(pauses) > SHORT.first_s
 
 

@@ -88,7 +88,7 @@ def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
     streams = min(settings.max_streams, settings.max_streams_per_peer or settings.max_streams)
     return (
         *OPTIONS,
-        *OPTIONS,
+        *RESET_OPTIONS,
         # Or a second process would get half of an occupied port's clients.
         ("grpc.so_reuseport", int(settings.reuse_port)),
         ("grpc.max_receive_message_length", settings.max_message_bytes),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.transports.grpc_streams.grpc_server import MOST_RESETS, CallCounts, offenders
+from fsxds.settings.options import Settings
+from fsxds.transports.grpc_streams.grpc_server import MOST_RESETS, CallCounts, offenders, options_of
 
 
 def looked_at(**unanswered: int) -> dict[int, CallCounts]:
@@ -37,3 +38,12 @@ def test_who_resets_more_than_is_allowed_between_two_looks(
 ) -> None:
     """Nobody else's connection is closed."""
     assert offenders(looked_at(**before), looked_at(**now)).keys() == expected
+
+
+def test_grpc_counts_each_reset() -> None:
+    """Else it stops reading only after a hundred times as many, and no look finds their counts; no argument is given twice."""
+    arguments = options_of(Settings())
+    found = dict(arguments)
+
+    assert len(found) == len(arguments)
+    assert (found["grpc.enable_channelz"], found["grpc.http2.ping_on_rst_stream_percent"]) == (1, 100)

@@ -18,10 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import import_module
-from typing import Never, Protocol
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, Never, Protocol
 
 from fsxds.api.secrets import mask_text
 from fsxds.events.client_events import (
@@ -40,6 +37,9 @@ from fsxds.model.values import PlainValue, Problem, TypeUrl
 from fsxds.observe.change_reports import ChangeReports, MirrorReports
 from fsxds.observe.internal_errors import InternalErrors, RepeatLimit, library_logs
 from fsxds.observe.problem_reports import ProblemReports
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LAST_FLUSH_S = 1.0
 
@@ -198,7 +198,7 @@ def open_log(log_format: str, log_level: str, worker: int = 0) -> Iterator[Log]:
     `log_format` is `human`, `json`, or `auto`: human on a terminal. `worker` is this process's number in lines, or 0.
     """
     is_human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
-    render = human_renderer(Console(stderr=True)) if is_human else json_renderer
+    render = _for_terminal() if is_human else json_renderer
     if worker:
         render = _numbered(render, worker)
     sink = LineSink(sys.stderr.fileno())
@@ -220,8 +220,15 @@ Renderer = Callable[[LogLine, datetime], str]
 """Renders a line without its newline."""
 
 
+def _for_terminal() -> Renderer:
+    from rich.console import Console  # noqa: PLC0415 - JSON does without
+
+    return human_renderer(Console(stderr=True))
+
+
 def human_renderer(console: Console) -> Renderer:
     """Return a renderer for people: `12:03:11 text`."""
+    from rich.text import Text  # noqa: PLC0415 - JSON does without
 
     def render(line: LogLine, moment: datetime) -> str:
         text = Text.assemble((f"{moment:%H:%M:%S} ", "dim"), (escape(mask_text(line.text)), STYLES[line.level]))

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Coroutine, Iterator
 
 from fsxds.model.errors import FsxdsError
 from fsxds.runtime.supervisor import AbandonedThreads
 from fsxds.transports.rest.http_server import keep_large_buffers_apart
-
-# Objects between runs of the garbage collector, instead of 700. Waking five thousand held polls makes ten thousand;
-# scanning all objects took two thirds of the time, and found next to nothing.
-COLLECT_AFTER = 50_000
 
 
 def run(work: Coroutine[object, object, None]) -> None:
@@ -24,7 +19,6 @@ def run(work: Coroutine[object, object, None]) -> None:
     Raises:
         FsxdsError: with all texts of fsxds's errors in its tasks, if there are no others.
     """
-    gc.set_threshold(COLLECT_AFTER)
     keep_large_buffers_apart()
     try:
         with asyncio.Runner() as runner:

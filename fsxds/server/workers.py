@@ -16,6 +16,7 @@ Rules: when a worker is started again, and which settings it does not get.
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import signal
@@ -189,7 +190,7 @@ class Workers:
     async def _keep(self, place: WorkerPlace) -> Never:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(place, self._read, self._serve, theirs))
+        process = context.Process(target=_work, args=(place, self._read, self._serve, theirs, gc.get_threshold()))
         with without_main():
             process.start()
         theirs.close()
@@ -252,7 +253,14 @@ class WorkerHeartbeat:
             await asyncio.sleep(CHECK_INTERVAL_S)
 
 
-def _work(place: WorkerPlace, read: Callable[[], Settings], serve: ServeAsWorker, heartbeats: Connection) -> None:
+def _work(
+    place: WorkerPlace,
+    read: Callable[[], Settings],
+    serve: ServeAsWorker,
+    heartbeats: Connection,
+    collect_after: tuple[int, int, int],
+) -> None:
+    gc.set_threshold(*collect_after)
     # The first process ends its workers at Ctrl-C.
     os.setsid()
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -13,7 +13,7 @@ import pytest
 from fsxds import __version__
 from fsxds.cli.commands import COMMANDS, FORMAT_NAMES, TASKS
 from fsxds.cli.convert import BY_NAME
-from fsxds.cli.main import fsxds, main
+from fsxds.cli.main import COLLECT_AFTER, fsxds, main
 from fsxds.settings.option import COMMON
 from fsxds.settings.options import OPTIONS
 from fsxds.settings.reading import GONE
@@ -194,6 +194,23 @@ def test_help_imports_little(arguments: list[str]) -> None:
 
     assert out.startswith("Usage: ")
     assert HEAVY.isdisjoint(imported)
+
+
+def test_the_garbage_collector_seldom_runs_during_imports() -> None:
+    """A command raises the threshold before it imports its work."""
+    write = "import atexit, gc, sys; atexit.register(lambda: print(gc.get_threshold()[0], file=sys.stderr)); "
+    code = f"{write}sys.argv[1:] = ['--version']; from fsxds.cli.main import run_process; run_process()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stderr == f"{COLLECT_AFTER}\n"
+
+
+def test_a_json_log_does_without_rich() -> None:
+    """Colours are for terminals."""
+    code = "import sys; from fsxds.observe.log import open_log; open_log('json', 'info').__enter__(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "rich.console" not in done.stdout.split()
 
 
 def test_completion_imports_little() -> None:

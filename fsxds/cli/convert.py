@@ -11,7 +11,7 @@ import click
 from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of
 from fsxds.events.phrases import escape
 from fsxds.formats import FORMATS, Format, format_of
-from fsxds.formats.libyaml import require_libyaml
+from fsxds.formats.yaml_format import require_libyaml
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, type_from_path
 from fsxds.model.values import SourceFile, pointer_of

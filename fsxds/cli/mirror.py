@@ -14,7 +14,7 @@ from fsxds.cli.subjects import chosen_view, has_errors, line_of, placed, warn_if
 from fsxds.events.phrases import escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
-from fsxds.observe.change_reports import remark_lines, summary
+from fsxds.observe.mirror_lines import remark_lines, summary
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules, mirror_settings
 from fsxds.server.view_loading import ViewLoader

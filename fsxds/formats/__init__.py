@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 
 from fsxds.formats import binary_format, json_format, textproto_format, yaml_format
 from fsxds.formats.decoded import Decode, Decoded, Encode, MessageDocument, PlainDocument
-from fsxds.formats.libyaml import require_libyaml
 from fsxds.formats.positions import Locate, locate_all, locate_in_textproto
+from fsxds.formats.yaml_format import require_libyaml
 
 __all__ = [
     "FORMATS",

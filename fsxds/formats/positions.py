@@ -22,8 +22,8 @@ from yaml.events import (
 
 from fsxds.formats.decoded import MAX_DEPTH, AllFoundError, UnreadableError, Visitor, read_text, too_deep
 from fsxds.formats.json_format import JsonWalk, make_strict
-from fsxds.formats.libyaml import read_events
 from fsxds.formats.textproto_tokens import CLOSERS, BadEscapeError, Cursor, is_name, is_text, unquote
+from fsxds.formats.yaml_format import read_events
 from fsxds.model.values import FieldPath
 
 Wanted: TypeAlias = Collection[tuple[int, FieldPath]]

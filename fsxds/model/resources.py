@@ -14,8 +14,7 @@ from typing import NamedTuple, TypeVar
 from rpds import HashTrieSet
 
 from fsxds.model.memo import AnswersByNames, Lru
-from fsxds.model.name_table import Chunk, NameTable
-from fsxds.model.set_versions import version_of_set, version_of_table
+from fsxds.model.name_table import Chunk, NameTable, version_of_set, version_of_table
 from fsxds.model.values import FieldPath, PlainValue, Problem, Severity, TypeUrl, Version
 
 Derived = TypeVar("Derived")

@@ -1,4 +1,4 @@
-"""Decides which trees may be loaded, or else the last trusted one."""
+"""Trust in trees: who signs, what was seen, and the tree to load in place of one without trust."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from fsxds.model.values import MANIFEST, NO_MANIFEST, OfferedManifest, Problem, SourceTree
+from fsxds.model.values import MANIFEST, Problem, SourceTree
 
 MANIFEST_PATH = PurePosixPath(MANIFEST)
 
@@ -56,44 +56,6 @@ class TreeVerifier(Protocol):
 
     def faults(self, tree: SourceTree, now_s: float) -> tuple[Problem, ...]:
         """Return why a tree is not trusted now, in seconds since 1970. May block."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrustDecision:
-    """The tree that may be loaded.
-
-    `faults` say why it is not the one read; `has_last_good`: there is a trusted one.
-    """
-
-    tree: SourceTree
-    faults: tuple[Problem, ...] = ()
-    has_last_good: bool = True
-
-
-class TreeTrust:
-    """Decides which trees of one server may be loaded."""
-
-    def __init__(self) -> None:
-        self._last: SourceTree | None = None
-
-    @property
-    def offered(self) -> tuple[OfferedManifest, ...]:
-        """The last trusted tree's manifest and signature, if it has both."""
-        return (NO_MANIFEST if self._last is None else self._last.signed).offered
-
-    def decide(
-        self, tree: SourceTree, verifier: TreeVerifier | None, now_s: float, *, has_layers: bool = False
-    ) -> TrustDecision:
-        """Return this tree, or the last trusted one.
-
-        `verifier` is None if all are trusted. `now_s` is since 1970. `has_layers`: folders are views' layers.
-        """
-        faults = () if verifier is None else verifier.faults(tree, now_s)
-        if faults:
-            kept = nothing_of(tree, faults, has_layers=has_layers) if self._last is None else self._last
-            return TrustDecision(kept, faults, has_last_good=self._last is not None)
-        self._last = tree
-        return TrustDecision(tree)
 
 
 def nothing_of(tree: SourceTree, faults: tuple[Problem, ...], *, has_layers: bool = False) -> SourceTree:

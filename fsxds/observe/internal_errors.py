@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from fsxds.api.secrets import mask_error
-from fsxds.events.event import Details, Event, Level, LogLine, Observer
+from fsxds.events.event import Details, Level, LogLine
 from fsxds.events.phrases import omitted, shortened
 from fsxds.events.process_events import InternalError, place_of
 
@@ -162,18 +162,3 @@ class LibraryLogs(logging.Handler):
         if error is not None:
             details["traceback"] = traceback_of(error)
         self._write(LogLine(level, "library_error", f"{name}: {shortened(fact)}{more}", details))
-
-
-def observed_by(log: Observer, **others: Observer) -> Callable[[Event], None]:
-    """Return an observer for all; errors of `others` go to `log`."""
-
-    def receive(event: Event) -> None:
-        for name, other in others.items():
-            try:
-                other(event)
-            # They must not reach the event's sender.
-            except Exception as error:  # noqa: BLE001
-                log(InternalError(name, error))
-        log(event)
-
-    return receive

@@ -13,9 +13,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Never, Protocol
@@ -28,13 +28,23 @@ from fsxds.events.client_events import (
     RequestRejected,
     ResponseSent,
 )
-from fsxds.events.event import Event, Level, LogLine
-from fsxds.events.file_events import FilesWritten, MirrorFailed, SnapshotPublished, TreeLoaded
-from fsxds.events.phrases import escape, name_of, omitted, some_of
+from fsxds.events.event import Event, Level, LogLine, Observer
+from fsxds.events.file_events import SnapshotPublished, TreeLoaded
+from fsxds.events.phrases import (
+    LONGEST_NAME,
+    MOST_NAMES,
+    count_of,
+    escape,
+    name_of,
+    noun_of,
+    omitted,
+    some_of,
+    type_name,
+)
 from fsxds.events.process_events import InternalError
 from fsxds.events.rollout_events import HoldsChanged
+from fsxds.model.resources import Snapshot, TypeChange
 from fsxds.model.values import PlainValue, Problem, TypeUrl
-from fsxds.observe.change_reports import ChangeReports, MirrorReports
 from fsxds.observe.internal_errors import InternalErrors, RepeatLimit, library_logs
 from fsxds.observe.problem_reports import ProblemReports
 
@@ -42,6 +52,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LAST_FLUSH_S = 1.0
+
+# Held polls are answered within milliseconds; then a change is reported ...
+QUIET_S = 0.2
+
+# ... or after this time at the latest.
+MOST_GATHERING_S = 5.0
 
 # They read like the success of an edit, of which a part may be held.
 SUCCESS_EVENTS = frozenset({"snapshot_published", "envoy_acked"})
@@ -86,7 +102,6 @@ class Log:
         self._tree = TreeLoaded((), ())
         # Of held and rejected resources.
         self._held_resources: tuple[Problem, ...] = ()
-        self._mirror = MirrorReports()
         self._rejections = RepeatLimit()
         self._limits = RepeatLimit()
         self._nacks = RepeatLimit()
@@ -146,10 +161,6 @@ class Log:
             case HoldsChanged():
                 self._held_resources = event.problems
                 yield from self._problems.update(self._tree_problems(), self._tree.held, self._clock.moment())
-            case FilesWritten():
-                yield from self._mirror.written(event)
-            case MirrorFailed():
-                yield self._mirror.failed(event)
             case InternalError():
                 yield from self.internal_errors.lines(event, self._clock.now_s())
             case RequestRejected() | HandshakeFailed() | LimitReached() | NackReceived():
@@ -189,6 +200,126 @@ class Log:
         if repeats is not None:
             line = event.line()
             yield replace(line, text=line.text + omitted(repeats, noun), details={**line.details, "repeats": repeats})
+
+
+@dataclass(slots=True)
+class PublishedChange:
+    """A published snapshot, and its clients.
+
+    `last_s`: of the publication or last answer, monotonic. `clients` and `rejected_by` are ordered sets of node ids.
+    """
+
+    types: Mapping[TypeUrl, TypeChange]
+    detected_s: float
+    last_s: float
+    clients: dict[str, None] = field(default_factory=dict)
+    rejected_by: dict[str, None] = field(default_factory=dict)
+
+    def line(self) -> LogLine:
+        """Return the report."""
+        counts = [
+            f"+{len(change.added)} ~{len(change.changed)} -{len(change.removed)} {noun_of(type_url)}"
+            for type_url, change in self.types.items()
+        ]
+        files = sorted({str(path) for change in self.types.values() for path in change.files})
+        took_ms = round((self.last_s - self.detected_s) * 1000)
+        source = f" from {some_of(files)}" if files else ""
+        clients = tuple(self.clients)
+        audience = f", published in {took_ms} ms, no client waited"
+        if clients:
+            audience = f" for {count_of(len(clients), 'client')}: {some_of(clients)} in {took_ms} ms"
+        if self.rejected_by:
+            audience += f"; rejected by {some_of(tuple(self.rejected_by))}"
+        details: dict[str, PlainValue] = {
+            "changes": {
+                type_name(type_url): {
+                    "added": len(change.added),
+                    "changed": len(change.changed),
+                    "removed": len(change.removed),
+                }
+                for type_url, change in self.types.items()
+            },
+            "files": [*files],
+            "client_count": len(clients),
+            "clients": [*clients[:MOST_NAMES]],
+            "took_ms": took_ms,
+            **({"rejected_by": [*tuple(self.rejected_by)[:MOST_NAMES]]} if self.rejected_by else {}),
+        }
+        return LogLine(Level.INFO, "snapshot_published", ", ".join(counts) + source + audience, details)
+
+
+class ChangeReports:
+    """Collects answers to changes; reports when no more come."""
+
+    def __init__(self, write: Callable[[LogLine], None], now_s: Callable[[], float]) -> None:
+        self._write = write
+        self._now_s = now_s
+        self._inbox: asyncio.Queue[PublishedChange] = asyncio.Queue()
+        self._gathering: list[PublishedChange] = []
+
+    def publish(self, snapshot: Snapshot, detected_s: float) -> None:
+        """Start a snapshot's report."""
+        types = {
+            type_url: change
+            for type_url, change in snapshot.changes.items()
+            if change.generation == snapshot.generation and (change.added or change.changed or change.removed)
+        }
+        if not types:
+            self._write(LogLine(Level.DEBUG, "snapshot_published", "files changed, served resources did not"))
+            return
+        change = PublishedChange(types, detected_s, self._now_s())
+        self._gathering.append(change)
+        self._inbox.put_nowait(change)
+
+    def answer(self, type_url: TypeUrl, client: str) -> None:
+        """Count a response for its type's newest unreported change."""
+        if change := self._newest_of(type_url):
+            change.clients[client[:LONGEST_NAME]] = None
+            change.last_s = self._now_s()
+
+    def reject(self, type_url: TypeUrl, client: str) -> None:
+        """Record a rejection of its type's newest unreported change."""
+        if change := self._newest_of(type_url):
+            change.rejected_by[client[:LONGEST_NAME]] = None
+
+    def _newest_of(self, type_url: TypeUrl) -> PublishedChange | None:
+        return next((change for change in reversed(self._gathering) if type_url in change.types), None)
+
+    async def report(self) -> Never:
+        """Report changes when answered; on cancellation, at once."""
+        try:
+            while True:
+                await self._inbox.get()
+                await self._wait_until_quiet(self._gathering[0])
+                self._write(self._gathering.pop(0).line())
+        except asyncio.CancelledError:
+            for change in self._gathering:
+                self._write(change.line())
+            self._gathering.clear()
+            raise
+
+    async def _wait_until_quiet(self, change: PublishedChange) -> None:
+        published_s = change.last_s
+        while True:
+            quiet_at_s = min(change.last_s + QUIET_S, published_s + MOST_GATHERING_S)
+            if (rest_s := quiet_at_s - self._now_s()) <= 0:
+                return
+            await asyncio.sleep(rest_s)
+
+
+def observed_by(log: Observer, **others: Observer) -> Callable[[Event], None]:
+    """Return an observer for all; errors of `others` go to `log`."""
+
+    def receive(event: Event) -> None:
+        for name, other in others.items():
+            try:
+                other(event)
+            # They must not reach the event's sender.
+            except Exception as error:  # noqa: BLE001
+                log(InternalError(name, error))
+        log(event)
+
+    return receive
 
 
 @contextmanager

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from fsxds.model.name_table import version_of_set
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.model.resources import NO_RESOURCES, ResourceList, Rows, RowsChange, Snapshot
-from fsxds.model.set_versions import version_of_set
 from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent
 from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, SyncState, WatchStatus

@@ -28,14 +28,13 @@ from fsxds.events.process_events import (
     StartDelayed,
 )
 from fsxds.events.rollout_events import VersionsHeld, VersionsReleased
-from fsxds.formats.libyaml import require_libyaml
+from fsxds.formats.yaml_format import require_libyaml
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.model.relay_ids import NOT_LISTED
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.tree_trust import SeenInProcess, SeenManifests
 from fsxds.model.values import OfferedManifest
-from fsxds.observe.internal_errors import observed_by
-from fsxds.observe.log import Log
+from fsxds.observe.log import Log, observed_by
 from fsxds.publishing.membership import SingleServer
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules

@@ -12,7 +12,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import ParseCache
 from fsxds.events.event import Observer
 from fsxds.formats import format_of
-from fsxds.formats.libyaml import require_libyaml
+from fsxds.formats.yaml_format import require_libyaml
 from fsxds.model.resources import ParsedFile
 from fsxds.model.tree_trust import (
     SeenInProcess,

@@ -16,12 +16,17 @@ from typing import TYPE_CHECKING, Never
 from fsxds.events.event import Observer
 from fsxds.events.file_events import TreeLoaded
 from fsxds.model.resources import ParsedFile
-from fsxds.model.tree_trust import (
-    TreeTrust,
-    TreeVerifier,
-    TrustDecision,
+from fsxds.model.tree_trust import TreeVerifier, nothing_of
+from fsxds.model.values import (
+    NO_MANIFEST,
+    WHOLE_TREE,
+    HeldFile,
+    Layers,
+    OfferedManifest,
+    Problem,
+    SourceFile,
+    SourceTree,
 )
-from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, SourceFile, SourceTree
 from fsxds.publishing.membership import Targets
 from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Attempts, internal_problem
@@ -40,6 +45,44 @@ if TYPE_CHECKING:
 NEXT_SAVE_WITHIN_S = 1.0
 
 NOTHING = SourceTree(())
+
+
+@dataclass(frozen=True, slots=True)
+class TrustDecision:
+    """The tree that may be loaded.
+
+    `faults` say why it is not the one read; `has_last_good`: there is a trusted one.
+    """
+
+    tree: SourceTree
+    faults: tuple[Problem, ...] = ()
+    has_last_good: bool = True
+
+
+class TreeTrust:
+    """Decides which trees of one server may be loaded."""
+
+    def __init__(self) -> None:
+        self._last: SourceTree | None = None
+
+    @property
+    def offered(self) -> tuple[OfferedManifest, ...]:
+        """The last trusted tree's manifest and signature, if it has both."""
+        return (NO_MANIFEST if self._last is None else self._last.signed).offered
+
+    def decide(
+        self, tree: SourceTree, verifier: TreeVerifier | None, now_s: float, *, has_layers: bool = False
+    ) -> TrustDecision:
+        """Return this tree, or the last trusted one.
+
+        `verifier` is None if all are trusted. `now_s` is since 1970. `has_layers`: folders are views' layers.
+        """
+        faults = () if verifier is None else verifier.faults(tree, now_s)
+        if faults:
+            kept = nothing_of(tree, faults, has_layers=has_layers) if self._last is None else self._last
+            return TrustDecision(kept, faults, has_last_good=self._last is not None)
+        self._last = tree
+        return TrustDecision(tree)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import ParseCache
-from fsxds.formats.libyaml import require_libyaml
+from fsxds.formats.yaml_format import require_libyaml
 from fsxds.model.values import Layers, SourceTree
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules

@@ -23,7 +23,7 @@ from fsxds.model.resources import LayerEdit, Origin, Reference, Resource, Unread
 from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots import names, redirect_payloads, shape
-from fsxds.snapshots.layer_documents import is_layer_document, read_layer_document
+from fsxds.snapshots.layer_documents import KIND, read_layer_document
 from fsxds.snapshots.names import (
     LISTENER,
     ONLY_ONE,
@@ -107,11 +107,13 @@ class DocumentReader:
         return draft
 
     def _read_plain(self, document: PlainDocument, draft: DocumentDraft) -> None:
-        if is_layer_document(document.value):
+        value = document.value
+        # No resource has a field `kind`.
+        if isinstance(value, dict) and value.get("kind") == KIND:
             origin = Origin(self._path, document.line, draft.number)
-            draft.edits, draft.faults = read_layer_document(document.value, origin, self._names.edited_name)
+            draft.edits, draft.faults = read_layer_document(value, origin, self._names.edited_name)
             return
-        shape = shape_of(document.value, self._unknown_fields)
+        shape = shape_of(value, self._unknown_fields)
         draft.version_info = shape.version_info
         draft.faults += shape.faults
         for piece in shape.pieces:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeGuard
 
 from fsxds.api.fields import quoted
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
@@ -36,11 +35,6 @@ NameOf = Callable[[str, ResourceType, FieldPath], str | Fault]
 
 Adjust = Callable[[Problem], Problem | None]
 """Returns a problem with the severity of its rule, or None if the rule is off."""
-
-
-def is_layer_document(value: PlainValue) -> TypeGuard[dict[str, PlainValue]]:
-    """No resource has a field `kind`."""
-    return isinstance(value, dict) and value.get("kind") == KIND
 
 
 def read_layer_document(

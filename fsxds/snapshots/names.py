@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 from typing import Any, cast
 
@@ -318,21 +318,22 @@ class NameWriter:
 
     def __init__(self, catalogue: Catalogue, rules: NamingRules, path: PurePosixPath) -> None:
         self._catalogue = catalogue
-        self._secrecy = catalogue.once(Secrecy)
         self._authority = rules.authority
-        self._context = dict(rules.context_of(path))
+        self._rules, self._path = rules, path
+
+    @cached_property
+    def _context(self) -> dict[str, str]:
+        return dict(self._rules.context_of(self._path))
 
     def resource_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
         """Return the canonical name, or its fault."""
-        return self._name(text, row, place, self._context)
+        return self._name(text, row, place, self._context) if is_structured(text) else text
 
     def edited_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
         """A resource below got its parameters from its own folder."""
-        return self._name(text, row, place, {})
+        return self._name(text, row, place, {}) if is_structured(text) else text
 
     def _name(self, text: str, row: ResourceType, place: FieldPath, context: Mapping[str, str]) -> str | Fault:
-        if not is_structured(text):
-            return text
         # Envoy requests virtual hosts by the name of their route configuration, of any form, and a slash.
         table, slash, host = text.rpartition("/") if row is VIRTUAL_HOST else (text, "", "")
         try:
@@ -382,9 +383,9 @@ class NameWriter:
             self._rewrite_fields(message, is_secret=False)
 
     def _rewrite_fields(self, message: Message, *, is_secret: bool) -> None:
-        is_secret = is_secret and message.DESCRIPTOR.full_name != _SECRET_NAME
+        is_secret, secrecy = is_secret and message.DESCRIPTOR.full_name != _SECRET_NAME, self._catalogue.once(Secrecy)
         for field, value in message.ListFields():
-            self._rewrite_field(message, field, value, is_secret=is_secret or self._secrecy.covers(field))
+            self._rewrite_field(message, field, value, is_secret=is_secret or secrecy.covers(field))
 
     def _rewrite_field(self, message: Message, field: FieldDescriptor, value: FieldValue, *, is_secret: bool) -> None:
         if is_map(field):

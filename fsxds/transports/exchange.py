@@ -9,6 +9,11 @@
 | Count a waiting request; wait for a newer snapshot, other access, or the server's end. | polls, GET, Fetch |
 
 Streams are pushed to: an idle one needs no task. Mirrors have no sender.
+
+Web pages are rejected. Another origin's page shows in `Origin` or `Sec-Fetch-Site`, DNS rebinding in `Host`; none can
+send `content-type: application/json` without a preflight.
+
+Source: Fetch, "Origin header" and "CORS protocol"; Fetch Metadata Request Headers.
 """
 
 from __future__ import annotations
@@ -22,12 +27,13 @@ from ipaddress import ip_address
 from math import inf
 from types import MappingProxyType
 from typing import Any, Protocol, Self
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import grpc
 from aiohttp import web
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, OwnStatus
@@ -35,8 +41,10 @@ from fsxds.protocol.poll import Wait
 from fsxds.protocol.subscription import OnDemand
 from fsxds.runtime.access import AccessInUse, Peer, is_uri
 from fsxds.runtime.channels import Channel, Channels, HoldsOf, Latest, SnapshotStore, end_wait, holds_nothing
+from fsxds.settings.forms import ANY_HOST, ANY_ORIGIN, TcpAddress
 from fsxds.transports.limits import Limiter
 from fsxds.transports.rest.http_edge import Handler
+from fsxds.transports.sockets import is_local
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,6 +315,79 @@ def _token_in(values: Iterable[str | bytes]) -> str:
         return ""
     scheme, _, token = headers[0].strip().partition(" ")
     return token.strip() if scheme.lower() == _BEARER else ""
+
+
+def origin_of(request: web.Request) -> str:
+    """Return a listener's pages' origin."""
+    return f"{request.scheme}://{request.headers.get('Host')}"
+
+
+_OWN_SITES = frozenset({"none", "same-origin"})
+_FOREIGN_PAGE = "a page of another origin may not ask here; ask from a program"
+_MAY_BE_NAMED = ", or have the setting cors_origin name that origin"
+_FOREIGN_HOST = (
+    "a name that may have been made to lead here may not be asked for; ask by the IP address, or with the header "
+    "`host: localhost`"
+)
+_MAY_BE_ALLOWED = ", or have the setting allowed_hosts name it"
+
+
+def check_page(
+    headers: Mapping[str, str],
+    *,
+    own_origin: str = "",
+    origins: tuple[str, ...] | None = None,
+    may_be_linked: bool = False,
+) -> None:
+    """Check that no other origin's page sends the request, as far as browsers reveal it. Raises ProtocolError.
+
+    Empty `own_origin`: no pages are served. `origins` may ask, `*`: any; None: no such option. `may_be_linked`: users may
+    follow another page's link.
+    """
+    origin = headers.get("origin")
+    if origins and (ANY_ORIGIN in origins or origin in origins):
+        return
+    is_followed = may_be_linked and headers.get("sec-fetch-dest") == "document"
+    is_of_own_site = is_followed or headers.get("sec-fetch-site", "none") in _OWN_SITES
+    if not is_of_own_site or (origin is not None and origin != own_origin):
+        raise ProtocolError(
+            _FOREIGN_PAGE if origins is None else f"{_FOREIGN_PAGE}{_MAY_BE_NAMED}", "PERMISSION_DENIED"
+        )
+
+
+def check_host(
+    headers: Mapping[str, str],
+    address: TcpAddress,
+    allowed: tuple[str, ...] | None = (),
+    authorities: Iterable[str] = (),
+) -> None:
+    """Check that no attacker made the name in `Host` lead here. Raises ProtocolError.
+
+    `allowed` adds names to `leads_here`, `*`: any; None: no such option. Served `authorities` are allowed too.
+    """
+    host = headers.get("host", "")
+    names = {*(allowed or ()), *map(str.lower, authorities)}
+    is_allowed = ANY_HOST in names or host.lower().partition(":")[0].removesuffix(".") in names
+    if not is_allowed and not leads_here(host, address) and (allowed is not None or is_local(address)):
+        raise ProtocolError(f"{_FOREIGN_HOST}{'' if allowed == () else _MAY_BE_ALLOWED}", "PERMISSION_DENIED")
+
+
+def is_envoy(headers: Mapping[str, str]) -> bool:
+    """Whether an Envoy polls, with its cluster's name in `Host` (ENVOY.md E85); pages' POSTs have an `Origin`."""
+    return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
+
+
+def leads_here(written: str, address: TcpAddress) -> bool:
+    """Whether a Host is `localhost`, the listener's, or an IP."""
+    try:
+        host = (urlsplit(f"//{written}").hostname or "").removesuffix(".")
+    except ValueError:
+        return False
+    if host in {"localhost", address.host.lower()}:
+        return bool(host)
+    with suppress(ValueError):
+        return bool(ip_address(host))
+    return False
 
 
 class Clients:

@@ -207,7 +207,9 @@ def test_the_garbage_collector_seldom_runs_during_imports() -> None:
 
 def test_a_json_log_does_without_rich() -> None:
     """Colours are for terminals."""
-    code = "import sys; from fsxds.observe.log import open_log; open_log('json', 'info').__enter__(); print(*sys.modules)"
+    code = (
+        "import sys; from fsxds.observe.log import open_log; open_log('json', 'info').__enter__(); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "rich.console" not in done.stdout.split()

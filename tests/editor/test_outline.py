@@ -21,7 +21,7 @@ from yaml.events import (
 )
 
 from fsxds.editor.outline import MOST_CHARACTERS, read_outline
-from fsxds.formats.libyaml import read_events
+from fsxds.formats.yaml_format import read_events
 from fsxds.model.values import FieldPath
 
 TOP = Path(__file__).parents[2]

@@ -39,7 +39,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "parse cache": ("fsxds.server.parsing.Parsing.keep_written",),
     "reload": ("fsxds.server.reload.load",),
     "publisher": ("fsxds.publishing.channel_rollout.ChannelRollout.advance",),
-    "log": ("fsxds.observe.change_reports.PublishedChange.line",),
+    "log": ("fsxds.observe.log.PublishedChange.line",),
     "ADS rewriting": ("fsxds.transports.config_sources.AdsConfigSources.rewrite",),
     "streams": ("fsxds.transports.grpc_streams.stream.StreamCall.wake",),
     "mirror": ("fsxds.transports.mirror.writer.Mirror.write",),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsxds.model.name_table import version_of_set
 from fsxds.model.resources import (
     Origin,
     ParsedFile,
@@ -22,7 +23,6 @@ from fsxds.model.resources import (
     key_of,
     version_of_body,
 )
-from fsxds.model.set_versions import version_of_set
 from fsxds.model.values import SourceFile, TypeUrl
 from fsxds.protocol.lookup import Lookup
 from tests.support.snapshots import resource, snapshot, type_url

@@ -28,7 +28,7 @@ from fsxds.events.upstream_events import (
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import HeldFile, Problem, Severity, Version
-from fsxds.observe.internal_errors import observed_by
+from fsxds.observe.log import observed_by
 from fsxds.observe.metrics import ACKED_WITHIN_S, CATALOGUE, LABELS, MOST_NODES, MOST_UNACKED, ROWS_BY_NAME, Metrics
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription

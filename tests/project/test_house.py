@@ -38,8 +38,10 @@ EDGES = {
         "an edit on which fsxds fails is parsed by a worker, whose errors are problems of the file",
     ),
     "server/parse_worker.py": (1, "an error of the worker process is raised in the process that asked it"),
-    "observe/log.py": (1, "a line that cannot be written ends nobody's work"),
-    "observe/internal_errors.py": (1, "an event that cannot be counted ends nobody's work, and is still logged"),
+    "observe/log.py": (
+        2,
+        "a line that cannot be written, or an event that cannot be counted, ends nobody's work; the event is logged",
+    ),
     "editor/session.py": (1, "a load of the tree that fails ends no other"),
     "editor/language_server.py": (1, "a request of an editor is answered with an error, alone"),
     "transports/mirror/directory.py": (1, "what was made beside a file is removed, and the error raised on"),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.model.name_table import version_of_set
 from fsxds.model.resources import Resource, Rows, Snapshot, TypeChange
-from fsxds.model.set_versions import version_of_set
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.subscription import SharedMemory, Subscription, files_of, names_without, select, version_of
 from tests.support.costs import cost_s

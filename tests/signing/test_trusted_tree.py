@@ -6,8 +6,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from fsxds.model.tree_trust import SeenInProcess, TreeTrust, nothing_of
+from fsxds.model.tree_trust import SeenInProcess, nothing_of
 from fsxds.model.values import MANIFEST, NO_MANIFEST, Problem, SourceFile, SourceTree
+from fsxds.server.reload import TreeTrust
 from fsxds.signing.signatures import Signer
 from fsxds.signing.tree_manifest import TreeManifest, write_manifest
 from fsxds.signing.trusted_tree import MOST_NAMED, ManifestVerifier, SignedManifest, verified_tree

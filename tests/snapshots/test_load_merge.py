@@ -4,9 +4,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from fsxds.model.name_table import version_of_set
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot, TypeChange
-from fsxds.model.set_versions import version_of_set
 from fsxds.snapshots.load import merge, same_content
 from tests.support.snapshots import ALL_TYPES, resource, type_url
 from tests.support.stories import Story

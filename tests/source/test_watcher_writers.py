@@ -98,7 +98,7 @@ async def test_half_a_file_is_never_yielded_where_nobody_can_be_asked(tmp_path: 
 WITHOUT_LEASES = """
 import asyncio, os, sys
 from pathlib import Path
-from fsxds.source.writers import is_open_for_writing
+from fsxds.source.watcher import is_open_for_writing
 from tests.source.test_watcher_writers import write_in_two_halves
 from tests.source.watching import watched
 

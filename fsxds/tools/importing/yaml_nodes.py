@@ -23,8 +23,8 @@ from yaml.events import (
 
 from fsxds.envoy.bootstrap_text import quoted_text
 from fsxds.formats.decoded import MAX_DEPTH, place_after
-from fsxds.formats.libyaml import read_events
 from fsxds.formats.yaml_blocks import resolve_plain
+from fsxds.formats.yaml_format import read_events
 from fsxds.model.values import Fault, FieldPath
 
 _BLOCK_SCALARS = frozenset({"|", ">"})

@@ -19,8 +19,8 @@ from fsxds.events.rollout_events import RolloutCommanded
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.runtime.access import AccessInUse, Peer
 from fsxds.settings.forms import Address, TcpAddress
-from fsxds.transports.exchange import peer_of_request
-from fsxds.transports.rest.http_edge import HttpEdge, check_host, check_page, origin_of
+from fsxds.transports.exchange import check_host, check_page, origin_of, peer_of_request
+from fsxds.transports.rest.http_edge import HttpEdge
 from fsxds.transports.rest.poll_requests import is_json, read_body, strict_loads
 from fsxds.transports.rest.poll_responses import JSON, ErrorResponse
 

@@ -47,7 +47,7 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Step
 from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel
-from fsxds.transports.exchange import Clients, Exchange, Requester, peer_of_call
+from fsxds.transports.exchange import Clients, Exchange, Requester, check_page, peer_of_call
 from fsxds.transports.grpc_streams.stream_requests import (
     INTERNAL,
     STOPPING,
@@ -59,7 +59,6 @@ from fsxds.transports.grpc_streams.stream_requests import (
 )
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter, Waking
 from fsxds.transports.limits import report_rejection
-from fsxds.transports.rest.http_edge import check_page
 
 # Reported ignored types and rejected names per stream; more are ignored silently.
 MOST_IGNORED_REPORTED = 8

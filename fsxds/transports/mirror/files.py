@@ -22,10 +22,10 @@ from fsxds.events.file_events import Remark
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.model.errors import UsageError
+from fsxds.model.name_table import version_of_set
 from fsxds.model.resource_names import parse_or_none
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.model.resources import Origin, Resource, version_of_body
-from fsxds.model.set_versions import version_of_set
 from fsxds.model.values import TypeUrl, Version
 
 # Most file systems allow 255 bytes; suffixes and `name.bak` need some.

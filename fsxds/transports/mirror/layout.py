@@ -20,10 +20,10 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import locator_of
 from fsxds.api.walk import addresses_taken
 from fsxds.events.file_events import Remark
+from fsxds.model.name_table import version_of_set
 from fsxds.model.resource_names import Locator, MalformedName, ResourceName, parse_or_none
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Key, Origin, Resource, Snapshot, version_of_body
-from fsxds.model.set_versions import version_of_set
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.transports.config_sources import (

@@ -31,8 +31,17 @@ from fsxds.rollout import Step
 from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel, end_wait
 from fsxds.settings.forms import Address, TcpAddress
-from fsxds.transports.exchange import Clients, Exchange, Requester, peer_of_request
-from fsxds.transports.rest.http_edge import Handler, HttpEdge, check_host, check_page, is_envoy, origin_of
+from fsxds.transports.exchange import (
+    Clients,
+    Exchange,
+    Requester,
+    check_host,
+    check_page,
+    is_envoy,
+    origin_of,
+    peer_of_request,
+)
+from fsxds.transports.rest.http_edge import Handler, HttpEdge
 from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
 

@@ -1,17 +1,8 @@
-"""The edge of HTTP requests: an error ends only its own request, with a JSON answer; web pages are rejected.
-
-Another origin's page shows in `Origin` or `Sec-Fetch-Site`, DNS rebinding in `Host`; none can send `content-type:
-application/json` without a preflight.
-
-Source: Fetch, "Origin header" and "CORS protocol"; Fetch Metadata Request Headers.
-"""
+"""The edge of HTTP requests: an error ends only its own request, with a JSON answer."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
-from ipaddress import ip_address
-from urllib.parse import urlsplit
+from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import HttpVersion11, web
 
@@ -20,11 +11,9 @@ from fsxds.events.event import Observer
 from fsxds.events.process_events import InternalError
 from fsxds.model.errors import FsxdsError, LimitError, ProtocolError
 from fsxds.model.relay_ids import LoopError
-from fsxds.settings.forms import ANY_HOST, ANY_ORIGIN, TcpAddress
 from fsxds.transports.rest.http_server import Connection
 from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
 from fsxds.transports.rest.poll_responses import CLIENT_GONE, INTERNAL, ErrorResponse, error_response
-from fsxds.transports.sockets import is_local
 
 WRONG_FRAMING = ErrorResponse(
     400, 3, "transfer-encoding: `chunked` alone is known, over HTTP/1.1; send that, or a content-length"
@@ -48,11 +37,6 @@ _HEADERS = {401: {"WWW-Authenticate": "Bearer"}}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers a request. Raises ProtocolError for a mistake of the client.
 """
-
-
-def origin_of(request: web.Request) -> str:
-    """Return a listener's pages' origin."""
-    return f"{request.scheme}://{request.headers.get('Host')}"
 
 
 class HttpRejection(FsxdsError):  # noqa: N818 - it says what becomes of the request
@@ -158,73 +142,3 @@ def _is_framed(request: web.Request) -> bool:
     codings = [value for name, value in request.raw_headers if name.lower() == b"transfer-encoding"]
     is_chunked = [coding.strip(b" \t").lower() for coding in codings] == [b"chunked"]
     return is_chunked and request.version >= HttpVersion11
-
-
-_OWN_SITES = frozenset({"none", "same-origin"})
-_FOREIGN_PAGE = "a page of another origin may not ask here; ask from a program"
-_MAY_BE_NAMED = ", or have the setting cors_origin name that origin"
-_FOREIGN_HOST = (
-    "a name that may have been made to lead here may not be asked for; ask by the IP address, or with the header "
-    "`host: localhost`"
-)
-_MAY_BE_ALLOWED = ", or have the setting allowed_hosts name it"
-
-
-def check_page(
-    headers: Mapping[str, str],
-    *,
-    own_origin: str = "",
-    origins: tuple[str, ...] | None = None,
-    may_be_linked: bool = False,
-) -> None:
-    """Check that no other origin's page sends the request, as far as browsers reveal it. Raises ProtocolError.
-
-    Empty `own_origin`: no pages are served. `origins` may ask, `*`: any; None: no such option. `may_be_linked`: users may
-    follow another page's link.
-    """
-    origin = headers.get("origin")
-    if origins and (ANY_ORIGIN in origins or origin in origins):
-        return
-    is_followed = may_be_linked and headers.get("sec-fetch-dest") == "document"
-    is_of_own_site = is_followed or headers.get("sec-fetch-site", "none") in _OWN_SITES
-    if not is_of_own_site or (origin is not None and origin != own_origin):
-        raise ProtocolError(
-            _FOREIGN_PAGE if origins is None else f"{_FOREIGN_PAGE}{_MAY_BE_NAMED}", "PERMISSION_DENIED"
-        )
-
-
-def check_host(
-    headers: Mapping[str, str],
-    address: TcpAddress,
-    allowed: tuple[str, ...] | None = (),
-    authorities: Iterable[str] = (),
-) -> None:
-    """Check that no attacker made the name in `Host` lead here. Raises ProtocolError.
-
-    `allowed` adds names to `leads_here`, `*`: any; None: no such option. Served `authorities` are allowed too.
-    """
-    if allowed is None and not is_local(address):
-        return
-    host = headers.get("host", "")
-    names = {*(allowed or ()), *map(str.lower, authorities)}
-    is_allowed = ANY_HOST in names or host.lower().partition(":")[0].removesuffix(".") in names
-    if not is_allowed and not leads_here(host, address):
-        raise ProtocolError(f"{_FOREIGN_HOST}{'' if allowed == () else _MAY_BE_ALLOWED}", "PERMISSION_DENIED")
-
-
-def is_envoy(headers: Mapping[str, str]) -> bool:
-    """Whether an Envoy polls, with its cluster's name in `Host` (ENVOY.md E85); pages' POSTs have an `Origin`."""
-    return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
-
-
-def leads_here(written: str, address: TcpAddress) -> bool:
-    """Whether a Host is `localhost`, the listener's, or an IP."""
-    try:
-        host = (urlsplit(f"//{written}").hostname or "").removesuffix(".")
-    except ValueError:
-        return False
-    if host in {"localhost", address.host.lower()}:
-        return bool(host)
-    with suppress(ValueError):
-        return bool(ip_address(host))
-    return False

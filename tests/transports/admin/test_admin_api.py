@@ -14,7 +14,7 @@ from fsxds.events.rollout_events import RolloutCommanded
 from fsxds.model.errors import UsageError
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.transports.admin.admin_api import MOST_CHARACTERS, is_exposed
-from fsxds.transports.rest.http_edge import leads_here
+from fsxds.transports.exchange import leads_here
 from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
 from tests.support.admin import BUSY, HELD, Admin, KeptRollouts, running_admin
 

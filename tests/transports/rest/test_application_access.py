@@ -15,8 +15,8 @@ from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import Authority
 from fsxds.transports import exchange
+from fsxds.transports.exchange import check_host
 from fsxds.transports.http_get.get_responses import GetRules
-from fsxds.transports.rest.http_edge import check_host
 from tests.support.polls import Answer, Server, named, running
 
 TOKENS = Tokens(tuple((name, sha256(f"{name}-token".encode()).digest()) for name in ("edge", "all")))

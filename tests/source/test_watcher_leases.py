@@ -7,7 +7,7 @@ import sys
 from pathlib import Path, PurePosixPath
 
 from fsxds.model.values import SourceFile
-from fsxds.source.writers import Patience, Writers, is_open_for_writing, read_undisturbed
+from fsxds.source.watcher import Patience, Writers, is_open_for_writing, read_undisturbed
 
 PATH = PurePosixPath("a.yaml")
 AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.com")

@@ -11,7 +11,7 @@ from fsxds.events.event import Level, LogLine
 from fsxds.events.phrases import count_of, some_of
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot, TypeChange
-from fsxds.observe.change_reports import ChangeReports, PublishedChange
+from fsxds.observe.log import ChangeReports, PublishedChange
 
 CDS = BY_SHORT_NAME["cds"].type_url
 EDS = BY_SHORT_NAME["eds"].type_url

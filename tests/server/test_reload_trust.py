@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from fsxds.model.tree_trust import TreeTrust, nothing_of
+from fsxds.model.tree_trust import nothing_of
 from fsxds.model.values import Problem, SourceTree
+from fsxds.server.reload import TreeTrust
 from tests.support.trees import tree_of
 
 FAULT = Problem.of_file(PurePosixPath("cds.yaml"), "bad-tree", "it is bad", "make it good")

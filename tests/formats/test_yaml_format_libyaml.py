@@ -3,8 +3,8 @@
 import pytest
 from yaml import YAMLError
 
-from fsxds.formats import libyaml
-from fsxds.formats.libyaml import read_events, require_libyaml, syntax_fault
+from fsxds.formats import yaml_format
+from fsxds.formats.yaml_format import read_events, require_libyaml, syntax_fault
 from fsxds.model.errors import UsageError
 
 
@@ -55,7 +55,7 @@ def test_libyaml_is_there():
 
 def test_without_libyaml(monkeypatch):
     """A PyYAML without libyaml is wrong use, and the message tells how to get the other."""
-    monkeypatch.setattr(libyaml, "__with_libyaml__", False)
+    monkeypatch.setattr(yaml_format, "__with_libyaml__", False)
 
     with pytest.raises(UsageError, match="pip install"):
         require_libyaml()

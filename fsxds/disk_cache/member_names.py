@@ -92,9 +92,11 @@ class MemberNames:
         """Do nothing."""
 
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
-        """Schedule a write of that time's names."""
+        """Schedule a write of that time's names, if there are new ones."""
         self._readers[key] = read
-        self._noted.set()
+        state = read()
+        if state is not None and self._has_new_names(self.read_members(), {key: state.served}):
+            self._noted.set()
 
     def forget(self, key: ChannelKey) -> None:
         """Stop reading a channel."""

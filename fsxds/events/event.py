@@ -88,7 +88,7 @@ class LogMessage(NamedTuple):
 class Event:
     """An event.
 
-    `rows` are its lines, if independent of earlier events, else `reporter` is the module with their `Reports`.
+    `rows` are its lines, if independent of earlier events, else `reporter` is the class of their reports.
     `is_frequent`: maybe thousands at once: worded only if logged.
     """
 

@@ -179,7 +179,7 @@ class FilesWritten(Event):
     changes, left for `pause_s`, 0 at first.
     """
 
-    reporter = "fsxds.observe.mirror_lines"
+    reporter = "fsxds.observe.mirror_lines.MirrorReports"
     measures = (
         Measure("mirror_writes_total"),
         Measure("mirror_files_written_total", "written"),
@@ -204,7 +204,7 @@ class FilesWritten(Event):
 class MirrorFailed(Event):
     """Writing failed; again in `retry_s` seconds, or with the next snapshot."""
 
-    reporter = "fsxds.observe.mirror_lines"
+    reporter = "fsxds.observe.mirror_lines.MirrorReports"
     measures = (Measure("mirror_failures_total"),)
 
     error: OSError

@@ -23,7 +23,7 @@ from fsxds.events.phrases import (
 from fsxds.model.resources import Key, RowsChange
 from fsxds.model.values import Layers, PlainValue, Problem
 from fsxds.rollout import Client, Held, Step
-from fsxds.rollout.guard import Removal
+from fsxds.rollout.holding import Removal
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import RejectingNode
 from fsxds.rollout.step import (

@@ -32,7 +32,7 @@ from fsxds.model.values import PlainValue, TypeUrl
 class UpstreamEvent(Event):
     """An event of one upstream."""
 
-    reporter = "fsxds.observe.upstream_lines"
+    reporter = "fsxds.observe.upstream_lines.UpstreamReports"
 
     upstream: str
 

@@ -34,12 +34,11 @@ from fsxds.history.rollout_rows import (
     snapshots_of,
 )
 from fsxds.history.state_writer import commit_of
-from fsxds.model.resources import Snapshot
+from fsxds.model.resources import Snapshot, snapshot_id
 from fsxds.model.values import Layers
 from fsxds.protocol.absence import Tombstones
 from fsxds.rollout.machine import RolloutState
 from fsxds.rollout.rejections import Rejections
-from fsxds.rollout.step import snapshot_id
 from fsxds.runtime.channels import ChannelKey
 from fsxds.snapshots.encoding import DamagedBytesError, Digest, decoding
 from fsxds.snapshots.load import same_content

@@ -16,9 +16,9 @@ from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Key, Rows, Snapshot
 from fsxds.model.values import Layers, PlainValue, TypeUrl, Version
 from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones
-from fsxds.rollout.lingering import DrainingListener
 from fsxds.rollout.machine import RolloutState
 from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.planning import DrainingListener
 from fsxds.rollout.target import Pin
 from fsxds.runtime.channels import ChannelKey
 from fsxds.snapshots.encoding import DamagedBytesError, Digest

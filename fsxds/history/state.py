@@ -41,13 +41,12 @@ from fsxds.history.rollout_rows import (
 from fsxds.history.state_directory import DATABASE, StateDirectory, is_damage
 from fsxds.history.upstream_table import UpstreamTable
 from fsxds.model.errors import StateError, UsageError
-from fsxds.model.resources import Snapshot
+from fsxds.model.resources import Snapshot, snapshot_id
 from fsxds.model.tree_trust import SeenManifest
 from fsxds.model.values import Layers
 from fsxds.protocol.absence import Tombstones
 from fsxds.rollout.machine import RolloutState
 from fsxds.rollout.rejections import Rejections
-from fsxds.rollout.step import snapshot_id
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 from fsxds.snapshots.encoding import DamagedBytesError, Digest, KeptObject, joined, object_of, parted, snapshot_near

@@ -454,6 +454,9 @@ class TypeChange:
     files: tuple[PurePosixPath, ...] = ()
 
 
+_ID_DIGITS = 12
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that is served at one moment; shared by all clients, never changed.
@@ -497,3 +500,10 @@ class Snapshot:
                 found, known = rows.get(name), others.get(name)
                 if found is not None and (known is None or known.version != found.version):
                     yield found
+
+
+def snapshot_id(snapshot: Snapshot) -> str:
+    """Return 12 hex digits: equal content has one id, in every process."""
+    versions = snapshot.versions
+    lines = "".join(f"{type_url}\0{versions[type_url]}\n" for type_url in sorted(versions))
+    return hashlib.sha256(lines.encode()).hexdigest()[:_ID_DIGITS]

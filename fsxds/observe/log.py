@@ -167,7 +167,8 @@ class Log:
                 yield from self._lines_about_peers(event)
             case _ if event.reporter:
                 if event.reporter not in self._reporters:
-                    self._reporters[event.reporter] = import_module(event.reporter).Reports()
+                    module, _, name = event.reporter.rpartition(".")
+                    self._reporters[event.reporter] = getattr(import_module(module), name)()
                 yield from self._reporters[event.reporter].lines(event, self._clock.now_s())
             case _:
                 yield event.line()

@@ -10,7 +10,7 @@ from fsxds.events.phrases import count_of, some_of
 from fsxds.model.values import PlainValue
 
 
-class Reports:
+class MirrorReports:
     """Makes the lines of mirrors' events."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ REMINDER_S = 300.0
 MOST_REASONS = 10
 
 
-class Reports:
+class UpstreamReports:
     """Makes the lines of upstreams' events."""
 
     def __init__(self) -> None:

@@ -13,14 +13,13 @@ from typing import Protocol, TypeVar, cast
 from fsxds.events.rollout_events import shares_of
 from fsxds.model.errors import ProtocolError, StateError
 from fsxds.model.resource_types import BY_TYPE_URL
-from fsxds.model.resources import Snapshot
+from fsxds.model.resources import Snapshot, snapshot_id
 from fsxds.model.values import Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.rollout import Client
 from fsxds.rollout.holding import HoldingRules, HoldReason
 from fsxds.rollout.served_outline import ServedOutline
-from fsxds.rollout.step import snapshot_id
 from fsxds.runtime.channels import ChannelClient, ChannelKey
 from fsxds.transports.admin.rollout_control import (
     ApprovalReport,

@@ -111,8 +111,8 @@ class Verdicts:
         self.forget({version for one in nodes for version, (said, _) in one.reasons.items() if words in (said or "")})
 
     def _forget_past(self) -> None:
-        if not self._trees:
-            # After a restart the trees are not known yet.
+        # After a restart the trees are not known yet.
+        if not self._trees or not self.rejections.nodes:
             return
         self.forget([version for version in self.rejections.versions if self._is_past(version)])
 

@@ -1,18 +1,16 @@
 """Make before break: moves clients to the tree's snapshot, in steps taken one after another.
 
-`target` composes the snapshot to serve: `holding` holds resources back, `guard` demands approval of removals,
-`rejections` knows versions that clients reject. `planning` plans steps, `lingering` keeps resources for draining
-listeners, `machine` takes the steps.
+`target` composes the snapshot to serve: `holding` holds resources back and demands approval of removals, `rejections`
+knows versions that clients reject. `planning` plans steps and keeps resources for draining listeners, `machine` takes
+the steps.
 """
 
 from __future__ import annotations
 
-from fsxds.rollout.guard import Removal
-from fsxds.rollout.holding import NO_HOLDS, Composed, Hold, HoldingRules, HoldReason, Holds, compose
-from fsxds.rollout.lingering import DrainingListener, Lingering
+from fsxds.rollout.holding import NO_HOLDS, Composed, Hold, HoldingRules, HoldReason, Holds, Removal, compose
 from fsxds.rollout.machine import Rollout, RolloutOptions, RolloutState
 from fsxds.rollout.pending import ResourceVersion
-from fsxds.rollout.planning import steps_between
+from fsxds.rollout.planning import DrainingListener, Lingering, steps_between
 from fsxds.rollout.rejections import HeldVersion, Nack, NodeKey, RejectingNode, Rejections, late_nack_of, nack_of
 from fsxds.rollout.step import (
     Client,
@@ -28,7 +26,6 @@ from fsxds.rollout.step import (
     StepStarted,
     StepTimedOut,
     Superseded,
-    snapshot_id,
 )
 from fsxds.rollout.target import Pin, Target, changed_keys, version_of
 
@@ -70,7 +67,6 @@ __all__ = [
     "compose",
     "late_nack_of",
     "nack_of",
-    "snapshot_id",
     "steps_between",
     "version_of",
 ]

@@ -22,20 +22,24 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
 
-from fsxds.model.resources import Key, Resource, Snapshot
+from fsxds.model.resources import Key, Resource, Snapshot, snapshot_id
 from fsxds.model.values import TypeUrl
-from fsxds.rollout.lingering import (
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.planning import (
     Draining,
     LingeringByKey,
+    PlannedStep,
+    changes_between,
     first_end_s,
     lingering_of,
+    next_step,
     shifted,
+    supplied_step,
+    whole_step,
     with_ends,
     without_drained,
     without_ended,
 )
-from fsxds.rollout.pending import ResourceVersion
-from fsxds.rollout.planning import PlannedStep, changes_between, next_step, supplied_step, whole_step
 from fsxds.rollout.step import (
     Client,
     Completed,
@@ -47,7 +51,6 @@ from fsxds.rollout.step import (
     StepStarted,
     StepTimedOut,
     Superseded,
-    snapshot_id,
 )
 from fsxds.rollout.target import Pin
 

@@ -14,8 +14,7 @@ from typing import Any
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.model.resources import CLAIMED, Key, Origin, Reference, Resource, Rows, Snapshot
 from fsxds.model.values import Layers, PlainValue, Severity, TypeUrl, Version
-from fsxds.rollout.guard import COLLECTIONS, body_with_entries, entry_count
-from fsxds.rollout.holding import Hold, HoldReason, Holds
+from fsxds.rollout.holding import COLLECTIONS, Hold, HoldReason, Holds, body_with_entries, entry_count
 
 # Holds that follow from other resources are computed anew.
 _EXPLICIT = frozenset({HoldReason.REJECTED, HoldReason.PINNED})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -12,9 +11,7 @@ from typing import Protocol
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, RowsChange, Snapshot
 from fsxds.model.values import TypeUrl
-from fsxds.rollout.guard import Removal
-
-ID_DIGITS = 12
+from fsxds.rollout.holding import Removal
 
 
 class StepKind(Enum):
@@ -88,13 +85,6 @@ class Client(Protocol):
 
         A step without changes for a client counts as taken. A rejection is an answer, too.
         """
-
-
-def snapshot_id(snapshot: Snapshot) -> str:
-    """Return 12 hex digits: equal content has one id, in every process."""
-    versions = snapshot.versions
-    lines = "".join(f"{type_url}\0{versions[type_url]}\n" for type_url in sorted(versions))
-    return hashlib.sha256(lines.encode()).hexdigest()[:ID_DIGITS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ from types import MappingProxyType
 
 from fsxds.model.resources import Key, Resource, Rows, Snapshot, key_of
 from fsxds.model.values import TypeUrl, Version
-from fsxds.rollout.guard import COLLECTIONS
 from fsxds.rollout.holding import (
+    COLLECTIONS,
     NO_HOLDS,
     NOTHING_BEGUN,
     Basis,

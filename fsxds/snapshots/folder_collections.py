@@ -5,7 +5,7 @@ It also reports dangling entries of collections in files.
 | rule | source |
 | --- | --- |
 | A collection has the present resources of its folder, in the order of names; an edit of the folder changes the collection. | xRFC TP1, "List" |
-| A folder with files and no listener makes an empty one: Envoy removes every listener. `rollout/guard.py` holds it like any removal. | ENVOY.md E80 |
+| A folder with files and no listener makes an empty one: Envoy removes every listener. `rollout/holding.py` holds it like any removal. | ENVOY.md E80 |
 | While the folder has no file, as in a half-done checkout, the collection stays. | as with a lost layer |
 | If unknown, as after a restart, or if no file ever listed listeners, it is not reported as removed. | `Snapshot.incomplete` |
 | A member that a broken file may still define stays. | |

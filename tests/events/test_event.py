@@ -30,7 +30,7 @@ from fsxds.observe.problem_reports import MOST_LINES
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.rollout import Held, Step
-from fsxds.rollout.guard import Removal
+from fsxds.rollout.holding import Removal
 from fsxds.rollout.rejections import RejectingNode
 from fsxds.rollout.step import (
     Completed,

@@ -10,7 +10,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import RowsChange
 from fsxds.model.values import Version
 from fsxds.rollout import Held, Step
-from fsxds.rollout.guard import Removal
+from fsxds.rollout.holding import Removal
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import RejectingNode
 from fsxds.rollout.step import (

@@ -15,8 +15,8 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import Version
 from fsxds.rollout import Step
 from fsxds.rollout.holding import HoldingRules
-from fsxds.rollout.lingering import DrainingListener
 from fsxds.rollout.machine import Rollout, RolloutOptions, RolloutState
+from fsxds.rollout.planning import DrainingListener
 from fsxds.rollout.step import Standing
 from fsxds.rollout.target import Pin, Target
 from fsxds.runtime.channels import ChannelKey

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from fsxds.events.event import Level, LogLine
 from fsxds.events.file_events import FilesWritten, MirrorFailed, Remark
-from fsxds.observe.mirror_lines import Reports, summary
+from fsxds.observe.mirror_lines import MirrorReports, summary
 
 NOTHING = FilesWritten(1, unchanged=7, duration_s=0.012)
 WRITTEN = replace(NOTHING, written=(PurePosixPath("cds.pb"), PurePosixPath("eds/web.pb"), PurePosixPath("cds.pb")))
@@ -18,12 +18,12 @@ def test_a_report() -> None:
 
 def test_nothing_written_is_not_told() -> None:
     """A snapshot that changes no file makes no line."""
-    assert list(Reports().lines(NOTHING, 0.0)) == []
+    assert list(MirrorReports().lines(NOTHING, 0.0)) == []
 
 
 def test_what_others_did_to_the_files() -> None:
     """Files that somebody removed or changed are named in a line of their own."""
-    lines = list(Reports().lines(replace(WRITTEN, restored=(PurePosixPath("cds.pb"),)), 0.0))
+    lines = list(MirrorReports().lines(replace(WRITTEN, restored=(PurePosixPath("cds.pb"),)), 0.0))
 
     assert [(line.level, line.text) for line in lines[:1]] == [
         (Level.WARNING, "mirror: another program removed or changed cds.pb; fsxds wrote them again")
@@ -33,7 +33,7 @@ def test_what_others_did_to_the_files() -> None:
 def test_remarks_are_told_while_they_are_new() -> None:
     """What was not done as asked is reported once, and again when it comes back."""
     lines: list[LogLine] = []
-    reports = Reports()
+    reports = MirrorReports()
     blocked = replace(NOTHING, blocked=(Remark("cds.pb", "is not ours; move it away"),))
     for report in (blocked, blocked, NOTHING, blocked):
         lines.extend(reports.lines(report, 0.0))
@@ -45,7 +45,7 @@ def test_remarks_are_told_while_they_are_new() -> None:
 def test_failure_and_recovery() -> None:
     """A directory that cannot be written is reported, and the success after it even when nothing had to be written."""
     lines: list[LogLine] = []
-    reports = Reports()
+    reports = MirrorReports()
     lines.extend(reports.lines(MirrorFailed(OSError(28, "No space left on device", "/run/out/cds.pb"), 2.0), 0.0))
     lines.extend(reports.lines(NOTHING, 0.0))
 

@@ -18,7 +18,7 @@ from fsxds.events.upstream_events import (
     UpstreamShadowed,
 )
 from fsxds.model.resource_types import BY_SHORT_NAME
-from fsxds.observe.upstream_lines import REMINDER_S, Reports
+from fsxds.observe.upstream_lines import REMINDER_S, UpstreamReports
 
 CDS = BY_SHORT_NAME["cds"].type_url
 CONNECTED = UpstreamConnected("top", "10.0.0.1:18000", "Delta ADS")
@@ -26,14 +26,14 @@ NACKED = UpstreamNacked("top", CDS, "node edge-1: no such thing", frozenset({"we
 LOST = UpstreamLost("top", "10.0.0.1:18000", "cannot connect: Connection refused", 1.0, 3)
 
 
-def said(reports: Reports, event: UpstreamEvent, now_s: float = 0.0) -> list[LogLine]:
+def said(reports: UpstreamReports, event: UpstreamEvent, now_s: float = 0.0) -> list[LogLine]:
     """Return the lines of an event at a time."""
     return list(reports.lines(event, now_s))
 
 
 def line(event: UpstreamEvent) -> LogLine:
     """Return the only line of an event that nothing came before."""
-    (only,) = said(Reports(), event)
+    (only,) = said(UpstreamReports(), event)
     return only
 
 
@@ -62,7 +62,7 @@ def test_words(event: UpstreamEvent, level: Level, words: str) -> None:
 
 def test_an_outage_is_one_line_and_a_reminder() -> None:
     """Attempts that fail for the same reason are counted; another reason, and each outage, has a line of its own."""
-    reports = Reports()
+    reports = UpstreamReports()
 
     assert len(said(reports, LOST, 0.0)) == 1
     assert [said(reports, LOST, second) for second in range(20, int(REMINDER_S), 20)] == [[]] * 14
@@ -75,7 +75,7 @@ def test_an_outage_is_one_line_and_a_reminder() -> None:
 
 def test_a_server_that_lets_clients_in_and_ends_at_once_fills_no_log() -> None:
     """The last line always says what is; a thousand connections in ten seconds are two lines."""
-    reports = Reports()
+    reports = UpstreamReports()
     lines = [each for tick in range(1000) for event in (CONNECTED, LOST) for each in said(reports, event, tick / 100)]
 
     assert [each.event for each in lines] == ["upstream_connected", "upstream_lost", "upstream_connected"]
@@ -85,7 +85,7 @@ def test_a_server_that_lets_clients_in_and_ends_at_once_fills_no_log() -> None:
 
 def test_other_outages_are_said_beside() -> None:
     """What repeats at one upstream keeps nothing of another one from the log."""
-    reports = Reports()
+    reports = UpstreamReports()
 
     assert len(said(reports, LOST)) == 1
     assert len(said(reports, replace(LOST, upstream="other"))) == 1
@@ -111,7 +111,7 @@ def test_words_of_others_are_masked_and_cut(event: UpstreamEvent) -> None:
 
 def test_reasons_that_all_differ_fill_no_log() -> None:
     """A server that ends each stream with other words has ten lines."""
-    reports = Reports()
+    reports = UpstreamReports()
     events = [replace(LOST, reason=f"it says {number}") for number in range(1000)]
 
     assert len([each for event in events for each in said(reports, event)]) == 10
@@ -119,7 +119,7 @@ def test_reasons_that_all_differ_fill_no_log() -> None:
 
 def test_a_hostile_server_fills_no_log() -> None:
     """Of rejections that all differ, a hundred are said in ten seconds; each is cut."""
-    reports = Reports()
+    reports = UpstreamReports()
     events = [UpstreamRejected("top", "a:1", CDS, "7", (f"{number}{'x' * 10_000}",)) for number in range(1000)]
     lines = [each for event in events for each in said(reports, event)]
 

@@ -9,8 +9,7 @@ import pytest
 
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Severity, Version
-from fsxds.rollout.guard import Removal
-from fsxds.rollout.holding import NO_HOLDS, Composed, Hold, HoldingRules, HoldReason, Holds, compose
+from fsxds.rollout.holding import NO_HOLDS, Composed, Hold, HoldingRules, HoldReason, Holds, Removal, compose
 from tests.support.rollouts import Tree, marked, tree_of, tree_snapshot
 from tests.support.snapshots import type_url
 

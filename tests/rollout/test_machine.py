@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.model.resources import Snapshot
+from fsxds.model.resources import Snapshot, snapshot_id
 from fsxds.rollout.holding import HoldingRules
-from fsxds.rollout.lingering import Lingering
 from fsxds.rollout.machine import Rollout, RolloutOptions
-from fsxds.rollout.step import (
-    Completed,
-    LingeringEnded,
-    RolloutEvent,
-    Standing,
-    Step,
-    StepStarted,
-    StepTimedOut,
-    snapshot_id,
-)
+from fsxds.rollout.planning import Lingering
+from fsxds.rollout.step import Completed, LingeringEnded, RolloutEvent, Standing, Step, StepStarted, StepTimedOut
 from fsxds.rollout.target import Target
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from fsxds.model.resources import ADDRESS, Resource, Snapshot, claims_of, version_of_body
-from fsxds.rollout.guard import COLLECTIONS, removals_to_approve
-from fsxds.rollout.holding import Hold, HoldReason
+from fsxds.rollout.holding import COLLECTIONS, Hold, HoldReason, removals_to_approve
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.rollout.uses import demands_of
 from tests.support.mentions import load_mentions

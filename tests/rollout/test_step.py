@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.rollout.step import snapshot_id
+from fsxds.model.resources import snapshot_id
 from tests.support.rollouts import Tree, tree_snapshot
 from tests.support.snapshots import type_url
 from tests.support.steps import step_between

@@ -26,8 +26,7 @@ from fsxds.model.resources import Key, Resource, Snapshot, claims_of, key_of
 from fsxds.model.values import Layers, TypeUrl, Version
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import MOST_HELD
-from fsxds.rollout.guard import LEAST_RESOURCES
-from fsxds.rollout.holding import Hold, HoldReason
+from fsxds.rollout.holding import LEAST_RESOURCES, Hold, HoldReason
 from fsxds.rollout.pending import BACK_OFF, ResourceVersion
 from fsxds.rollout.rejections import VOTES_FOR_S
 from fsxds.rollout.uses import demands_of

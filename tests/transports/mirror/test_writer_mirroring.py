@@ -17,7 +17,7 @@ from fsxds.events.process_events import SnapshotSetAside
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import RowsChange
 from fsxds.model.values import BackOff
-from fsxds.observe.mirror_lines import Reports
+from fsxds.observe.mirror_lines import MirrorReports
 from fsxds.protocol.messages import SyncState
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.rollout.rejections import Nack
@@ -163,7 +163,7 @@ async def test_somebody_who_goes_on_is_let_go_on_for_longer_and_longer(
 ) -> None:
     """Two programs that write one file do not do so without end; a newer snapshot is written all the same."""
     monkeypatch.setattr(directory_module, "BACK_OFF", BackOff(first_s=0.01, longest_s=0.04))
-    channel, listener, words = Channel(ChannelKey()), Listener(), Reports()
+    channel, listener, words = Channel(ChannelKey()), Listener(), MirrorReports()
     channel.store.publish(snapshot(1, cds=[static("a")]))
     mirror = Mirror(tmp_path, this_envoy(), MirrorOptions(pause_s=0.0, rescan_s=NEVER_S))
     async with asyncio.TaskGroup() as tasks:

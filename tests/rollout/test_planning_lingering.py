@@ -9,11 +9,12 @@ import pytest
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Reference, Snapshot
 from fsxds.model.values import Severity
-from fsxds.rollout.lingering import (
+from fsxds.rollout.planning import (
     Draining,
     DrainingListener,
     Lingering,
     LingeringByKey,
+    changes_between,
     draining_after,
     first_end_s,
     lingering_of,
@@ -23,7 +24,6 @@ from fsxds.rollout.lingering import (
     without_drained,
     without_ended,
 )
-from fsxds.rollout.planning import changes_between
 from tests.support.rollouts import Tree, tree_resource, tree_snapshot
 from tests.support.snapshots import type_url
 

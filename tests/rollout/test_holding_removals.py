@@ -11,7 +11,7 @@ from rpds import HashTrieSet
 
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Resource, Snapshot, version_of_body
-from fsxds.rollout.guard import COLLECTIONS, Removal, approval_id, removals_to_approve
+from fsxds.rollout.holding import COLLECTIONS, Removal, approval_id, removals_to_approve
 from tests.support.polls import ORIGIN, envoy_catalogue, snapshot_of
 from tests.support.rollouts import Tree, tree_snapshot
 from tests.support.snapshots import type_url

@@ -32,7 +32,7 @@ from fsxds.events.phrases import count_of, escape
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import TypeUrl
-from fsxds.protocol.node_attributes import metadata_of
+from fsxds.protocol.messages import metadata_of
 from fsxds.server import loading_rules
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
 from fsxds.settings.options import Settings

@@ -95,7 +95,7 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unp
     """
     from fsxds.envoy.envoy_bootstrap import Identity
     from fsxds.observe.log import open_log
-    from fsxds.protocol.node_attributes import metadata_of
+    from fsxds.protocol.messages import metadata_of
     from fsxds.server.event_loop import run
     from fsxds.tools.dev import serve_to_local_envoy
 

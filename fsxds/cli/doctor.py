@@ -21,8 +21,7 @@ from fsxds.lint.report_formats import BY_NAME
 from fsxds.lint.rules import RuleLevels, chapters
 from fsxds.model.errors import UsageError
 from fsxds.model.values import Problem, Severity, SourceTree
-from fsxds.protocol.messages import ENVOY
-from fsxds.protocol.node_attributes import attributes_of_message
+from fsxds.protocol.messages import ENVOY, attributes_of_message
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules
 from fsxds.server.view_loading import ViewLoader

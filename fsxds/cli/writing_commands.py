@@ -10,8 +10,8 @@ import click
 
 from fsxds.cli.command import Choice, CommandOption, table_command, tree_argument, with_view_flags
 from fsxds.cli.completion import directories
+from fsxds.model.tree_trust import LARGEST_SERIAL
 from fsxds.settings.options import Settings
-from fsxds.signing.tree_manifest import LARGEST_SERIAL
 
 if TYPE_CHECKING:
     from fsxds.cli.export import ExportFlags

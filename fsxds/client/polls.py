@@ -35,8 +35,7 @@ from fsxds.client.updates import (
 from fsxds.model.relay_ids import HEADER, relays_in
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.values import Nonce, PlainValue, TypeUrl, Version
-from fsxds.protocol.messages import Node
-from fsxds.protocol.node_attributes import metadata_of
+from fsxds.protocol.messages import Node, metadata_of
 
 # How long the server is asked to hold a poll; it may hold it for less.
 HOLD_S = 60.0

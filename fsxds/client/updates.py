@@ -25,8 +25,7 @@ from fsxds.model.resource_names import Locator, MalformedName, ResourceName
 from fsxds.model.resource_types import PREFIX, ResourceType
 from fsxds.model.resources import Origin, Resource, version_of_body
 from fsxds.model.values import Nonce, PlainValue, TypeUrl, Version
-from fsxds.protocol.messages import Node
-from fsxds.protocol.node_attributes import metadata_of
+from fsxds.protocol.messages import Node, metadata_of
 from fsxds.snapshots.redirect_payloads import locator_in
 
 # The origin of resources from a wire, whose file is unknown.

@@ -10,6 +10,9 @@ from fsxds.model.values import MANIFEST, Problem, SourceTree
 
 MANIFEST_PATH = PurePosixPath(MANIFEST)
 
+# The largest number that a database and JSON of other programs hold exactly.
+LARGEST_SERIAL = 2**53 - 1
+
 
 class TrustedSigners(Protocol):
     """Equal objects trust the same signers."""

@@ -39,8 +39,7 @@ from fsxds.model.resource_names import (
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import Version
-from fsxds.protocol.messages import Node, check_length
-from fsxds.protocol.node_attributes import attributes_of_json
+from fsxds.protocol.messages import Node, attributes_of_json, check_length
 from fsxds.protocol.poll import MAY_BE_DEFINED, NOT_ANSWERED, NOTHING_LOADED, Unavailable
 from fsxds.protocol.subscription import WILDCARD, Unanswered, nothing_unanswered
 

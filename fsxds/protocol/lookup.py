@@ -27,7 +27,6 @@ from fsxds.model.resources import Resource, Rows, RowsChange
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.acks import NOTHING, Answer
 from fsxds.protocol.messages import DeltaRequest
-from fsxds.protocol.requested_names import Spellings
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without
 
 # The size of the cache of looked-up names, which come from clients.
@@ -437,3 +436,54 @@ def _aliases_of(resource: Resource) -> Iterable[str]:
 def _collections_of(resource: Resource) -> Iterator[str]:
     if resource.name.startswith(SCHEME):
         yield glob_of(resource.name)
+
+
+class Spellings:
+    """One Delta client's other spellings of subscribed names."""
+
+    __slots__ = ("_by_name",)
+
+    def __init__(self) -> None:
+        # All spellings in use of a name; omitted if the canonical form is the only one.
+        self._by_name: dict[str, frozenset[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_name)
+
+    def others(self, name: str) -> frozenset[str]:
+        """Return a canonical name's other spellings."""
+        return self._by_name.get(name, frozenset()) - {name}
+
+    def with_others(self, names: frozenset[str]) -> frozenset[str]:
+        """Add the other spellings."""
+        return names.union(*map(self.others, names & self._by_name.keys())) if self._by_name else names
+
+    def receive(self, request: DeltaRequest, subscribed: AbstractSet[str]) -> DeltaRequest:
+        """Return a request with canonical names; remember its spellings.
+
+        A name unsubscribed in one spelling stays subscribed in another. `subscribed` are canonical names before.
+        """
+        if not request.canonical and not self._by_name:
+            return request
+        form_of, asked = request.canonical, frozenset(request.subscribe)
+        subscribe = tuple(form_of.get(written, written) for written in request.subscribe)
+        for written, name in zip(request.subscribe, subscribe, strict=True):
+            if written != name or name in self._by_name:
+                known = self._by_name.get(name, subscribed & {name} | asked & {name})
+                self._by_name[name] = frozenset(known) | {written}
+        given_up = tuple(self._give_up(form_of.get(written, written), written) for written in request.unsubscribe)
+        held = {form_of.get(name, name): version for name, version in request.initial_resource_versions.items()}
+        return replace(
+            request,
+            subscribe=subscribe,
+            unsubscribe=tuple(name for name in given_up if name is not None),
+            initial_resource_versions=held,
+        )
+
+    def _give_up(self, name: str, written: str) -> str | None:
+        """Return the name if no spelling is subscribed any more."""
+        left = self._by_name.pop(name, frozenset((written,))) - {written}
+        if not left:
+            return name
+        self._by_name[name] = left
+        return None

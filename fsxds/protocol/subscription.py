@@ -1,4 +1,4 @@
-"""Subscriptions, and their selection from a snapshot.
+"""Subscriptions, their names, and their selection from a snapshot.
 
 | rule | source (quoted: xDS protocol) |
 | --- | --- |
@@ -9,6 +9,9 @@
 | On SotW streams and in polls (on Delta streams: `lookup.py`), a glob `xdstp://authority/type/path/*` stands for all resources of its authority, type, directory and parameters. | xRFC TP1, "Glob", "Resource locators" |
 | A name is not reported as missing until each upstream was asked and answered: its client waits. | xRFC TP1, "xDS relay proxy"; "Knowing When a Requested Resource Does Not Exist" |
 | `*` is answered once all the upstreams' resources of the type are known; until then none counts as missing. | "Deleting Resources" |
+| Every spelling means the canonical name, which is in the answer; on Delta streams the client's spelling becomes an alias. | xRFC TP1, "URI encoding"; xDS protocol, "Aliases" |
+| A malformed name, or one of another type, is rejected alone, with a reason. The rest of the stream continues. | xRFC TP1, "Logical resource naming"; `resource_errors` in discovery.proto |
+| A virtual host's name is its route configuration's with a host appended, which no client encodes. | ENVOY.md E46 |
 
 Globs cost nothing if no resource of the type has a structured name.
 
@@ -20,13 +23,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
+from fsxds.model.errors import LimitError, ProtocolError
 from fsxds.model.memo import Lru
 from fsxds.model.name_table import NameTable
-from fsxds.model.resource_names import GLOB, SCHEME, glob_of, is_glob
+from fsxds.model.resource_names import (
+    GLOB,
+    SCHEME,
+    MalformedName,
+    canonical,
+    canonical_of_type,
+    glob_of,
+    is_as_written,
+    is_glob,
+    is_structured,
+    names_no_authority,
+)
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Resource, ResourceList, Rows, RowsChange, Snapshot
 from fsxds.model.values import TypeUrl, Version
 from fsxds.rollout.machine import RolloutOptions
@@ -310,3 +328,99 @@ class _GlobMembers:
 
     def _members_of(self, glob: str) -> frozenset[str]:
         return self._members.find(glob, lambda: frozenset(members_of(self._rows, glob)))
+
+
+VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
+
+# How much of a name is shown, and the maximum number of rejected names with a reason in a response.
+_SHOWN = 200
+MOST_REASONS = 100
+
+# Decoding a name takes some 20 microseconds, during which all other clients wait. Most names are canonical as written.
+MOST_DECODED = 20_000
+
+# The size of the cache of read names, and the maximum length of cached names.
+MOST_READ_NAMES, _LONGEST_KEPT = 20_000, 256
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedNames:
+    """The meaning of a request's structured names.
+
+    `canonical` maps other spellings, `rejected` canonical names to reasons. `without_authority` is one name completed
+    by the settings' authority, or "".
+    """
+
+    canonical: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    rejected: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    without_authority: str = ""
+
+    def among(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return canonical names."""
+        return tuple(self.canonical.get(name, name) for name in names) if self.canonical else tuple(names)
+
+
+NO_STRUCTURED_NAMES = RequestedNames()
+
+
+def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> RequestedNames:
+    """Read a request's names; `authority` completes names without one.
+
+    Raises:
+        LimitError: too many names have to be decoded.
+    """
+    structured = [name for name in names if is_structured(name)] if type_url != VIRTUAL_HOSTS else []
+    if not structured:
+        return NO_STRUCTURED_NAMES
+    forms: dict[str, str] = {}
+    rejected: dict[str, str] = {}
+    others = [name for name in structured if not is_as_written(name, type_url)]
+    if len(others) > MOST_DECODED:
+        raise LimitError("max-names", f"the request has more than {MOST_DECODED} names with codes or parameters")
+    for written in others:
+        read = _read_short if len(written) <= _LONGEST_KEPT else _read
+        form, reason = read(written, type_url, authority)
+        if form != written:
+            forms[written] = form
+        if reason and len(rejected) < MOST_REASONS:
+            rejected[form] = reason
+    completed = (name for name in forms if authority and names_no_authority(name))
+    return RequestedNames(forms, rejected, next(completed, "")[:_SHOWN])
+
+
+def _read(written: str, type_url: TypeUrl, authority: str) -> tuple[str, str]:
+    """Return the canonical form or the name, and a rejection's reason."""
+    try:
+        return canonical_of_type(written, type_url, authority), ""
+    except MalformedName as error:
+        return _canonical_or_as_written(written, authority), f"{written[:_SHOWN]!r} {error}"
+
+
+# On a SotW stream, a client repeats its names with each ACK.
+_read_short = lru_cache(maxsize=MOST_READ_NAMES)(_read)
+
+
+def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> tuple[str, ...]:
+    """For a request without a stream. Raises ProtocolError for a rejected name."""
+    written = tuple(names)
+    read = read_names(written, type_url, authority)
+    reject_request(read.rejected)
+    return read.among(written)
+
+
+def reject_request(rejected: Mapping[str, str]) -> None:
+    """For a request without a stream. Raises ProtocolError for a rejected name."""
+    for reason in rejected.values():
+        raise ProtocolError(reason_of(reason))
+
+
+def reason_of(reason: str) -> str:
+    """Add the field to a reason."""
+    return f"resource_names: {reason}"
+
+
+def _canonical_or_as_written(written: str, authority: str) -> str:
+    try:
+        return canonical(written, authority)
+    except MalformedName:
+        return written

@@ -25,8 +25,7 @@ from typing import Protocol
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import WHOLE_TREE, Layers
-from fsxds.protocol.messages import Node
-from fsxds.protocol.node_attributes import Attributes
+from fsxds.protocol.messages import Attributes, Node
 from fsxds.protocol.subscription import NoUpstreams, OnDemand
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from fsxds.model.resource_names import MalformedName, canonical_of_type, is_as_written, is_structured
 from fsxds.model.values import TypeUrl
-from fsxds.protocol.requested_names import VIRTUAL_HOSTS
+from fsxds.protocol.subscription import VIRTUAL_HOSTS
 from fsxds.runtime.channels import Latest
 
 # Names are published together: at most once per period, and so that making the sets takes at most a tenth of the time.

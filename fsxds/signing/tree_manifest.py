@@ -22,12 +22,10 @@ from dataclasses import dataclass, field
 
 from fsxds.model.errors import FsxdsError
 from fsxds.model.resources import Resource
+from fsxds.model.tree_trust import LARGEST_SERIAL
 from fsxds.model.values import SourceFile, TypeUrl
 
 FORM = "fsxds-manifest-1"
-
-# The largest number that a database and JSON of other programs hold exactly.
-LARGEST_SERIAL = 2**53 - 1
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

@@ -39,8 +39,7 @@ from fsxds.model.resources import Key, Origin, Resource, Snapshot
 from fsxds.model.values import Fault, Problem
 from fsxds.observe.log import Log
 from fsxds.observe.problem_reports import ProblemReports
-from fsxds.protocol.messages import ENVOY
-from fsxds.protocol.node_attributes import attributes_of_json
+from fsxds.protocol.messages import ENVOY, attributes_of_json
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.runtime.supervisor import until_stopped
 from fsxds.runtime.views import node_of

@@ -5,16 +5,26 @@ A manifest has digests of secrets: it needs a connection that secrets may use, a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import base64
+import json
+from collections.abc import AsyncIterator, Iterable
 
 import grpc
 from aiohttp import web
 
-from fsxds.model.values import TypeUrl
+from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.runtime.access import SECRET, AccessInUse, Peer
-from fsxds.signing.offered import PATH, SERVICE, write_offers
 from fsxds.transports.exchange import ExtraServices, ServiceContext, peer_of_call, peer_of_request
 from fsxds.transports.rest.poll_responses import Payload, write_response
+
+SERVICE = "fsxds.v1.Manifests"
+METHOD = f"/{SERVICE}/StreamManifests"
+PATH = "/fsxds/v1/manifest"
+
+FORM = "fsxds-manifests-1"
+
+# The maximum per server, for its own tree and its upstreams.
+MOST_OFFERED = 20
 
 
 def services(context: ServiceContext) -> ExtraServices:
@@ -36,6 +46,15 @@ def services(context: ServiceContext) -> ExtraServices:
     methods = {"StreamManifests": grpc.unary_stream_rpc_method_handler(stream)}
     calls = (grpc.method_handlers_generic_handler(SERVICE, methods),)
     return ExtraServices(documents={PATH: answer}, calls=calls)
+
+
+def write_offers(offers: Iterable[OfferedManifest]) -> bytes:
+    """Write JSON with manifest and signature in base64."""
+    written = [
+        {"manifest": base64.b64encode(one.manifest).decode(), "signature": base64.b64encode(one.signature).decode()}
+        for one in dict.fromkeys(offers)
+    ]
+    return json.dumps({"form": FORM, "manifests": written[:MOST_OFFERED]}).encode()
 
 
 def _check(access: AccessInUse, peer: Peer) -> None:

@@ -28,7 +28,7 @@ from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.runtime.channels import end_wait
-from fsxds.signing.offered import METHOD, PATH
+from fsxds.transports.manifests import METHOD, PATH
 from fsxds.upstream.intake import LONGEST_REASON, Intake
 
 WILDCARD_ALONE = frozenset({WILDCARD})

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -23,9 +24,9 @@ from fsxds.model.tree_trust import SeenInProcess, SeenManifest, SeenManifests, T
 from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.runtime.channels import Latest
 from fsxds.signing.certificates import UntrustedError
-from fsxds.signing.offered import read_offers
-from fsxds.signing.tree_manifest import ManifestError, digest_of
+from fsxds.signing.tree_manifest import ManifestError, digest_of, read_object
 from fsxds.signing.trusted_tree import SignedManifest, verified
+from fsxds.transports.manifests import FORM, MOST_OFFERED
 from fsxds.upstream.holdings import ReadResponse
 
 MOST_WAITING = 10_000
@@ -222,3 +223,24 @@ class TrustedContent:
             resources = {name: replace(each.resource, ttl_s=None) for name, each in came.items()}
             versions = {name: each.version for name, each in came.items()}
             yield ReadResponse(type_url, resources, versions, frozenset(removed))
+
+
+def read_offers(content: bytes) -> tuple[OfferedManifest, ...]:
+    """Read the message. Raises ManifestError if it is malformed."""
+    written = read_object(content)
+    rows = written.get("manifests")
+    if written.get("form") != FORM or not isinstance(rows, list) or len(rows) > MOST_OFFERED:
+        raise ManifestError(f"it is no {FORM} with up to {MOST_OFFERED} manifests")
+    return tuple(map(_read_row, rows))
+
+
+def _read_row(row: object) -> OfferedManifest:
+    if not isinstance(row, dict):
+        raise ManifestError("a manifest in it is no object")
+    try:
+        return OfferedManifest(
+            base64.b64decode(str(row.get("manifest")), validate=True),
+            base64.b64decode(str(row.get("signature")), validate=True),
+        )
+    except ValueError as error:
+        raise ManifestError("a manifest in it cannot be read") from error

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsxds.model.tree_trust import LARGEST_SERIAL
 from fsxds.model.values import TypeUrl
 from fsxds.signing.tree_manifest import (
-    LARGEST_SERIAL,
     ManifestError,
     TreeManifest,
     digest_of,

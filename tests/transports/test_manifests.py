@@ -16,9 +16,9 @@ from fsxds.model.values import OfferedManifest
 from fsxds.runtime.access import Access, AccessInUse, Peer
 from fsxds.runtime.channels import Latest
 from fsxds.settings.access_rules import AccessRule
-from fsxds.signing.offered import PATH, read_offers
 from fsxds.transports.exchange import Clients, ExtraServices, ServiceContext
-from fsxds.transports.manifests import _check, services
+from fsxds.transports.manifests import PATH, _check, services
+from fsxds.upstream.trusted import read_offers
 
 ONE, TWO = OfferedManifest(b"one", b"signature"), OfferedManifest(b"two", b"signature")
 HERE, ELSEWHERE = Peer("127.0.0.1", is_private=True), Peer("10.0.0.1", is_private=False)

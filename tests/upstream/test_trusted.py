@@ -10,11 +10,11 @@ import pytest
 from fsxds.model.resources import Origin, Resource, Rows, version_of_body
 from fsxds.model.tree_trust import SeenInProcess
 from fsxds.model.values import OfferedManifest, TypeUrl
-from fsxds.signing.offered import MOST_OFFERED, read_offers, write_offers
 from fsxds.signing.signatures import Signer
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, write_manifest
+from fsxds.transports.manifests import MOST_OFFERED, write_offers
 from fsxds.upstream.holdings import ReadResponse
-from fsxds.upstream.trusted import MOST_WAITING, NO_MANIFEST, TrustedContent
+from fsxds.upstream.trusted import MOST_WAITING, NO_MANIFEST, TrustedContent, read_offers
 from tests.support.signing import NOW_S, anchors, authority, key_of, signer
 from tests.support.snapshots import type_url
 

@@ -26,9 +26,8 @@ from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node, SotwResponse
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable, answer_fetch, nonce_of
-from fsxds.protocol.requested_names import reject_request
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.subscription import Selection, Subscription
+from fsxds.protocol.subscription import Selection, Subscription, reject_request
 from fsxds.runtime.access import AccessInUse
 from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Supervisor

@@ -41,8 +41,7 @@ from fsxds.protocol.messages import (
     WatchStatus,
     combined_state,
 )
-from fsxds.protocol.requested_names import reason_of
-from fsxds.protocol.subscription import SharedMemory, Subscription
+from fsxds.protocol.subscription import SharedMemory, Subscription, reason_of
 from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Step
 from fsxds.rollout.step import Standing

@@ -39,9 +39,16 @@ from fsxds.model.memo import Lru
 from fsxds.model.resource_names import SCHEMES
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.values import Nonce, TypeUrl, Version
-from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, check_length, without_message
-from fsxds.protocol.node_attributes import attributes_of_message
-from fsxds.protocol.requested_names import NO_STRUCTURED_NAMES, RequestedNames, read_names
+from fsxds.protocol.messages import (
+    MOST_KEPT_NODE_BYTES,
+    DeltaRequest,
+    Node,
+    SotwRequest,
+    attributes_of_message,
+    check_length,
+    without_message,
+)
+from fsxds.protocol.subscription import NO_STRUCTURED_NAMES, RequestedNames, read_names
 from fsxds.transports.limits import Limiter, report_rejection
 
 AGGREGATED = "envoy.service.discovery.v3.AggregatedDiscoveryService"

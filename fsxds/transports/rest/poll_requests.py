@@ -23,11 +23,17 @@ from fsxds.model.errors import ProtocolError
 from fsxds.model.memo import Lru
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.values import Nonce, PlainValue, Severity, Version
-from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, Node, check_length, without_message
-from fsxds.protocol.node_attributes import Attributes, attributes_of_json, is_unicode
+from fsxds.protocol.messages import (
+    MOST_KEPT_NODE_BYTES,
+    Attributes,
+    Node,
+    attributes_of_json,
+    check_length,
+    is_unicode,
+    without_message,
+)
 from fsxds.protocol.poll import PollRequest, patience_s
-from fsxds.protocol.requested_names import checked_names
-from fsxds.protocol.subscription import Subscription
+from fsxds.protocol.subscription import Subscription, checked_names
 
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
 

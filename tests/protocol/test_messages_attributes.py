@@ -12,10 +12,10 @@ from google.protobuf import json_format
 from fsxds.client.polls import plain_node
 from fsxds.client.updates import node_message
 from fsxds.model.resource_types import BY_SHORT_NAME
-from fsxds.protocol.messages import Node
-from fsxds.protocol.node_attributes import (
-    LONGEST_TEXT,
-    MOST_BYTES,
+from fsxds.protocol.messages import (
+    LONGEST_ATTRIBUTE,
+    MOST_ATTRIBUTE_BYTES,
+    Node,
     attributes_of_json,
     attributes_of_message,
     metadata_of,
@@ -108,8 +108,8 @@ def test_what_is_kept_is_small() -> None:
         {"k" * 2000: "v", "v": "k" * 2000},
     ):
         attributes = attributes_of_json("v" * 10_000, {"region": "r" * 10_000}, metadata)
-        assert sum(len(name) + len(value) for name, value in attributes) <= MOST_BYTES
-        assert all(len(value) <= LONGEST_TEXT for _, value in attributes)
+        assert sum(len(name) + len(value) for name, value in attributes) <= MOST_ATTRIBUTE_BYTES
+        assert all(len(value) <= LONGEST_ATTRIBUTE for _, value in attributes)
 
 
 def test_those_less_deep_come_first() -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from fsxds.model.errors import LimitError, ProtocolError
 from fsxds.model.values import Version
+from fsxds.protocol.lookup import Spellings
 from fsxds.protocol.messages import DeltaRequest
-from fsxds.protocol.requested_names import (
+from fsxds.protocol.subscription import (
     MOST_DECODED,
     MOST_REASONS,
     NO_STRUCTURED_NAMES,
-    Spellings,
     checked_names,
     read_names,
 )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import Key
 from fsxds.model.values import Layers, Problem, Severity

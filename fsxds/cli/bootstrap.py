@@ -28,7 +28,7 @@ from fsxds.envoy.envoy_bootstrap import (
     with_lists,
     with_tls,
 )
-from fsxds.events.phrases import count_of, escape
+from fsxds.events.event import count_of, escape
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import TypeUrl

@@ -52,7 +52,7 @@ def existing_directory(written: str) -> Path:
     if path.is_dir():
         return path
     fact = "is not a directory" if path.exists() else "there is no such directory"
-    from fsxds.events.phrases import escape
+    from fsxds.events.event import escape
 
     remedy = "give the directory that holds the resource files, or write one by `fsxds init DIR`"
     raise UsageError(f"{escape(written)}: {fact}; {remedy}")

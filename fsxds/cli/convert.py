@@ -9,7 +9,7 @@ from typing import TypedDict
 import click
 
 from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.yaml_format import require_libyaml
 from fsxds.model.errors import UsageError

@@ -17,7 +17,7 @@ from fsxds.cli.command import Choice, existing_directory
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import chosen_view, line_of
 from fsxds.client.client_tls import ClientTls
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType

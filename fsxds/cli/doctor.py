@@ -14,7 +14,7 @@ from envoy.config.core.v3 import base_pb2
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, chosen_view, path_from, print_report, warn_if_empty
-from fsxds.events.phrases import count_of, escape
+from fsxds.events.event import count_of, escape
 from fsxds.lint.linter import levels_of, linter_of, make_field_rules
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from rich.console import Console
 
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.lint.rules import WIDEST_PAGE, Rule, chapters, list_as_json, list_of, page_as_json, page_of, rules
 from fsxds.model.errors import UsageError
 from fsxds.settings.options import Settings

@@ -14,8 +14,8 @@ from fsxds.api.secrets import mask_text
 from fsxds.cli.command import Choice
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import has_errors, line_of, load_chosen, placed, warn_if_empty
+from fsxds.events.event import count_of, escape, some_of
 from fsxds.events.file_events import Remark
-from fsxds.events.phrases import count_of, escape, some_of
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.server import loading_rules, mirror_settings

@@ -19,7 +19,7 @@ from fsxds.cli.bootstrap import ALL_TYPES, BootstrapFlags, bootstrap_section, mi
 from fsxds.cli.check import catalogue_of, check_subject
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import FOUND_PROBLEMS, Subject, has_errors, line_of, print_report
-from fsxds.events.phrases import count_of, escape
+from fsxds.events.event import count_of, escape
 from fsxds.formats import FORMATS, format_of
 from fsxds.lint.report import Report
 from fsxds.lint.report_formats import BY_NAME

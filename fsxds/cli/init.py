@@ -8,7 +8,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.model.errors import UsageError
 
 

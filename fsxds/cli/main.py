@@ -108,7 +108,7 @@ def run_process() -> NoReturn:
 
 def _wrong_use(text: str) -> int:
     from fsxds.api.secrets import mask_text
-    from fsxds.events.phrases import escape
+    from fsxds.events.event import escape
 
     for line in text.splitlines():
         print(escape(mask_text(line)), file=sys.stderr)

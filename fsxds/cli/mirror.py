@@ -11,7 +11,7 @@ import click
 from fsxds.cli.command import Choice
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import chosen_view, has_errors, line_of, placed, warn_if_empty
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.observe.mirror_lines import remark_lines, summary

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import click
 
 from fsxds.cli.running import print_table
-from fsxds.events.phrases import count_of, escape, some_of
+from fsxds.events.event import count_of, escape, some_of
 from fsxds.history.entries import HistoryChange, HistoryEntry, SomeNames
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME

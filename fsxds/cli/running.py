@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.server.readiness import reported_wait
 
 # Shorter work needs no indicator.

@@ -14,7 +14,7 @@ from fsxds.api.secrets import Masker
 from fsxds.cli.command import Choice
 from fsxds.cli.running import print_table, spinner
 from fsxds.cli.subjects import load_chosen, warn_if_empty
-from fsxds.events.phrases import count_of, type_name
+from fsxds.events.event import count_of, type_name
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue
 from fsxds.server import loading_rules

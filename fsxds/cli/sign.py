@@ -14,7 +14,7 @@ import click
 
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of, placed
-from fsxds.events.phrases import count_of, escape
+from fsxds.events.event import count_of, escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, SourceFile

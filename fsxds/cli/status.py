@@ -19,7 +19,7 @@ from rich.text import Text
 
 from fsxds.cli.rollout import CHANNEL_HEADINGS, channel_rows, is_held, remarks_on
 from fsxds.cli.running import console_of_stdout, table_of
-from fsxds.events.phrases import count_of, duration, escape
+from fsxds.events.event import count_of, duration, escape
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin

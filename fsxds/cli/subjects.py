@@ -16,7 +16,7 @@ from rich.console import Console
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.cli.command import Choice
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.lint.linter import linter_of
 from fsxds.lint.report import Report, presentable_text
 from fsxds.lint.report_formats import BY_NAME, as_styled_text

@@ -18,7 +18,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 from urllib.parse import quote
 
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_names import MalformedName, ResourceName, is_structured
 from fsxds.model.resource_types import BY_SHORT_NAME, ResourceType

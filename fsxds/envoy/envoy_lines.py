@@ -14,8 +14,7 @@ from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.follow import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
-from fsxds.events.event import Level, LogLine
-from fsxds.events.phrases import count_of, omitted, shortened, some_of
+from fsxds.events.event import Level, LogLine, count_of, omitted, shortened, some_of
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.observe.internal_errors import RepeatLimit

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events.event import Details, Event, LogMessage, Measure, log_row
-from fsxds.events.phrases import name_of, shortened, some_of, type_name
+from fsxds.events.event import Details, Event, LogMessage, Measure, log_row, name_of, shortened, some_of, type_name
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import Acknowledgement, Node

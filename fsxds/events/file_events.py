@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fsxds.events.event import Event, Level, LogMessage, Measure, log_row
-from fsxds.events.phrases import count_of, some_of
+from fsxds.events.event import Event, Level, LogMessage, Measure, count_of, log_row, some_of
 from fsxds.formats import FORMATS
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import HeldFile, Problem

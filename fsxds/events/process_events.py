@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsxds import __version__
-from fsxds.events.event import Event, Level, LogMessage, Measure, log_row
-from fsxds.events.phrases import count_of, shortened, some_of
+from fsxds.events.event import Event, Level, LogMessage, Measure, count_of, log_row, shortened, some_of
 
 MOST_ATTEMPTS = 3
 """Failures in a row after which an input is set aside."""

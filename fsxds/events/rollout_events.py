@@ -6,13 +6,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events.event import Details, Event, LogMessage, Measure, log_row
-from fsxds.events.phrases import (
+from fsxds.events.event import (
     LONGEST_NAME,
     MOST_NAMES,
     MOST_RESOURCES,
     NO_REASON,
+    Details,
+    Event,
+    LogMessage,
+    Measure,
     count_of,
+    log_row,
     noun_of,
     resources_of,
     shortened,

@@ -9,13 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsxds.events.event import Details, Event, Level, LogMessage, Measure, log_row
-from fsxds.events.phrases import (
+from fsxds.events.event import (
     LONGEST_NAME,
     MOST_NAMES,
     MOST_RESOURCES,
+    Details,
+    Event,
+    Level,
+    LogMessage,
+    Measure,
     count_of,
     duration,
+    log_row,
     noun_of,
     quoted,
     resources_of,

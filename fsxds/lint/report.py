@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_text
-from fsxds.events.phrases import count_of, escape
+from fsxds.events.event import count_of, escape
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Problem, Severity

@@ -15,8 +15,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from fsxds.api.secrets import mask_error
-from fsxds.events.event import Details, Level, LogLine
-from fsxds.events.phrases import omitted, shortened
+from fsxds.events.event import Details, Level, LogLine, omitted, shortened
 from fsxds.events.process_events import InternalError, place_of
 
 # On a write to a client that is gone, which aiohttp detects itself.

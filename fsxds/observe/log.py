@@ -28,11 +28,13 @@ from fsxds.events.client_events import (
     RequestRejected,
     ResponseSent,
 )
-from fsxds.events.event import Event, Level, LogLine, Observer
-from fsxds.events.file_events import SnapshotPublished, TreeLoaded
-from fsxds.events.phrases import (
+from fsxds.events.event import (
     LONGEST_NAME,
     MOST_NAMES,
+    Event,
+    Level,
+    LogLine,
+    Observer,
     count_of,
     escape,
     name_of,
@@ -41,6 +43,7 @@ from fsxds.events.phrases import (
     some_of,
     type_name,
 )
+from fsxds.events.file_events import SnapshotPublished, TreeLoaded
 from fsxds.events.process_events import InternalError
 from fsxds.events.rollout_events import HoldsChanged
 from fsxds.model.resources import Snapshot, TypeChange

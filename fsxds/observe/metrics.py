@@ -19,9 +19,8 @@ from prometheus_client.registry import Collector
 
 from fsxds import __version__
 from fsxds.events.client_events import AckReceived, NackReceived, RequestAnswered, ResponseSent
-from fsxds.events.event import Event
+from fsxds.events.event import LONGEST_NAME, Event, escape, name_of, type_name
 from fsxds.events.file_events import SnapshotPublished, TreeLoaded
-from fsxds.events.phrases import LONGEST_NAME, escape, name_of, type_name
 from fsxds.events.process_events import InternalError
 from fsxds.events.rollout_events import RolloutChanged
 from fsxds.model.resource_types import RESOURCE_TYPES

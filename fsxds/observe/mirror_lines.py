@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsxds.events.event import Event, Level, LogLine
+from fsxds.events.event import Event, Level, LogLine, count_of, some_of
 from fsxds.events.file_events import FilesWritten, MirrorFailed
-from fsxds.events.phrases import count_of, some_of
 from fsxds.model.values import PlainValue
 
 

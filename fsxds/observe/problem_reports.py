@@ -10,8 +10,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from fsxds.events.event import Details, Level, LogLine
-from fsxds.events.phrases import count_of, some_of
+from fsxds.events.event import Details, Level, LogLine, count_of, some_of
 from fsxds.model.values import HeldFile, Problem, Severity
 
 LEVELS = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.DEBUG}

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from fsxds.api.fields import may_quote_type
 from fsxds.api.secrets import is_secret_field
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.formats import format_of
 from fsxds.formats.decoded import UnreadableError, read_text
 from fsxds.model.resource_types import type_from_path

@@ -7,8 +7,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from fsxds.events.event import Event, LogLine
-from fsxds.events.phrases import omitted
+from fsxds.events.event import Event, LogLine, omitted
 from fsxds.events.upstream_events import (
     UpstreamConnected,
     UpstreamEvent,

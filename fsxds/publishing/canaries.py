@@ -21,7 +21,7 @@ from math import inf
 from operator import is_
 from typing import TypeAlias
 
-from fsxds.events.phrases import some_of
+from fsxds.events.event import some_of
 from fsxds.events.rollout_events import CanaryAwaited
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, Version

@@ -8,7 +8,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events.phrases import NO_REASON, some_of
+from fsxds.events.event import NO_REASON, some_of
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import Problem, Severity, TypeUrl

@@ -10,9 +10,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
 
-from fsxds.events.event import Event, Observer
+from fsxds.events.event import Event, Observer, type_name
 from fsxds.events.file_events import TreeLoaded
-from fsxds.events.phrases import type_name
 from fsxds.events.rollout_events import HoldsChanged
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL

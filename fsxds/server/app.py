@@ -60,7 +60,6 @@ from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.proposals import Check
 from fsxds.source.watcher import Settled, watch
-from fsxds.transports.config_sources import rewriting_of
 from fsxds.transports.credentials import Credentials, ListenerSecurity, read_access
 from fsxds.transports.exchange import Clients, Exchange, ExtraServices, ServiceContext
 from fsxds.transports.grpc_streams.discovery import GrpcServices
@@ -73,6 +72,7 @@ from fsxds.transports.sockets import Listener, reject_unbindable
 
 if TYPE_CHECKING:
     from fsxds.history.state_writer import StateWriter
+    from fsxds.transports.config_sources import Rewriting
 
 # Milliseconds, or as long as clients read their responses; less than `supervisor.STOP_WITHIN_S`.
 GRACE_S = 6.5
@@ -162,7 +162,7 @@ class Application:
         self.keeper = self._opened_state(settings)
         self._seen: SeenManifests = SeenInProcess() if self.keeper is None else self.keeper.seen_manifests
         self._members = None if self.keeper else MemberNames.of(directory, settings, self.observer)
-        self._rewriting = rewriting_of(settings, self.catalogue, self.observer)
+        self._rewriting = self._rewriting_of(settings)
         self.limiter = Limiter(settings)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self.upstreams = self._upstreams_of(self._loading.current)
@@ -209,6 +209,13 @@ class Application:
         )
         upstreams.trust(rules.anchors)
         return upstreams
+
+    def _rewriting_of(self, settings: Settings) -> Rewriting | None:
+        if not settings.ads_config_sources and settings.redirects != "client":
+            return None
+        from fsxds.transports.config_sources import rewriting_of  # noqa: PLC0415 - loaded if it is used
+
+        return rewriting_of(settings, self.catalogue, self.observer)
 
     def _member_of(self, settings: Settings) -> SingleServer:
         if settings.fleet is None:

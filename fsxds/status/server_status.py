@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from fsxds import __version__
 from fsxds.api.secrets import mask_text
-from fsxds.events.phrases import quoted, type_name
+from fsxds.events.event import quoted, type_name
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.status.channel_facts import ChannelFacts

@@ -20,7 +20,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker, mask_text
 from fsxds.client.connection import Trouble
 from fsxds.client.updates import WRONG_PROTOCOL, Update
-from fsxds.events.phrases import escape, noun_of, type_name
+from fsxds.events.event import escape, noun_of, type_name
 from fsxds.model.errors import ApiError, UsageError
 from fsxds.model.resources import Resource, Rows, Snapshot, version_of_body
 from fsxds.model.values import PlainValue, TypeUrl

@@ -300,10 +300,10 @@ def _with_locator(resource: Resource) -> Resource:
     return replace(resource, body=body, version=version_of_body(resource.type_url, body))
 
 
-def rewriting_of(settings: Settings, catalogue: Catalogue, observer: Observer) -> Rewriting | None:
-    """Return streamed snapshots' rewriters, or None."""
+def rewriting_of(settings: Settings, catalogue: Catalogue, observer: Observer) -> Rewriting:
+    """Return streamed snapshots' rewriters."""
     rewriters: list[AdsConfigSources | PassedRedirects] = (
         [AdsConfigSources(catalogue)] if settings.ads_config_sources else []
     )
     rewriters += [PassedRedirects()] if settings.redirects == "client" else []
-    return Rewriting(rewriters, observer) if rewriters else None
+    return Rewriting(rewriters, observer)

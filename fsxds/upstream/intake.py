@@ -38,8 +38,7 @@ from fsxds.api.converter import Converter
 from fsxds.api.secrets import mask_reason
 from fsxds.client.client_tls import ClientTls
 from fsxds.client.updates import ConnectionLostError, Update
-from fsxds.events.event import Observer
-from fsxds.events.phrases import NO_REASON
+from fsxds.events.event import NO_REASON, Observer
 from fsxds.events.upstream_events import UpstreamChanged, UpstreamNacked, UpstreamRejected
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import BY_TYPE_URL

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.main import main
-from fsxds.events.phrases import duration
+from fsxds.events.event import duration
 from fsxds.model.errors import ProtocolError
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi

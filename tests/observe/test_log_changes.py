@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 
-from fsxds.events.event import Level, LogLine
-from fsxds.events.phrases import count_of, some_of
+from fsxds.events.event import Level, LogLine, count_of, some_of
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot, TypeChange
 from fsxds.observe.log import ChangeReports, PublishedChange

@@ -10,8 +10,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from fsxds.events.event import Level, LogLine
-from fsxds.events.phrases import escape, shortened
+from fsxds.events.event import Level, LogLine, escape, shortened
 from fsxds.model.values import PlainValue
 from fsxds.observe.log import MOST_WAITING_LINES, LineSink, human_renderer, json_renderer
 

@@ -12,7 +12,7 @@ from typing import Self
 from rich.text import Text
 
 from fsxds.api.secrets import mask_text
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue

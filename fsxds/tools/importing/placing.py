@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path, PurePosixPath
 
-from fsxds.events.phrases import escape
+from fsxds.events.event import escape
 from fsxds.model.errors import UsageError
 from fsxds.tools.importing.plan import ImportPlan
 

@@ -24,7 +24,6 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 from sys import version as python_version
 from typing import NamedTuple, Protocol
@@ -212,6 +211,9 @@ def code_digest() -> bytes:
 
 
 def _versions() -> str:
+    # Its own imports take 6 ms, and few trees are large enough for the cache.
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
     found = []
     for library in _LIBRARIES:
         try:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from fsxds.api.fields import camel_case
 from fsxds.editor.outline import Form, TextOutline, Trail
 from fsxds.editor.text_positions import Span
-from fsxds.lint.mentions import choices_of
+from fsxds.lint.tree_names import choices_of
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import CLAIMED, Key, ParsedFile, key_of
 from fsxds.model.values import FieldPath, TypeUrl

@@ -14,7 +14,7 @@ from fsxds.editor.edited_tree import TreeView
 from fsxds.editor.mentions_of_names import NamePlace, name_trails, scalar_text, span_of
 from fsxds.editor.outline import Form, OutlineNode, TextOutline, Trail, read_outline
 from fsxds.editor.text_positions import Span
-from fsxds.lint.mentions import choices_of
+from fsxds.lint.tree_names import choices_of
 from fsxds.model.memo import Lru
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Key

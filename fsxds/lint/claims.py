@@ -21,9 +21,8 @@ from types import MappingProxyType
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hooks, Path, Walk, addresses_taken
-from fsxds.lint.mentions import IN_COLLECTIONS, TouchedKeys, collection_of
 from fsxds.lint.reference_findings import ReferenceFinding, nearest
-from fsxds.lint.tree_names import TreeNames
+from fsxds.lint.tree_names import IN_COLLECTIONS, TouchedKeys, TreeNames, collection_of
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain, route_configuration_of
 from fsxds.model.resources import ADDRESS, CLAIMED, HOST, HOST_NAME, UNNAMED, Key, ParsedFile, Reference, Resource
 from fsxds.model.values import Fault, FieldPath, Severity, TypeUrl

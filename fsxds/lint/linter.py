@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.walk import Hooks, merge_hooks
+from fsxds.formats.decoded import PlainDocument, UnreadableError, read_text, unreadable
+from fsxds.formats.yaml_format import read_yaml
 from fsxds.lint import (
     claims,
     clusters,
@@ -20,9 +24,11 @@ from fsxds.lint import (
     tls,
 )
 from fsxds.lint.rules import RuleLevels, read_levels
-from fsxds.lint.tree_names import OutsideNames, StaticNames, read_bootstrap_file, static_names
+from fsxds.lint.tree_names import OutsideNames, StaticNames
 from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory, ReferenceSettings
+from fsxds.model.errors import UsageError
 from fsxds.model.resources import Key
+from fsxds.model.values import PlainValue
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.options import Settings
 from fsxds.snapshots.parse import field_rules
@@ -100,3 +106,39 @@ def levels_of(settings: Settings) -> RuleLevels:
     if settings.ttl != TtlMode.SPECIFICATION.value:
         return levels
     return RuleLevels({TTL_DROPPED: None, **levels.changed})
+
+
+def static_names(bootstrap: PlainValue) -> StaticNames:
+    """Return a bootstrap's names; none if malformed."""
+    static = _field(bootstrap, "static_resources", "staticResources")
+    return StaticNames(frozenset(_names(_field(static, "clusters"))), frozenset(_names(_field(static, "secrets"))))
+
+
+def _field(value: PlainValue, *spellings: str) -> PlainValue:
+    if not isinstance(value, dict):
+        return None
+    return next((value[name] for name in spellings if name in value), None)
+
+
+def _names(resources: PlainValue) -> Iterator[str]:
+    # Envoy's reader accepts one object for a list.
+    for resource in resources if isinstance(resources, list) else [resources]:
+        name = _field(resource, "name")
+        if isinstance(name, str):
+            yield name
+
+
+def read_bootstrap_file(path: Path) -> PlainValue:
+    """Read a bootstrap. Raises UsageError."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; --bootstrap names Envoy's bootstrap") from error
+    try:
+        decoded = read_yaml(read_text(content))
+    except UnreadableError as error:
+        decoded = unreadable(error.fault)
+    if decoded.faults:
+        fault = decoded.faults[0]
+        raise UsageError(f"{path}:{fault.line or 1}:{fault.column or 1}: {fault.message}; {fault.remedy}")
+    return next((document.value for document in decoded.documents if isinstance(document, PlainDocument)), None)

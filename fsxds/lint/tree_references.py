@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from rpds import HashTrieMap
 
 from fsxds.lint.claims import CLAIMS, MEMBERSHIP_RULES, ClaimKey, Memberships, MembershipScope, conflicts, owned_claims
-from fsxds.lint.mentions import KeySet, NamesChange, TouchedKeys, collection_of, source_key
 from fsxds.lint.reference_findings import (
     REFERENTS,
     FileAt,
@@ -30,7 +30,20 @@ from fsxds.lint.reference_findings import (
     similar_names,
 )
 from fsxds.lint.rules import RuleLevels
-from fsxds.lint.tree_names import USERS, Definitions, NamesOfFiles, OpenNames, OutsideNames, StaticNames, TreeNames
+from fsxds.lint.tree_names import (
+    USERS,
+    Definitions,
+    KeySet,
+    NamesChange,
+    NamesOfFiles,
+    OpenNames,
+    OutsideNames,
+    StaticNames,
+    TouchedKeys,
+    TreeNames,
+    collection_of,
+    source_key,
+)
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, ParsedFile, Resource, key_of
 from fsxds.model.values import Problem, Severity, TypeUrl, pointer_of
@@ -326,10 +339,13 @@ class TreeReport:
         before = known.tree.collections if known.tree else None
         self._collections = self._memberships.scope(self._references.unknown, before, known.touched)
         self._harmless = self._harmless_conflicts()
-        self._finder = ReferenceFindings(names, self._references, self.file_at)
         # No previous report is known.
         others = () if known.tree else decision.proposals.served.records
         self.concerned = frozenset(path for path in (*self._concerned(), *others) if self.is_there(path))
+
+    @cached_property
+    def _finder(self) -> ReferenceFindings:
+        return ReferenceFindings(self._names, self._references, self.file_at)
 
     def is_there(self, path: PurePosixPath) -> bool:
         """Whether a file exists, or is kept."""
@@ -378,7 +394,8 @@ class TreeReport:
         if self._settings.outside.elsewhere:
             # Resources of upstreams may use any name.
             unused_of = frozenset()
-        hints = similar_names(self._names, unknown, self.before.references.hints)
+        were = self.before.references.hints
+        hints = similar_names(self._names, unknown, were) if opened.missing or were else were
         return ReferenceScope(declared, unknown, unused_of, self._first(declared, unknown), hints)
 
     def _first(self, declared: frozenset[TypeUrl], unknown: frozenset[TypeUrl]) -> Mapping[TypeUrl, str]:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.lint.tree_names import StaticNames, static_names
+from fsxds.lint.linter import static_names
+from fsxds.lint.tree_names import StaticNames
 from fsxds.model.values import PlainValue
 
 

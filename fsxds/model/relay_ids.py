@@ -36,8 +36,9 @@ class LoopError(ProtocolError):
 class RelayIds:
     """The known relays above and below.
 
-    `own` is 16 hexadecimal digits; empty without upstreams. `listeners`, by owner, are called with the relays of a call
-    rejected because of a loop; an unanswering upstream is an owner.
+    `own` is 16 hexadecimal digits; empty without upstreams. `downwards` is the header of responses: this relay, and
+    those above; empty without an upstream. `identifier` is their `control_plane.identifier`. `listeners`, by owner, are
+    called with the relays of a call rejected because of a loop; an unanswering upstream is an owner.
     """
 
     def __init__(self, own: str = "") -> None:
@@ -45,22 +46,12 @@ class RelayIds:
         self.listeners: dict[object, Callable[[tuple[str, ...]], object]] = {}
         self._below: Counter[str] = Counter()
         self._above: dict[object, tuple[str, ...]] = {}
+        self._look_above()
 
     @property
     def upwards(self) -> str:
         """The header of calls: this relay, and those below."""
         return ",".join((self.own, *self._below)[:MOST_IDS])
-
-    @property
-    def downwards(self) -> str:
-        """The header of responses: this relay, and those above; empty without an upstream."""
-        above = dict.fromkeys(relay for relays in self._above.values() for relay in relays)
-        return ",".join((self.own, *above)[:MOST_IDS]) if self.own else ""
-
-    @property
-    def identifier(self) -> str:
-        """The `control_plane.identifier` of responses."""
-        return f"{SERVER} {self.downwards}".rstrip()
 
     @contextmanager
     def calling(self, relays: Collection[str]) -> Iterator[None]:
@@ -84,14 +75,21 @@ class RelayIds:
         """Record a response's relays as above, or return a loop's description."""
         own = {self.own, *self._below}
         if found := [relay for relay in relays if relay in own]:
-            self._above.pop(upstream, None)
+            self.disconnected(upstream)
             return f"relay {found[0]} {OWN_UPSTREAM}, through {_path(relays)}; {REMEDY}"
         self._above[upstream] = relays
+        self._look_above()
         return ""
 
     def disconnected(self, upstream: object) -> None:
         """Forget the relays above an upstream."""
         self._above.pop(upstream, None)
+        self._look_above()
+
+    def _look_above(self) -> None:
+        above = dict.fromkeys(relay for relays in self._above.values() for relay in relays)
+        self.downwards = ",".join((self.own, *above)[:MOST_IDS]) if self.own else ""
+        self.identifier = f"{SERVER} {self.downwards}".rstrip()
 
 
 def relays_in(text: str) -> tuple[str, ...]:

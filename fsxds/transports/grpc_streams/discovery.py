@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Never
 
@@ -21,7 +21,7 @@ from grpc_health.v1 import health, health_pb2
 from fsxds.api.catalogue import DynamicMessage
 from fsxds.events.client_events import ResponseSent
 from fsxds.model.errors import ProtocolError
-from fsxds.model.relay_ids import relays_of_metadata
+from fsxds.model.relay_ids import HEADER, relays_of_metadata
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node, SotwResponse
@@ -225,8 +225,10 @@ class GrpcServices:
         make_core = DeltaStream if method.variant is Variant.DELTA else SotwStream
         core = make_core(self._shared.memory, self._shared.ttl_mode, is_aggregated=method.is_aggregated)
         stream = StreamCall(self._shared, method, core, context)
-        relays = relays_of_metadata(context.invocation_metadata() or ())
-        with self._shared.limiter.stream(peer_of(context.peer())), self._shared.relays.calling(relays):
+        metadata = context.invocation_metadata() or ()
+        is_relay = any(key == HEADER for key, _ in metadata)
+        calling = self._shared.relays.calling(relays_of_metadata(metadata)) if is_relay else nullcontext()
+        with self._shared.limiter.stream(peer_of(context.peer())), calling:
             self._streams[stream] = None
             try:
                 await stream.converse()

@@ -50,3 +50,22 @@ def test_the_main_job_goes_on_without(name: str, tmp_path: Path) -> None:
     done = subprocess.run(argv, cwd=TOP, check=False, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr
+
+
+# Capabilities that settings ask for, and what they alone need.
+UNASKED = (
+    *("fsxds.client", "fsxds.editor", "fsxds.envoy", "fsxds.fleet", "fsxds.history", "fsxds.signing", "fsxds.upstream"),
+    *("fsxds.events.fleet_events", "fsxds.events.upstream_events", "fsxds.publishing.canaries"),
+    *("fsxds.observe.mirror_lines", "fsxds.observe.upstream_lines"),
+    *("fsxds.server.mirror_serving", "fsxds.server.service_manager", "fsxds.server.workers"),
+    *("fsxds.snapshots.layers", "fsxds.snapshots.resolution", "fsxds.snapshots.upstream_rows"),
+    *("fsxds.transports.config_sources", "fsxds.transports.mirror"),
+)
+
+
+def test_a_server_loads_no_capability_that_its_settings_do_not_ask_for() -> None:
+    """Each would make its start longer."""
+    code = "import sys; from fsxds.testing import serve\nwith serve({'cds.yaml': '[]'}): print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=TOP, check=True, capture_output=True, text=True)
+
+    assert [] == [name for name in done.stdout.split() if name.startswith(UNASKED)]

@@ -54,10 +54,10 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "REST listener": ("fsxds.transports.sockets.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.transports.sockets.until_lost", lambda address: isinstance(address, UnixAddress)),
     "admin listener": ("fsxds.server.admin_serving.is_exposed",),
-    "members": ("fsxds.disk_cache.member_names.MemberNames._served",),
+    "members": ("fsxds.disk_cache.member_names.MemberNames.keep_written",),
 }
 AT_START = (
-    *("parse cache", "health", "ready file", "settings", "start-up", "certificates"),
+    *("parse cache", "health", "ready file", "settings", "start-up", "certificates", "members"),
     *("REST listener", "gRPC listener", "admin listener"),
 )
 

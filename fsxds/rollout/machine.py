@@ -153,10 +153,10 @@ class Rollout:
             self._rests_until_s = now_s + self.options.step_timeout_s
         self._step_ends_at_s = self._rests_until_s + self.options.step_timeout_s
 
-    def end_rest(self, now_s: float) -> None:
-        """Let steps follow: the clients have returned."""
+    def end_rest(self, now_s: float, in_s: float = 0.0) -> None:
+        """Let steps follow soon, at `timer_at_s`: the clients have returned."""
         self._look_at_clock(now_s)
-        self._rests_until_s = None
+        self._rests_until_s = None if self._rests_until_s is None else now_s + in_s
 
     def receive_target(self, target: Snapshot, now_s: float) -> None:
         """Take the next target, at once or after this step."""

@@ -34,7 +34,7 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import WHOLE_TREE, Layers, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
-from fsxds.publishing.node_channels import DROPPED_AFTER_S, ViewLoading
+from fsxds.publishing.node_channels import DROPPED_AFTER_S
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import Step
 from fsxds.rollout.machine import RolloutState
@@ -43,6 +43,7 @@ from fsxds.rollout.rejections import Nack
 from fsxds.rollout.step import Standing
 from fsxds.runtime.access import SECRET
 from fsxds.runtime.channels import Channel, ChannelKey, Latest, node_key
+from fsxds.runtime.views import ViewLoading
 
 # A server waits for its own clients, so the publisher waits longer for the server.
 PATIENCE_SHARE = 3.0
@@ -312,6 +313,10 @@ class RemoteClient:
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
         """Return all names: any may be subscribed."""
         return names
+
+    def reachable(self, _type_url: TypeUrl, _names: frozenset[str]) -> frozenset[str]:
+        """Return no names: this is not reported."""
+        return frozenset()
 
     def sync_state(self) -> SyncState:
         """Return SYNCED; see subclasses."""

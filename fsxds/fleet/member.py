@@ -49,11 +49,12 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.membership import SingleServer, Targets
-from fsxds.publishing.node_channels import NodeChannels, ViewLoading
+from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout.holding import HoldingRules
 from fsxds.runtime.channels import ChannelKey, Channels, Latest
 from fsxds.runtime.supervisor import Supervisor
+from fsxds.runtime.views import ViewLoading
 from fsxds.settings.options import Settings
 from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.snapshots.load import same_content

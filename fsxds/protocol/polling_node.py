@@ -314,6 +314,11 @@ class PollingNode:
         """Return the subscribed subset of `names`."""
         return NOTHING.union(*(one.selected(names) for one in self.watches if one.type_url == type_url))
 
+    def reachable(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return the subset of `names` with an open poll."""
+        polled = (one for one, watch in self.watches.items() if one.type_url == type_url and watch.open_polls)
+        return NOTHING.union(*(one.selected(names) for one in polled))
+
     def sync_states(self, snapshot: Snapshot) -> Iterator[SyncState]:
         """Yield the state of each current subscription."""
         named: _Named = {}

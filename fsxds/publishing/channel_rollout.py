@@ -12,13 +12,15 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, cast
 
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Key, Snapshot
-from fsxds.model.values import Layers
+from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones, after_change, after_parting
 from fsxds.rollout import Client, Step
 from fsxds.rollout.holding import NO_HOLDS, Composed, HoldingRules, Holds
 from fsxds.rollout.machine import Rollout, RolloutState
 from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.planning import changes_between
 from fsxds.rollout.rejections import Rejections
 from fsxds.rollout.step import RolloutEvent, Standing, StepKind, StepStarted, StepTimedOut
 from fsxds.rollout.target import Target
@@ -27,6 +29,8 @@ from fsxds.snapshots.load import type_change
 
 # How often a lane waits again if all its clients are late: an Envoy that polls every 10 s comes in time.
 LANE_PATIENCE = 5
+
+ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 
 
 class Generations:
@@ -54,7 +58,7 @@ class ChannelRollout:
 
     A client is asked when a step is published, and after each action. `wanted` is the tree to serve, None before the
     first; `goal` a lane's, or None. `origin` are the snapshots served at the split, by the original channel and by
-    this; `returns` is how often clients came back to it, and left before taking it. `detected_s` is the monotonic clock
+    this; `is_led`: its clients have returned with all that they ask for; `returns` is how often clients came back to it, and left before taking it. `detected_s` is the monotonic clock
     at the change's first sign. `on_left_behind` receives clients not waited for: late, or not shown to stay.
     """
 
@@ -66,6 +70,7 @@ class ChannelRollout:
         self.goal: ChannelRollout | None = None
         self.lanes: dict[ChannelRollout, None] = {}
         self.origin: tuple[Snapshot | None, Snapshot | None] = None, None
+        self.is_led = False
         self.returns = 0
         self.before: Snapshot | None = None
         self.detected_s = 0.0
@@ -105,8 +110,14 @@ class ChannelRollout:
     @property
     def has_completed(self) -> bool:
         """Whether all awaited clients have the wanted tree."""
-        intended = self._intended
+        intended = self.intended
         return self.follows_tree and (intended is None or self.machine.has_reached(intended))
+
+    @property
+    def intended(self) -> Snapshot | None:
+        """The snapshot that the rollout leads to, or None."""
+        composed = (self.goal or self).target.composed
+        return None if composed is None else composed.snapshot
 
     @property
     def step_since_s(self) -> float | None:
@@ -134,9 +145,16 @@ class ChannelRollout:
         )
 
     @property
-    def _intended(self) -> Snapshot | None:
-        composed = (self.goal or self).target.composed
-        return None if composed is None else composed.snapshot
+    def returned(self) -> list[ChannelClient]:
+        """Clients that can be sent each changed type: all endpoints they may hold, and any resources of other types."""
+        served, intended = self.machine.served, self.intended
+        if served is None or intended is None:
+            return []
+        awaited = {}
+        for type_url, change in changes_between(served, intended).items():
+            is_whole, names = BY_TYPE_URL[type_url].full_state_in_sotw, change.fresh | change.renewed | change.removed
+            awaited[type_url] = names if is_whole else names & served.resources(type_url).keys()
+        return [client for client in self.channel.clients if _is_reachable(client, awaited)]
 
     def begin_with(self, other: ChannelRollout) -> None:
         """Take over another channel's target and holds."""
@@ -183,7 +201,7 @@ class ChannelRollout:
                 rejected = holding.rejected if held is None else held
                 self.target.compose(self.base, rejected, holding.rules, self.machine.begun)
             self._note_held(now_s)
-        if (intended := self._intended) is not None:
+        if (intended := self.intended) is not None:
             self.machine.receive_target(intended, now_s)
 
     def _note_held(self, now_s: float) -> None:
@@ -205,7 +223,7 @@ class ChannelRollout:
             self.waits = admitted.holds
         if tree is self.target.tree or (admitted.holds and tree is before):
             return
-        if (reached := self._intended) is not None and self.machine.has_reached(reached):
+        if (reached := self.intended) is not None and self.machine.has_reached(reached):
             self.before = self.machine.good
         # The content of a view that a newcomer wants is no change.
         is_change = self.machine.served is not None or (self.channel.key.is_main and not self.channel.key.layers)
@@ -277,7 +295,7 @@ class ChannelRollout:
     def begin_step(self, started: StepStarted) -> Snapshot | None:
         """Note the change; return it at its first step only."""
         channel, target_id = self.channel, started.snapshot_id
-        if self._unreported is None or self.machine.target is not self._intended:
+        if self._unreported is None or self.machine.target is not self.intended:
             # Resources leave when their time has come, and a rollback is not an edit.
             if started.step.step_kind is not StepKind.SWITCH or target_id != self._reported_id:
                 channel.detected_s = None
@@ -378,3 +396,11 @@ class RemovedMembers:
         if noted:
             self.by_layers[layers] = noted
         return noted
+
+
+def _is_reachable(client: ChannelClient, awaited: Mapping[TypeUrl, frozenset[str]]) -> bool:
+    for type_url, names in awaited.items():
+        reachable = client.reachable(type_url, names)
+        if names and (reachable != names if type_url == ENDPOINTS else not reachable):
+            return False
+    return True

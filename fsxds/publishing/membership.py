@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.publishing.node_channels import NodeChannels, ViewLoading
+from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.runtime.channels import Channels
 from fsxds.runtime.supervisor import Supervisor
+from fsxds.runtime.views import ViewLoading
 
 if TYPE_CHECKING:
     from fsxds.transports.admin.page_paths import AdminControl, OperatorControl

@@ -19,8 +19,7 @@ import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import Protocol
+from itertools import count, takewhile
 
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
@@ -34,7 +33,7 @@ from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import NodeKey
 from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey, HoldsOf, holds_nothing, node_key
-from fsxds.runtime.views import EVERYTHING, NodeRules, View, Views
+from fsxds.runtime.views import EVERYTHING, NodeRules, View, ViewLoading, Views
 from fsxds.settings.rollout_forms import is_in_share
 
 # The time without followers after which a channel is dropped, and its layers are no longer loaded.
@@ -48,25 +47,11 @@ MOST_REMEMBERED = 10_000
 # A node that comes back more often without taking its snapshot gets everything at once: its polls may say nothing.
 MOST_RETURNS = 3
 
+# Nodes that return within this time share a lane.
+GATHERS_S = 0.1
+
 # The number of channels of a view for nodes with equal rejections; nodes with others share one.
 MOST_HELD = 64
-
-
-class ViewLoading(Protocol):
-    """Loads views."""
-
-    @property
-    def existing(self) -> frozenset[str]:
-        """The last tree's folders; each may be a layer."""
-
-    def is_loaded_by(self, views: Views) -> bool:
-        """Whether the last tree was loaded by these rules."""
-
-    def want(self, layers: Layers) -> None:
-        """Load a view with each tree."""
-
-    def drop(self, layers: Layers) -> None:
-        """Stop loading a view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +109,13 @@ class NodeChannels:
         publisher.on_gone = self._remember
         publisher.on_kept = self._keep_loaded
         publisher.keep_behind(self._behind)
+        loop = asyncio.get_running_loop()
         for key, state in publisher.restored_behind.items():
             self._lane_numbers = count(max(key.lane, next(self._lane_numbers)) + 1)
             machine = publisher.restored_rollout(state)
-            left_s, has_taken = asyncio.get_running_loop().time(), machine.step is None
-            left = _Left(machine, replace(key, lane=0), key.lane, left_s, has_taken)
+            left = _Left(machine, replace(key, lane=0), key.lane, loop.time(), machine.step is None)
             self._left |= dict.fromkeys(state.nodes, left)
         # The places of channels when the previous process ended, and the nodes that have come since.
-        loop = asyncio.get_running_loop()
         self._firsts = {
             key: one.machine.split(one.machine.options, loop.time())
             for key, one in publisher.rollouts.items()
@@ -170,34 +154,42 @@ class NodeChannels:
             return rollout.channel
         await rollout.channel.store.newer_than(0)
         # Meanwhile the tree may have other layers, or the settings other rules.
-        has_moved = known is None and self._rollout_of(node) is not rollout
-        if not has_moved:
+        if known is not None or self._rollout_of(node) is rollout:
             return rollout.channel
         return await self.channel_of(node, holds=holds, holds_of=holds_of)
 
     def correct_place(self, node: Node, holds_of: HoldsOf, published: Iterable[Snapshot]) -> None:
-        """Place a node where another server led it; `published` is newest first."""
+        """Place a node where another server led it; `published` is newest first.
+
+        While a lane rests, each poll may show a later place: polls of one Envoy may have been at several servers.
+        """
         if not node.id:
             return
         name = node.id, node.cluster
-        left = self._left.get(name)
-        here = None if left is None else left.machine.served
-        if left is not None and (here is None or holds_of(here)):
+        lane, left, here = self._lanes.get(name), self._left.get(name), None
+        if left is not None:
+            here = left.machine.served
+        elif lane is not None and lane.machine.is_resting:
+            here = lane.origin[0]
+            published = takewhile(lambda one: one is not here, published)
+        if (left or lane) is not None and (here is None or holds_of(here)):
             return
         if (held := next(filter(holds_of, published), None)) is None:
             return
+        if left is None and lane is not None:
+            for client in [one for one in lane.channel.clients if node_key(one) == name]:
+                lane.channel.leave(client)
+            left = self._left.get(name)
         machine = self._publisher.restored_rollout(RolloutState(held, held, held))
         if left is None:
             key, now_s = self._key_of(node), asyncio.get_running_loop().time()
             goal = self._publisher.rollouts.get(key)
-            if goal is None or goal.machine.is_near(machine) or self._is_present(name):
+            is_present = any(node_key(client) == name for client in self._clients())
+            if goal is None or goal.machine.is_near(machine) or is_present:
                 return
             left = _Left(machine, key, 0, now_s, attributes=node.attributes)
         self._left[name] = replace(left, machine=machine, lane=next(self._lane_numbers), has_taken=True, returns=0)
         self._lanes.pop(name, None)
-
-    def _is_present(self, name: NodeKey) -> bool:
-        return name in self._lanes or any(node_key(client) == name for client in self._clients())
 
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:
@@ -273,15 +265,34 @@ class NodeChannels:
             self._catch_up(leaving, rollout, rollout.goal or rollout)
 
     def merge(self, rollout: ChannelRollout) -> None:
-        """Move nodes that caught up; for a rollout that waits for no client."""
+        """Move nodes that caught up, or returned with all their polls; for a rollout that waits for no client."""
         for lane in (rollout, *rollout.lanes):
             goal = lane.goal
+            if goal is not None and lane.machine.is_resting and not lane.is_led:
+                self._lead_on(lane, goal)
             if goal is not None and lane.machine.step is None and self._has_caught_up(lane, goal):
                 self._reassign(self._caught_up(lane), lane, goal)
             if not lane.channel.key.is_main and not lane.lanes and self._is_over(lane):
                 self._drop(lane)
                 if goal is not None and goal.channel.key.held is not None:
                     self.merge(goal)
+
+    def _lead_on(self, lane: ChannelRollout, goal: ChannelRollout) -> None:
+        """Let clients that have returned go on: others come later, or never ask for all types."""
+        if not (returned := lane.returned):
+            return
+        machine, held, now_s = lane.machine, lane.channel.key.held, asyncio.get_running_loop().time()
+        led = next(
+            (one for one in goal.lanes if one.is_led and one.machine.is_resting and _begins_as(one, machine, held)),
+            None,
+        )
+        if led is not None:
+            self._reassign(returned, lane, led)
+        else:
+            led = self._publisher.split(lane, self._lane_key(goal.channel.key, held), returned, goal)
+            led.is_led, led.returns = True, lane.returns
+            led.machine.end_rest(now_s, GATHERS_S)
+        self._lanes |= {node_key(client): led for client in returned}
 
     def _has_caught_up(self, lane: ChannelRollout, goal: ChannelRollout) -> bool:
         return lane.machine.serves_the_same(goal.machine) or (
@@ -408,7 +419,10 @@ class NodeChannels:
         same = (
             one
             for one in goal.lanes
-            if one.machine.is_resting and one.returns == left.returns and _begins_as(one, left.machine, held)
+            if one.machine.is_resting
+            and not one.is_led
+            and one.returns == left.returns
+            and _begins_as(one, left.machine, held)
         )
         lane = next(same, None) or self._publisher.resume_from(left.machine, self._lane_key(key, held), goal)
         lane.returns = left.returns
@@ -423,8 +437,8 @@ class NodeChannels:
         having = (each for each in (key, *served) if each in served and holds_of(served[each]))
         if (before := next(having, key)).layers != key.layers:
             now_s, machine = asyncio.get_running_loop().time(), self._firsts[before]
-            number, has_taken = next(self._lane_numbers), machine.step is None
-            self._left[name] = _Left(machine, before, number, now_s, has_taken, attributes=node.attributes)
+            left = _Left(machine, before, next(self._lane_numbers), now_s, machine.step is None)
+            self._left[name] = replace(left, attributes=node.attributes)
 
     def _left_before(self, node: Node, key: ChannelKey) -> _Left | None:
         """After a restart, a node is first taken to be at its channel's place."""
@@ -460,12 +474,9 @@ class NodeChannels:
                 self._timer = asyncio.get_running_loop().call_later(CHECK_INTERVAL_S, self._drop_idle)
 
     def _present(self, node: Node, key: ChannelKey) -> ChannelRollout | None:
-        for rollout in self._publisher.rollouts.values():
-            if _final_key(rollout) != key and any(
-                node_key(client) == (node.id, node.cluster) for client in rollout.channel.clients
-            ):
-                return rollout
-        return None
+        others = (one for one in self._publisher.rollouts.values() if _final_key(one) != key)
+        name = node.id, node.cluster
+        return next((one for one in others if any(node_key(client) == name for client in one.channel.clients)), None)
 
     def _move_all(self) -> None:
         self._is_moving = False

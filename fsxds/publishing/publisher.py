@@ -107,7 +107,7 @@ class Publisher:
 
     Attributes:
         published: the last tree taken in by all channels, or None.
-        on_rest: receives rollouts that wait for no client.
+        on_rest: receives rollouts that wait for no client, and resting lanes.
         on_decided: receives nodes that may need another channel.
         on_left_behind: receives clients no longer waited for.
         on_gone: receives a client that left, and its rollout.
@@ -411,6 +411,7 @@ class Publisher:
         self._set_timer(rollout, rollout.machine.timer_at_s, partial(self.note, rollout))
         if rollout.machine.step is None:
             self.verdicts.receive_rest(rollout)
+        if rollout.machine.step is None or (rollout.goal is not None and rollout.machine.is_resting):
             self.on_rest(rollout)
         if rollout.channel.key.is_canary or rollout.waits is not waits:
             self._look_soon()

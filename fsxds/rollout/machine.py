@@ -5,6 +5,7 @@
 | A step is done when every client that lacked it took it or left, or after `step_timeout_s`. | xDS protocol, "ACK and NACK semantics summary" |
 | Of targets that come during a step, the newest is planned from the served snapshot when it is done. | |
 | It follows at once if its first step and this one need no order: a slow client must not hold up all endpoints. Both are then waited for. | |
+| Not once a step that others follow has lasted `step_timeout_s`: a client that takes nothing, and frequent targets, would put these off for ever. | |
 | From any other target, endpoints that the step's clusters wait for follow at once. | ENVOY.md E70 |
 | A target is good when clients took its users; its removals may follow later, or never before the next target. | |
 | Lingering ends `linger_s` after clients took the new listeners, or when no connection drains any more. | ENVOY.md E68, E69 |
@@ -79,6 +80,8 @@ class Rollout:
         # The lingering resources as of the last step.
         self._lingering: LingeringByKey = MappingProxyType({})
         self._step_ends_at_s = inf
+        # Until then, targets may join the step if others are to follow it.
+        self._joinable_until_s = inf
         self._now_s: float | None = None
         # Clients may return until then before a step follows; None once that is over.
         self._rests_until_s: float | None = None
@@ -153,10 +156,10 @@ class Rollout:
             self._rests_until_s = now_s + self.options.step_timeout_s
         self._step_ends_at_s = self._rests_until_s + self.options.step_timeout_s
 
-    def end_rest(self, now_s: float) -> None:
-        """Let steps follow: the clients have returned."""
+    def end_rest(self, now_s: float, in_s: float = 0.0) -> None:
+        """Let steps follow soon, at `timer_at_s`: the clients have returned."""
         self._look_at_clock(now_s)
-        self._rests_until_s = None
+        self._rests_until_s = None if self._rests_until_s is None else now_s + in_s
 
     def receive_target(self, target: Snapshot, now_s: float) -> None:
         """Take the next target, at once or after this step."""
@@ -278,15 +281,18 @@ class Rollout:
             self._add_endpoints(supplied, now_s)
             return
         planned = self._planned(self._next, is_first=True)
-        if planned is not None and step.needs_no_order_with(planned.step):
+        was_last, until_s = self._is_last, self._joinable_until_s
+        if planned is not None and (was_last or now_s < until_s) and step.needs_no_order_with(planned.step):
             self.step = self.waiting = None
             self._proceed(now_s, untaken=step)
+            if not was_last:
+                self._joinable_until_s = until_s
 
     def _add_endpoints(self, step: Step, now_s: float) -> None:
         """Serve endpoints that a step's clusters wait for, without a new time limit."""
-        ends_at_s = self._step_ends_at_s
+        ends_at_s, until_s = self._step_ends_at_s, self._joinable_until_s
         self._serve(PlannedStep(step, self._is_last, self._draining, self._lingering), now_s)
-        self._step_ends_at_s = ends_at_s
+        self._step_ends_at_s, self._joinable_until_s = ends_at_s, until_s
 
     def _proceed(self, now_s: float, untaken: Step | None = None) -> None:
         """An `untaken` step is to be taken together with the next."""
@@ -338,7 +344,7 @@ class Rollout:
         self.served, self._draining, self._lingering = planned.step.snapshot, planned.draining, planned.lingering
         self._events.append(StepStarted(self.target_id, planned.step))
         self.step, self.waiting = planned.step, None
-        self._step_ends_at_s = now_s + self.options.step_timeout_s
+        self._step_ends_at_s = self._joinable_until_s = now_s + self.options.step_timeout_s
         if not self.options.is_on:
             self._end_step(now_s)
 

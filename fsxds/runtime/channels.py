@@ -160,6 +160,9 @@ class ChannelClient(Client, Protocol):
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
         """Return the subscribed subset of `names`."""
 
+    def reachable(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return the subset of `names` that it can be sent at once."""
+
     def sync_state(self) -> SyncState:
         """Return the state; quick: called for all clients."""
 

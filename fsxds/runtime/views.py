@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from itertools import product
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import re2
 
@@ -360,3 +360,20 @@ class NodeRules(NamedTuple):
     views: Views
     canary: Canary | None = None
     admit: Callable[[int], object] = lambda _: None
+
+
+class ViewLoading(Protocol):
+    """Loads views."""
+
+    @property
+    def existing(self) -> frozenset[str]:
+        """The last tree's folders; each may be a layer."""
+
+    def is_loaded_by(self, views: Views) -> bool:
+        """Whether the last tree was loaded by these rules."""
+
+    def want(self, layers: Layers) -> None:
+        """Load a view with each tree."""
+
+    def drop(self, layers: Layers) -> None:
+        """Stop loading a view."""

@@ -26,11 +26,12 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import PlainValue
-from fsxds.publishing.node_channels import NodeChannels, ViewLoading
+from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher
 from fsxds.runtime.access import SECRET
 from fsxds.runtime.channels import Latest, SnapshotStore
 from fsxds.runtime.row_source import UpstreamStatus
+from fsxds.runtime.views import ViewLoading
 
 # Early, so that users need not guess.
 FIRST_REPORTS_S = (3.0, 9.0, 27.0)

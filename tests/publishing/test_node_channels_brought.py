@@ -43,6 +43,8 @@ class Taker:
         """It has subscribed to everything."""
         return names
 
+    reachable = selected
+
     def sync_state(self) -> SyncState:
         """It is not known."""
         return SyncState.NOT_SENT

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
 from functools import partial
 
+import pytest
+
 from fsxds.model.resources import Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import Node
-from fsxds.publishing.node_channels import NodeChannels
-from tests.support.publishing import CDS, Publishing, publishing, virtually
+from fsxds.publishing.node_channels import GATHERS_S, NodeChannels
+from tests.support.publishing import CDS, EDS, RDS, Client, Publishing, publishing, virtually
+from tests.support.rollouts import Tree
 
 EDGE = Node("edge-1")
 
@@ -93,3 +99,108 @@ async def test_who_is_here_stays() -> None:
         channel = await run.channels.channel_of(Node("edge-2"), holds=True, holds_of=partial(has, "c"))
 
         assert channel is run.publisher.whole
+
+
+FIRST: Tree = {"CDS": {"c": "1 EDS:e"}, "EDS": {"e": "1", "f": "1"}, "RDS": {"r": "1 CDS:c"}}
+LAST: Tree = {"CDS": {"d": "1 EDS:e"}, "EDS": {"e": "2", "f": "2", "g": "1"}, "RDS": {"r": "2 CDS:d"}}
+
+
+async def returned(run: Publishing, name: str, types: Collection[TypeUrl], place: Snapshot) -> Client:
+    """Let a node come that another server led to a place, with these types; it takes every step."""
+    node = Node(name)
+    run.channels.correct_place(node, lambda snapshot: snapshot is place, [place])
+    channel = await run.channels.channel_of(node, holds=True, holds_of=lambda snapshot: snapshot is place)
+    return Client(channel, name, is_quick=True, types=types)
+
+
+async def led_from_the_first(run: Publishing) -> Snapshot:
+    """Load both trees; return the first as it was served."""
+    run.save(FIRST)
+    await run.settled()
+    assert run.store.current is not None
+    place = run.store.current
+    run.save(LAST)
+    await run.settled()
+    return place
+
+
+@virtually
+async def test_a_node_that_has_come_with_all_types_is_led_on_at_once() -> None:
+    """Those that came with it, and never ask for all that changes, get theirs when the rest is over."""
+    async with publishing() as run:
+        place = await led_from_the_first(run)
+        clusters_alone = await returned(run, "edge-2", [CDS], place)
+        began_s = asyncio.get_running_loop().time()
+        whole = await returned(run, "edge-3", [CDS, EDS, RDS], place)
+        await run.passed(GATHERS_S)
+        assert ["d"] == list(whole.held[CDS])
+        assert ["c"] == list(clusters_alone.held[CDS])
+        assert asyncio.get_running_loop().time() < began_s + run.publisher.rules.rollout.step_timeout_s
+        await run.passed(run.publisher.rules.rollout.step_timeout_s)
+        assert ["d"] == list(clusters_alone.held[CDS])
+
+        assert whole.channel is clusters_alone.channel is run.publisher.whole
+
+
+@virtually
+async def test_nodes_that_return_together_share_a_lane() -> None:
+    """A thousand rollouts of one node each would hold up everything else."""
+    async with publishing() as run:
+        place = await led_from_the_first(run)
+        clients = []
+        for number in range(20):
+            clients.append(await returned(run, f"edge-{number + 2}", [CDS, EDS, RDS], place))
+            await run.passed(GATHERS_S / 40)
+        assert 1 == len({client.channel for client in clients})
+        assert 2 == len(run.publisher.rollouts)
+        await run.passed(GATHERS_S)
+
+        assert {run.publisher.whole} == {client.channel for client in clients}
+        assert [["d"]] * 20 == [list(client.held[CDS]) for client in clients]
+
+
+class Polls(Client):
+    """A node whose polls for endpoints come one by one."""
+
+    polled: frozenset[str] = frozenset()
+
+    def reachable(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those with a poll."""
+        return names & self.polled if type_url == EDS else super().reachable(type_url, names)
+
+
+@virtually
+@pytest.mark.parametrize(("polled", "expected"), [({"e"}, ["c"]), ({"e", "f"}, ["d"])])
+async def test_each_poll_for_endpoints_is_waited_for(polled: set[str], expected: list[str]) -> None:
+    """Of other types, a node may use some resources only."""
+    async with publishing() as run:
+        place = await led_from_the_first(run)
+        node = Node("edge-2")
+        run.channels.correct_place(node, lambda snapshot: snapshot is place, [place])
+        channel = await run.channels.channel_of(node, holds=True, holds_of=lambda snapshot: snapshot is place)
+        client = Polls(channel, node.id, is_quick=True, types=[CDS, EDS, RDS])
+        client.polled = frozenset(polled)
+        channel.progressed(client)
+        await run.passed(GATHERS_S)
+
+        assert expected == list(client.held[CDS])
+
+
+@virtually
+async def test_a_later_poll_of_a_resting_node_shows_a_later_place() -> None:
+    """Its polls were at several servers; the earlier ones are answered from there, and nothing goes back."""
+    async with publishing() as run:
+        served = await left_behind(run)
+        node = Node("edge-2")
+        run.channels.correct_place(node, partial(has, "b"), served)
+        channel = await run.channels.channel_of(node, holds=True, holds_of=partial(has, "b"))
+        client = Client(channel, node.id, types=[RDS])
+        await run.settled()
+        run.channels.correct_place(node, partial(has, "c"), served)
+        later = await run.channels.channel_of(node, holds=True, holds_of=partial(has, "c"))
+        assert later.store.current is not None
+        assert ["c"] == list(later.store.current.resources(CDS))
+        assert client not in channel.clients
+        run.channels.correct_place(node, partial(has, "b"), served)
+
+        assert await run.channels.channel_of(node, holds=True, holds_of=partial(has, "b")) is later

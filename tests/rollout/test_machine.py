@@ -356,6 +356,40 @@ def test_a_target_whose_order_after_the_step_counts_waits_for_it(first: Tree, se
     assert tree_of(one) == served(rollout)
 
 
+def follow_edits(rollout: Rollout, edits: list[Snapshot], slow: Somebody) -> list[dict[str, dict[str, str]]]:
+    """Return what is served after each edit, one a second, with a client that takes nothing until a step times out."""
+    found = []
+    for now_s, edit in enumerate(edits, 1):
+        if rollout.timer_at_s is not None and rollout.timer_at_s <= now_s:
+            rollout.receive_timer(now_s)
+            # The late client is left behind.
+            all_take(rollout, now_s)
+        rollout.receive_target(edit, now_s)
+        rollout.receive_waiting({slow}, now_s)
+        found.append(served(rollout))
+    return found
+
+
+def test_frequent_targets_and_a_client_that_takes_nothing_do_not_put_off_what_follows() -> None:
+    """Each edit adds a cluster, moves the route to it and removes the one before: the route moves when the time is up."""
+    rollout, first = at({"CDS": {"c0": "1"}, "RDS": {"r": "1 CDS:c0"}}, RolloutOptions(step_timeout_s=5))
+    edits = [tree_snapshot({"CDS": {f"c{n}": "1"}, "RDS": {"r": f"{n} CDS:c{n}"}}, first) for n in range(1, 13)]
+
+    found = follow_edits(rollout, edits, Somebody())
+
+    assert {"c0", "c1", "c2"} == found[1]["CDS"].keys()
+    assert [{"r": "1 CDS:c0"}] * 9 == [one["RDS"] for one in found[:9]]
+    assert {"r": "1 CDS:c0"} != found[-1]["RDS"]
+
+
+def test_a_client_that_takes_nothing_holds_up_no_target_of_one_step() -> None:
+    """Nothing waits for the step, so that nothing is put off."""
+    rollout, first = at({"EDS": {"e": "0"}}, RolloutOptions(step_timeout_s=5))
+    edits = [tree_snapshot({"EDS": {"e": str(n)}}, first) for n in range(1, 13)]
+
+    assert [{"EDS": {"e": str(n)}} for n in range(1, 13)] == follow_edits(rollout, edits, Somebody())
+
+
 @pytest.mark.parametrize("first", [{"CDS": {"new": "1 EDS:n", "old": "1"}}, {"CDS": {"new": "1 EDS:n"}, "EDS": {}}])
 def test_endpoints_that_clusters_of_a_step_wait_for_follow_at_once(first: Tree) -> None:
     """An Envoy ACKs the clusters when it has their endpoints; all else of the target waits for that ACK."""

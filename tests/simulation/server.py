@@ -306,6 +306,8 @@ class SimulatedStream:
         selected: frozenset[str] = self._core.selected(type_url, names)
         return selected
 
+    reachable = selected
+
     def sync_state(self) -> SyncState:
         """Return how the client stands."""
         snapshot = None if self._channel is None else self._channel.streams.current

@@ -127,6 +127,8 @@ class Client:
         """Return those of some names of a type that it subscribes to."""
         return self._core.selected(type_url, names)
 
+    reachable = selected
+
     def sync_state(self) -> SyncState:
         """Return how it stands with what its channel serves."""
         snapshot = self.channel.streams.current

@@ -287,6 +287,8 @@ class StreamCall:
         """See `ChannelClient`."""
         return self._core.selected(type_url, names)
 
+    reachable = selected
+
     def sync_state(self) -> SyncState:
         """See `ChannelClient`."""
         snapshot = None if self._channel is None else self._channel.streams.current

@@ -405,6 +405,8 @@ class Mirroring:
         """All: files have everything."""
         return names
 
+    reachable = selected
+
     def sync_state(self) -> SyncState:
         """Return how directory and Envoy compare to the snapshot."""
         served = self._channel.store.current

@@ -197,7 +197,7 @@ class RestJson:
         watch = None if known is None else known.watches.get(poll.subscription)
         sent = None if watch is None else watch.sent
         is_here = sent is not None and sent.may_leave(poll.version_info)
-        if known is not None and sent is not None and not is_here:
+        if known is not None and sent is not None and not (is_here or known.has_open_polls):
             # Another process served the client meanwhile: its place here is outdated.
             self._clients.forget(known)
         channel = await self.exchange.channel_of(
@@ -351,6 +351,10 @@ class RestClient:
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
         """See `ChannelClient`."""
         return self.polls.selected(type_url, names)
+
+    def reachable(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """See `ChannelClient`."""
+        return self.polls.reachable(type_url, names)
 
     def sync_state(self) -> SyncState:
         """See `ChannelClient`."""

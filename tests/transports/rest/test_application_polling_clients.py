@@ -225,3 +225,24 @@ async def test_a_client_that_polls_no_more_leaves_its_channel(server: Server, mo
 
     server.rest.exchange.drain()
     await task
+
+
+async def test_a_poll_that_another_server_answered_meanwhile_leaves_the_held_ones_in_place(server: Server) -> None:
+    """All polls of the node follow its client; one that no client knows would be held until its deadline."""
+    other = Channel(ChannelKey(is_canary=True))
+    for service in ("clusters", "listeners"):
+        await server.poll(service)
+    assert server.store.current is not None
+    listeners = server.store.current.versions[BY_SHORT_NAME["lds"].type_url]
+    async with asyncio.TaskGroup() as tasks:
+        held = tasks.create_task(server.poll("listeners", version_info=listeners))
+        await server.until_held()
+        await server.poll(version_info="of another server")
+        (client,) = server.channels.channel.clients
+        other.store.publish(snapshot_of(7, named("lds", "l")))
+        other.join(client)
+        client.follow(other)
+        answer = await held
+
+    assert answer.status == 200
+    assert [{"name": "l"}] == [{"name": one["name"]} for one in answer.content["resources"]]

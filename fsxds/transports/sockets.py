@@ -125,12 +125,17 @@ def _fact(address: Address, error: OSError) -> str:
 
 def is_local(address: Address) -> bool:
     """Whether only this machine reaches an address; no host names but `localhost`."""
-    if isinstance(address, UnixAddress) or address.host == "localhost":
-        return True
+    return isinstance(address, UnixAddress) or address.host == "localhost" or is_loopback(address.host)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can use an IP address."""
     try:
-        return ip_address(address.host.partition("%")[0]).is_loopback
+        ip = ip_address(address.partition("%")[0])
     except ValueError:
         return False
+    # An IPv4 client of an IPv6 socket.
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
 
 
 async def bind_tcp(address: TcpAddress, *, is_shared: bool = False) -> list[socket.socket]:

@@ -24,7 +24,7 @@ from fsxds.model.errors import ProtocolError
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi
 from fsxds.transports.admin.rollout_control import FleetServerReport
-from fsxds.transports.admin.status_paths import StatusPaths
+from fsxds.transports.admin.status_paths import status_paths
 from fsxds.transports.admin.status_reports import (
     ClientCount,
     ClientDetail,
@@ -120,7 +120,7 @@ def admin_of(kept: KeptStatus, address: Address | None = None) -> Iterator[str]:
 
     async def run() -> None:
         ending, where = asyncio.Event(), address or TcpAddress("127.0.0.1", 0)
-        application = AdminApi(StatusPaths(kept).paths, where, lambda _: None).application()
+        application = AdminApi(status_paths(kept), where, lambda _: None).application()
         async with listening(application, where, grace_s=0.1, options=ListenerOptions("admin")) as there:
             loop = asyncio.get_running_loop()
             ends.append(lambda: loop.call_soon_threadsafe(ending.set))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.settings.forms import TcpAddress
-from fsxds.transports.sockets import SOCKET_MODE, bind_tcp, bind_unix, close_all, remove_stale, unavailable
+from fsxds.settings.forms import TcpAddress, UnixAddress
+from fsxds.transports.sockets import SOCKET_MODE, bind_tcp, bind_unix, close_all, is_local, remove_stale, unavailable
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,13 @@ def test_what_is_stale(tmp_path: Path) -> None:
             remove_stale(path)
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lively"]
+
+
+@pytest.mark.parametrize(
+    ("host", "exposed"),
+    [("127.0.0.1", False), ("127.9.9.9", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("10.0.0.1", True)],
+)
+def test_exposed_addresses(host: str, *, exposed: bool) -> None:
+    """What other machines can reach is known by the address that was bound."""
+    assert is_local(TcpAddress(host, 1)) is not exposed
+    assert is_local(UnixAddress(Path("/run/admin.sock")))

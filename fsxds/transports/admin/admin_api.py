@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from ipaddress import ip_address
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
@@ -146,11 +145,6 @@ class AdminApi:
         return ErrorResponse(404, 5, f"there is nothing at this path; ask for one of {all_paths}")
 
 
-def is_exposed(address: Address) -> bool:
-    """Whether other machines reach an address."""
-    return isinstance(address, TcpAddress) and not ip_address(address.host.partition("%")[0]).is_loopback
-
-
 def _members(body: bytes) -> RequestParameters:
     try:
         content = strict_loads(body) if body else {}
@@ -199,10 +193,7 @@ def _read(form: Any, plain: Any) -> object:
 
 def written(content: object) -> bytes:
     """Encode values as JSON objects."""
-    return json.dumps(content, default=_plain).encode()
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
-    raise TypeError(f"{type(value).__name__} is not written")
+    # `asdict` would copy all values.
+    return json.dumps(
+        content, default=lambda value: {each.name: getattr(value, each.name) for each in fields(value)}
+    ).encode()

@@ -9,8 +9,8 @@ import asyncio
 import importlib
 import pkgutil
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Never
 
@@ -32,7 +32,7 @@ from fsxds.protocol.subscription import Selection, Subscription
 from fsxds.runtime.access import AccessInUse
 from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.transports.exchange import Reader, Requester, peer_of_call
+from fsxds.transports.exchange import Reader, Requester, peer_of, peer_of_call
 from fsxds.transports.grpc_streams.grpc_server import watch_resets
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
 from fsxds.transports.grpc_streams.stream_requests import (
@@ -45,7 +45,6 @@ from fsxds.transports.grpc_streams.stream_requests import (
     Variant,
     guarded,
     parse_or_abort,
-    peer_of,
 )
 
 OVERALL = ""
@@ -69,8 +68,12 @@ class Health:
         return grpc.method_handlers_generic_handler(
             HEALTH,
             {
-                "Check": grpc.unary_unary_rpc_method_handler(self._check, response_serializer=serializer),
-                "Watch": grpc.unary_stream_rpc_method_handler(self._watch, response_serializer=serializer),
+                "Check": grpc.unary_unary_rpc_method_handler(
+                    partial(_ask_health, self._servicer.Check), response_serializer=serializer
+                ),
+                "Watch": grpc.unary_stream_rpc_method_handler(
+                    partial(_ask_health, self._servicer.Watch), response_serializer=serializer
+                ),
             },
         )
 
@@ -80,13 +83,9 @@ class Health:
         for service in self._services:
             await self._servicer.set(service, statuses.SERVING if is_serving else statuses.NOT_SERVING)
 
-    async def _check(self, content: bytes, context: Context) -> health_pb2.HealthCheckResponse:
-        request = await parse_or_abort(health_pb2.HealthCheckRequest, content, context)
-        return await self._servicer.Check(request, context)
 
-    async def _watch(self, content: bytes, context: Context) -> None:
-        request = await parse_or_abort(health_pb2.HealthCheckRequest, content, context)
-        await self._servicer.Watch(request, context)
+async def _ask_health(ask: Callable[..., Awaitable[Any]], content: bytes, context: Context) -> Any:
+    return await ask(await parse_or_abort(health_pb2.HealthCheckRequest, content, context), context)
 
 
 # Older clients know only the first; the messages are equal.
@@ -170,33 +169,28 @@ class GrpcServices:
     async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
         """Wake streams and report health meanwhile."""
         await self._health.report(is_serving=False)
-        with self._access_checked(), self._exchange.woken():
-            async with asyncio.TaskGroup() as tasks:
-                self._shared.write_in(tasks)
-                lasting = (
-                    tasks.create_task(supervisor.run("streams", self._shared.waking.keep_waking)),
-                    tasks.create_task(supervisor.run("health", self._report_health)),
-                    tasks.create_task(supervisor.run("resets", partial(watch_resets, self._observer))),
-                )
-                # Each task takes its first step before the first stream comes.
-                await asyncio.sleep(0)
-                yield
-                for task in lasting:
-                    task.cancel()
-
-    @contextmanager
-    def _access_checked(self) -> Iterator[None]:
-
-        def check() -> None:
-            for stream in tuple(self._streams):
-                stream.check_access()
-
         listeners = self._shared.access.listeners
-        listeners[self] = check
+        listeners[self] = self._check_access
         try:
-            yield
+            with self._exchange.woken():
+                async with asyncio.TaskGroup() as tasks:
+                    self._shared.write_in(tasks)
+                    lasting = (
+                        tasks.create_task(supervisor.run("streams", self._shared.waking.keep_waking)),
+                        tasks.create_task(supervisor.run("health", self._report_health)),
+                        tasks.create_task(supervisor.run("resets", partial(watch_resets, self._observer))),
+                    )
+                    # Each task takes its first step before the first stream comes.
+                    await asyncio.sleep(0)
+                    yield
+                    for task in lasting:
+                        task.cancel()
         finally:
             del listeners[self]
+
+    def _check_access(self) -> None:
+        for stream in tuple(self._streams):
+            stream.check_access()
 
     async def drain(self) -> None:
         """End streams with UNAVAILABLE after present responses; accept no more."""

@@ -17,7 +17,6 @@ from itertools import chain
 from sys import intern
 from types import MappingProxyType
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 import grpc
 import grpc.aio
@@ -42,7 +41,9 @@ from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, check_length, without_message
 from fsxds.protocol.node_attributes import attributes_of_message
 from fsxds.protocol.requested_names import NO_STRUCTURED_NAMES, RequestedNames, read_names
+from fsxds.transports.exchange import peer_of
 from fsxds.transports.limits import Limiter, report_rejection
+from fsxds.transports.rest.poll_responses import INTERNAL
 
 AGGREGATED = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
@@ -102,14 +103,6 @@ MOST_NAMES = 250_000
 
 Context: TypeAlias = Any
 """grpc.aio's ServicerContext, with undeclared methods to read and write."""
-
-
-def peer_of(transport_peer: str) -> str:
-    """Return the IP address in gRPC's `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`, or ""."""
-    scheme, _, rest = transport_peer.partition(":")
-    if scheme not in {"ipv4", "ipv6"}:
-        return ""
-    return unquote(rest).rpartition(":")[0].strip("[]")
 
 
 async def parse_or_abort(message_class: type[Message], content: bytes, context: Context) -> DynamicMessage:
@@ -290,7 +283,6 @@ def _type_url(sent: str, row: ResourceType | None) -> TypeUrl:
 
 HEALTH = "grpc.health.v1.Health"
 STOPPING = "the server stops; connect again"
-INTERNAL = "an internal error of fsxds; the server's log has its traceback"
 
 
 def where(method: str) -> str:
@@ -325,7 +317,7 @@ def guarded(
         # The edge of every call.
         except Exception as error:
             observer(InternalError(where(method), error))
-            await context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
+            await context.abort(grpc.StatusCode.INTERNAL, INTERNAL.message)
             raise  # never reached: abort raises
         finally:
             code = context.code()

@@ -18,7 +18,7 @@ from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.grpc_streams.stream_requests import INTERNAL
+from fsxds.transports.rest.poll_responses import INTERNAL
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder, make_supervisor
 from tests.support.grpc_clients import (
@@ -260,7 +260,7 @@ async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.
             await stream.take(response)
         else:
             channels.store.publish(snapshot({"CDS": {"a": "2"}}, generation=2))
-        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL.message)
 
         other = DiscoveryClient(channel, method_path("CDS", "Stream"))
         await other.ask(node="n2")

@@ -22,7 +22,8 @@ from fsxds.rollout.rejections import Nack
 from fsxds.runtime.channels import ChannelClient
 from fsxds.settings.options import Settings
 from fsxds.transports.grpc_streams.stream import MOST_IGNORED_REPORTED, StreamContext
-from fsxds.transports.grpc_streams.stream_requests import INTERNAL, STOPPING
+from fsxds.transports.grpc_streams.stream_requests import STOPPING
+from fsxds.transports.rest.poll_responses import INTERNAL
 from tests.support.faulty_server import Boom
 from tests.support.grpc_clients import (
     DiscoveryClient,
@@ -446,7 +447,7 @@ async def test_an_error_beside_a_request(server: GrpcServer) -> None:
     await until(lambda: call._core.subscription_of(CDS).names == {"a", "b"})
     await asyncio.gather(*held)
 
-    assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+    assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL.message)
 
 
 async def test_a_stream_before_its_first_request(server: GrpcServer) -> None:
@@ -474,7 +475,7 @@ async def test_an_error_within_a_request_while_news_are_written(server: GrpcServ
             await until(lambda: parsed.called)
 
         assert starts(await stream.answer()) == ["a=1"]
-        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL.message)
 
 
 # The end

@@ -19,6 +19,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Protocol, Self
 from urllib.parse import unquote
@@ -86,10 +87,6 @@ class _Asking(AbstractContextManager[None]):
         self._on_demand.forget(self._requester)
 
 
-def _store(channel: Channel) -> SnapshotStore:
-    return channel.store
-
-
 class Exchange:
     """Takes one listener's requests.
 
@@ -102,7 +99,7 @@ class Exchange:
         channels: Channels,
         limiter: Limiter | None = None,
         access: AccessInUse | None = None,
-        store_of: Callable[[Channel], SnapshotStore] = _store,
+        store_of: Callable[[Channel], SnapshotStore] = attrgetter("store"),
     ) -> None:
         self.limiter = limiter or Limiter()
         self.channels = channels
@@ -118,7 +115,7 @@ class Exchange:
     @classmethod
     def of_streams(cls, channels: Channels, limiter: Limiter | None = None, access: AccessInUse | None = None) -> Self:
         """Create one for streamed snapshots."""
-        return cls(channels, limiter, access, lambda channel: channel.streams)
+        return cls(channels, limiter, access, attrgetter("streams"))
 
     def __len__(self) -> int:
         """Count waiting requests."""

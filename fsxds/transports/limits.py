@@ -110,10 +110,6 @@ class Limiter:
             if not self._streams_by_peer[network]:
                 del self._streams_by_peer[network]
 
-    def most_connections(self) -> int:
-        """Return a listener's most connections."""
-        return self.settings.max_connections
-
     def admit_view(self, count: int) -> None:
         """Raise LimitError without space beside `count` loaded views."""
         if count >= self.settings.max_views:

@@ -33,14 +33,13 @@ from fsxds.runtime.channels import Channel, end_wait
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.exchange import Clients, Exchange, Requester, peer_of_request
 from fsxds.transports.rest.http_edge import Handler, HttpEdge, check_host, check_page, is_envoy, origin_of
-from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
+from fsxds.transports.rest.poll_requests import DEADLINE_HEADER, RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
 
 # Error codes of requests that access rules deny.
 DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
 # A denied Envoy gets its answer after this time, or before its own timeout.
 DENIED_PAUSE_S = 5.0
-DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 PREFIX = "/v3/discovery:"
 ROWS = {PREFIX + row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
 
@@ -258,24 +257,19 @@ class RestJson:
     ) -> tuple[Decision, Snapshot | None]:
         if not isinstance(decided[0], Wait):
             return decided
-        with self.exchange.limiter.holding(len(received.poll.subscription.names)):
-            return await self._wait(client, received, decided)
-
-    async def _wait(
-        self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
-    ) -> tuple[Decision, Snapshot | None]:
         poll, now_s, (decision, snapshot) = received.poll, asyncio.get_running_loop().time(), decided
         deadline_s = now_s + received.patience_s
-        while isinstance(decision, Wait):
-            if now_s >= deadline_s or self.exchange.is_draining:
-                self._memory.receive_deadline(poll, now_s)
-                break
-            until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-            now_s = await self.exchange.wait(
-                received.requester, client, snapshot, Wait(until_s, decision.awaits_answers)
-            )
-            snapshot = client.channel.store.current
-            decision = self._memory.receive_snapshot(poll, snapshot, now_s)
+        with self.exchange.limiter.holding(len(poll.subscription.names)):
+            while isinstance(decision, Wait):
+                if now_s >= deadline_s or self.exchange.is_draining:
+                    self._memory.receive_deadline(poll, now_s)
+                    break
+                until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
+                now_s = await self.exchange.wait(
+                    received.requester, client, snapshot, Wait(until_s, decision.awaits_answers)
+                )
+                snapshot = client.channel.store.current
+                decision = self._memory.receive_snapshot(poll, snapshot, now_s)
         return decision, snapshot
 
     async def _send(

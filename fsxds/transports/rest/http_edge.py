@@ -22,7 +22,13 @@ from fsxds.model.errors import FsxdsError, LimitError, ProtocolError
 from fsxds.model.relay_ids import LoopError
 from fsxds.settings.forms import ANY_HOST, ANY_ORIGIN, TcpAddress
 from fsxds.transports.rest.http_server import Connection
-from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
+from fsxds.transports.rest.poll_requests import (
+    DEADLINE_HEADER,
+    TOO_LARGE,
+    TOO_SLOW,
+    UNKNOWN_CODING,
+    is_continue_expected,
+)
 from fsxds.transports.rest.poll_responses import CLIENT_GONE, INTERNAL, ErrorResponse, error_response
 from fsxds.transports.sockets import is_local
 
@@ -214,7 +220,7 @@ def check_host(
 
 def is_envoy(headers: Mapping[str, str]) -> bool:
     """Whether an Envoy polls, with its cluster's name in `Host` (ENVOY.md E85); pages' POSTs have an `Origin`."""
-    return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
+    return DEADLINE_HEADER in headers and "origin" not in headers
 
 
 def leads_here(written: str, address: TcpAddress) -> bool:

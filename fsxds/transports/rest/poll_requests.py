@@ -29,6 +29,7 @@ from fsxds.protocol.poll import PollRequest, patience_s
 from fsxds.protocol.requested_names import checked_names
 from fsxds.protocol.subscription import Subscription
 
+DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
 
 MOST_REMEMBERED = 8192
@@ -70,12 +71,12 @@ def patience_of(
     """Return for how many seconds to hold a request; 0.0: answer at once. Raises ProtocolError.
 
     Args:
-        deadline_text: the header `x-envoy-expected-rq-timeout-ms`, in milliseconds.
+        deadline_text: the `DEADLINE_HEADER`, in milliseconds.
         timeout_text: `?timeout=`, in seconds, or as `30s` or `500ms`.
         max_hold_s: the operator's limit.
         parameter: its name.
     """
-    expected_ms = None if deadline_text is None else _milliseconds("x-envoy-expected-rq-timeout-ms", deadline_text, 1)
+    expected_ms = None if deadline_text is None else _milliseconds(DEADLINE_HEADER, deadline_text, 1)
     query_ms = None if timeout_text is None else _milliseconds(parameter, timeout_text, 1000)
     return patience_s(expected_ms, None if query_ms is None else query_ms / 1000, max_hold_s)
 

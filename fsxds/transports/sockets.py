@@ -160,6 +160,12 @@ async def bind_tcp(address: TcpAddress, *, is_shared: bool = False) -> list[sock
     return listeners
 
 
+def bound_address(listeners: list[socket.socket]) -> TcpAddress:
+    """Return the sockets' address; of several, one that other machines reach, as who may ask depends on it."""
+    bound = [TcpAddress(*listener.getsockname()[:2]) for listener in listeners]
+    return next((address for address in bound if not is_local(address)), bound[0])
+
+
 def _bind_one(family: int, where: tuple[str, int], *, is_shared: bool) -> Iterator[socket.socket]:
     try:
         yield _bind_shared(family, where) if is_shared else socket.create_server(where, family=family)
@@ -312,14 +318,17 @@ class Listener:
         *,
         is_shared: bool = False,
     ) -> None:
-        self.address = address
+        self.address = self._wanted = address
         self.is_up = asyncio.Event()
         self._listen = listen
         self._is_shared = is_shared
 
     async def serve(self) -> Never:
         """Listen until cancelled, or raise UsageError when unreachable."""
-        async with self._listen(self.address) as self.address:
+        async with self._listen(self._wanted) as self.address:
+            if isinstance(self._wanted, TcpAddress) and isinstance(self.address, TcpAddress):
+                # A restart takes the same port, at each address of the host.
+                self._wanted = TcpAddress(self._wanted.host, self.address.port)
             self.is_up.set()
             if self._is_shared:
                 await until_removed(self.address)

@@ -32,6 +32,7 @@ from fsxds.transports.sockets import (
     SocketAccess,
     bind_tcp,
     bind_unix,
+    bound_address,
     close_all,
     drain,
     explained,
@@ -150,7 +151,7 @@ async def listening(
     with explained(address, options.option):
         if isinstance(address, TcpAddress):
             listeners = await bind_tcp(address, is_shared=options.is_shared)
-            address = TcpAddress(*listeners[0].getsockname()[:2])
+            address = bound_address(listeners)
         else:
             listeners = [(replace_unix if options.is_shared else bind_unix)(address.path, options.access)]
     stopping = asyncio.Event()

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
@@ -189,11 +188,7 @@ class WireForm:
     """Protobuf's wire format: concatenated fields are one message."""
 
     def __init__(self, contents: Contents) -> None:
-        self._contents = contents
-
-    def content(self, resource: Resource) -> bytes | None:
-        """Return the shown content."""
-        return self._contents.body_of(resource)
+        self.content = contents.body_of
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
         """Write a resource's state: a GenericXdsConfig field."""
@@ -231,10 +226,7 @@ class JsonForm:
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-
-    def content(self, resource: Resource) -> bytes | None:
-        """Return the shown content."""
-        return self._contents.json_of(resource)
+        self.content = contents.json_of
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
         """Write a resource's state: a GenericXdsConfig."""
@@ -313,12 +305,8 @@ def _node(matcher: node_pb2.NodeMatcher, place: str) -> Callable[[Node], bool]:
     return matches
 
 
-@dataclass(frozen=True, slots=True)
-class _Absent:
-    """The key is absent, or has an object."""
-
-
-_ABSENT = _Absent()
+# The key is absent, or has an object.
+_ABSENT = object()
 _Matches = Callable[[object], bool]
 """A predicate on text, number, boolean, None, a list of these, or `_ABSENT`."""
 
@@ -359,7 +347,7 @@ def _value(matcher: value_pb2.ValueMatcher, place: str) -> _Matches:
     if pattern == "present_match":
         # Absent and compound values never match, even if absence is wanted.
         wanted = matcher.present_match
-        return lambda value: wanted and not isinstance(value, list | _Absent)
+        return lambda value: wanted and value is not _ABSENT and not isinstance(value, list)
     if pattern == "double_match":
         return _number(matcher.double_match, f"{place}.double_match")
     if pattern == "string_match":
@@ -394,6 +382,14 @@ def _number(matcher: number_pb2.DoubleMatcher, place: str) -> _Matches:
     return lambda value: isinstance(value, float) and start <= value < end
 
 
+_COMPARISONS: Mapping[str, Callable[[str, str], bool]] = {
+    "exact": str.__eq__,
+    "prefix": str.startswith,
+    "suffix": str.endswith,
+    "contains": str.__contains__,
+}
+
+
 def _text(matcher: string_pb2.StringMatcher, place: str) -> Callable[[str], bool]:
     pattern = matcher.WhichOneof("match_pattern")
     if pattern == "safe_regex":
@@ -403,15 +399,9 @@ def _text(matcher: string_pb2.StringMatcher, place: str) -> Callable[[str], bool
     wanted = getattr(matcher, pattern)
     if not wanted and pattern != "exact":
         raise _fault(f"{place}.{pattern}", "is empty; give some text, or leave the matcher out")
-    fold = str.lower if matcher.ignore_case else str
+    fold, matches = str.lower if matcher.ignore_case else str, _COMPARISONS[pattern]
     wanted = fold(wanted)
-    if pattern == "exact":
-        return lambda text: fold(text) == wanted
-    if pattern == "prefix":
-        return lambda text: fold(text).startswith(wanted)
-    if pattern == "suffix":
-        return lambda text: fold(text).endswith(wanted)
-    return lambda text: wanted in fold(text)
+    return lambda text: matches(fold(text), wanted)
 
 
 def _regex(regex: str, place: str) -> Callable[[str], bool]:

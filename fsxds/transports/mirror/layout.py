@@ -190,7 +190,11 @@ class ResourceLayoutMaker:
         paths: dict[Key, PurePosixPath] = {}
         for resource in _served(snapshot):
             key = resource.type_url, resource.name
-            path = paths[key] = self._paths.get(key) or self._path_of(resource)
+            path = self._paths.get(key)
+            if path is None:
+                path = path_of_resource(BY_TYPE_URL[resource.type_url], resource.name, self.authority)
+                path = path.with_name(path.name + self.suffix)
+            paths[key] = path
             file = MirrorFile(path, resource.type_url, resource.version, (resource,), is_wrapped=True)
             other = files.get(path)
             if other is not None and not _goes_before(file, other, held):
@@ -207,10 +211,6 @@ class ResourceLayoutMaker:
         }
         remarks += [Remark(str(path), _reason_to_keep(snapshot, type_url)) for path, type_url in kept.items()]
         return Layout(files, frozenset(kept), tuple(sorted(remarks)))
-
-    def _path_of(self, resource: Resource) -> PurePosixPath:
-        path = path_of_resource(BY_TYPE_URL[resource.type_url], resource.name, self.authority)
-        return path.with_name(path.name + self.suffix)
 
 
 def _served(snapshot: Snapshot) -> Iterator[Resource]:
@@ -400,14 +400,8 @@ class _LayoutBuilder:
         ours = {path: file for path, file in self._held.items() if file.type_url == type_url}
         missing = [path for path, file in ours.items() if not served >= set(file.names)]
         self._kept.update(missing)
-        reason = self._reason_to_keep(type_url)
+        reason = _reason_to_keep(self._snapshot, type_url)
         self._remarks += [Remark(str(path), reason) for path in missing if not ours[path].is_stand_in]
-
-    def _reason_to_keep(self, type_url: TypeUrl) -> str:
-        noun = BY_TYPE_URL[type_url].noun
-        if type_url in self._snapshot.undeclared:
-            return f"kept: no document defines {noun}; write an empty list of them to remove the file"
-        return f"kept: a file that may define {noun} was never good; repair it or remove it"
 
     def _add(self, type_url: TypeUrl, name: str, resources: tuple[Resource, ...], *, is_stand_in: bool = False) -> None:
         path = self._paths.relative(type_url, name)
@@ -453,7 +447,7 @@ class _LayoutBuilder:
             return
         names = {resource.name for resource in resources}
         if missing := [name for name in before.names if name not in names]:
-            self._remarks.append(Remark(str(path), f"{_some(missing)} {self._reason_to_keep(type_url)}"))
+            self._remarks.append(Remark(str(path), f"{_some(missing)} {_reason_to_keep(self._snapshot, type_url)}"))
         if type_url in self._snapshot.withheld or (missing and before.content is None):
             self._kept.update(paths)
             return

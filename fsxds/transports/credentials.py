@@ -186,11 +186,6 @@ class Tls:
         self._current = Certificates.read(files)
         self._wanted = asyncio.Event()
 
-    @property
-    def asks_clients(self) -> bool:
-        """Whether there is a CA of clients."""
-        return self._files.client_ca is not None
-
     def context(self, *, is_strict: bool) -> ssl.SSLContext:
         """Return the next handshake's context; `is_strict` requires a client certificate if there is a CA."""
         return self._current.strict if is_strict else self._current.lenient
@@ -207,7 +202,8 @@ class Tls:
             return served
 
         # gRPC calls `newer` in a separate thread.
-        return grpc.dynamic_ssl_server_credentials(first, newer, require_client_authentication=self.asks_clients)
+        asks_clients = self._files.client_ca is not None
+        return grpc.dynamic_ssl_server_credentials(first, newer, require_client_authentication=asks_clients)
 
     def look_now(self) -> None:
         """Wake `keep_current`."""

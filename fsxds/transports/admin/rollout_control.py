@@ -6,7 +6,7 @@ Fields are those of the JSON. Ages are in seconds: processes' clocks differ.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -258,45 +258,3 @@ class RolloutControl(Protocol):
 
     def layers_of_node(self, node_id: str) -> Layers | None:
         """Return a connected node's layers, or None."""
-
-
-class Deciding(Protocol):
-    """A method per decision, returning how many channels changed."""
-
-    def approve(self, approval_id: str) -> int:
-        """Allow the removal with this id."""
-
-    def retry(self, name: str | None) -> int:
-        """Offer rejected versions of a name (None: all) again; return how many."""
-
-    def promote(self) -> int:
-        """Let all nodes follow the canary."""
-
-    def abort(self, layers: frozenset[Layers] | None) -> int:
-        """Take back current rollouts; None for all."""
-
-    async def rollback(self, number: int) -> int:
-        """Serve a snapshot of the history."""
-
-    async def rollback_all(self, time_s: float) -> int:
-        """Serve each view's snapshot of a time, in seconds since 1970."""
-
-    def resume(self, layers: frozenset[Layers] | None) -> int:
-        """Follow the tree again; None for all."""
-
-
-async def carry_out(decision: OperatorDecision, deciding: Deciding) -> int:
-    """Carry out a decision by its method."""
-    layers = None if decision.layers is None else frozenset(decision.layers)
-    if decision.action is Action.ROLLBACK and decision.time_s is not None:
-        return await deciding.rollback_all(decision.time_s)
-    if decision.action is Action.ROLLBACK:
-        return await deciding.rollback(decision.number or 0)
-    acts: Mapping[Action, Callable[[], int]] = {
-        Action.APPROVE: lambda: deciding.approve(decision.name or ""),
-        Action.RETRY: lambda: deciding.retry(decision.name),
-        Action.PROMOTE: deciding.promote,
-        Action.ABORT: lambda: deciding.abort(layers),
-        Action.RESUME: lambda: deciding.resume(layers),
-    }
-    return acts[decision.action]()

@@ -5,7 +5,7 @@ Fields are the JSON's. Ages are in seconds: processes' clocks differ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from fsxds.model.values import Layers
@@ -312,7 +312,7 @@ class RowQuery:
     search: str = ""
     view: str | None = None
     offset: int = 0
-    limit: int = field(default=DEFAULT_ROWS)
+    limit: int = DEFAULT_ROWS
 
 
 class StatusFacts(Protocol):

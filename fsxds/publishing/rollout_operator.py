@@ -22,7 +22,7 @@ from fsxds.rollout.holding import HoldingRules, HoldReason
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.rollout.step import snapshot_id
 from fsxds.runtime.channels import ChannelClient, ChannelKey
-from fsxds.transports.admin.rollout_control import (
+from fsxds.transports.admin.admin_reports import (
     Action,
     ApprovalReport,
     ChannelReport,

@@ -32,9 +32,9 @@ from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
 from fsxds.status.server_status import ProcessFacts, ServerStatus
 from fsxds.transports.admin.admin_api import AdminApi, AdminPaths
+from fsxds.transports.admin.admin_reports import ListenerReport
 from fsxds.transports.admin.page_paths import ChangeFeed, PageApi, page_paths
 from fsxds.transports.admin.status_paths import RolloutPaths, health_paths, metrics_paths, outline_paths, status_paths
-from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.rest.http_server import listening
 from fsxds.transports.sockets import is_local
 

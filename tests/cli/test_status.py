@@ -23,9 +23,7 @@ from fsxds.events.phrases import duration
 from fsxds.model.errors import ProtocolError
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi
-from fsxds.transports.admin.rollout_control import FleetServerReport
-from fsxds.transports.admin.status_paths import status_paths
-from fsxds.transports.admin.status_reports import (
+from fsxds.transports.admin.admin_reports import (
     ClientCount,
     ClientDetail,
     ClientList,
@@ -33,6 +31,7 @@ from fsxds.transports.admin.status_reports import (
     FileCounts,
     FileList,
     FileReport,
+    FleetServerReport,
     HeldType,
     ListedNames,
     ListenerReport,
@@ -44,6 +43,7 @@ from fsxds.transports.admin.status_reports import (
     TypeReport,
     UpstreamReport,
 )
+from fsxds.transports.admin.status_paths import status_paths
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from tests.support.admin import BUSY, PINNED, QUIET, REJECTED
 from tests.support.admin import HELD as REMOVAL_WAITS

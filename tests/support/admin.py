@@ -18,7 +18,7 @@ from fsxds.model.values import Layers
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi
-from fsxds.transports.admin.rollout_control import (
+from fsxds.transports.admin.admin_reports import (
     ApprovalReport,
     ChannelReport,
     FleetServerReport,

@@ -128,7 +128,9 @@ async def test_rows_of_earlier_sets_of_types_are_forgotten(sources: AdsConfigSou
     """A tree that comes to define more types leaves none of its old resources in memory."""
     kinds = [row.short_name for row in RESOURCE_TYPES]
     for count in range(len(kinds)):
-        await sources.rewrite(snapshot(count + 1, cds=[by_eds("web", source=REST)], unsure={"undeclared": kinds[:count]}))
+        await sources.rewrite(
+            snapshot(count + 1, cds=[by_eds("web", source=REST)], unsure={"undeclared": kinds[:count]})
+        )
 
     # Nothing else shows what it keeps.
     assert len(sources._rows) == MOST_UNDECLARED * len(WITH_CONFIG_SOURCES)

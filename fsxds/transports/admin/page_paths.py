@@ -32,8 +32,8 @@ from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import NO_LAYERS, Layers
 from fsxds.runtime.channels import Latest
 from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, RequestParameters
+from fsxds.transports.admin.admin_reports import RolloutControl, snapshot_number
 from fsxds.transports.admin.graph import MOST_NODES, Graph, GraphRequest, IsStatic, SnapshotUses, graph_of, key_of_id
-from fsxds.transports.admin.rollout_control import RolloutControl, snapshot_number
 from fsxds.transports.admin.status_paths import Outlined, is_called, number_in
 
 DEFAULT_NODES = 200

@@ -17,18 +17,21 @@ from fsxds.protocol.messages import SyncState
 from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, Answer, RequestParameters
-from fsxds.transports.admin.rollout_control import (
+from fsxds.transports.admin.admin_reports import (
+    DEFAULT_ROWS,
+    MOST_ROWS,
     Action,
     DecisionReport,
     OperatorDecision,
     RetryReport,
     RolloutControl,
+    RowQuery,
+    StatusFacts,
     StatusReport,
     no_snapshot,
     snapshot_number,
     unix_time,
 )
-from fsxds.transports.admin.status_reports import DEFAULT_ROWS, MOST_ROWS, RowQuery, StatusFacts
 from fsxds.transports.rest.poll_responses import JSON
 
 FILE_STATES = ("good", "held", "broken")

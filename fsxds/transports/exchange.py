@@ -354,4 +354,4 @@ class ExtraServices:
 
     posts: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
     documents: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
-    calls: tuple[grpc.GenericRpcHandler, ...] = ()
+    calls: tuple[grpc.ServiceRpcHandler, ...] = ()

@@ -243,7 +243,7 @@ def client_status_paths(reports: ClientReports, access: AccessInUse | None = Non
 
 def client_status_handlers(
     reports: ClientReports, access: AccessInUse | None = None
-) -> tuple[grpc.GenericRpcHandler, ...]:
+) -> tuple[grpc.ServiceRpcHandler, ...]:
     """Return the gRPC handlers; a stream's requests are answered separately.
 
     They raise ProtocolError for peers without all nodes.

@@ -62,7 +62,7 @@ class Health:
         self._servicer = health.aio.HealthServicer()
 
     @property
-    def handler(self) -> grpc.GenericRpcHandler:
+    def handler(self) -> grpc.ServiceRpcHandler:
         """The handler to register."""
         serializer = health_pb2.HealthCheckResponse.SerializeToString
         return grpc.method_handlers_generic_handler(
@@ -101,7 +101,7 @@ class Reflection:
         self._servicer: Any = None
 
     @property
-    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
+    def handlers(self) -> tuple[grpc.ServiceRpcHandler, ...]:
         """The handlers to register."""
         methods = {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(self._answer)}
         return tuple(grpc.method_handlers_generic_handler(service, methods) for service in SERVICES)
@@ -142,7 +142,7 @@ class GrpcServices:
     """
 
     def __init__(
-        self, shared: StreamContext, extra: Iterable[grpc.GenericRpcHandler] = (), *, unready: Latest[str]
+        self, shared: StreamContext, extra: Iterable[grpc.ServiceRpcHandler] = (), *, unready: Latest[str]
     ) -> None:
         self._shared = shared
         self._observer = shared.observer
@@ -153,9 +153,7 @@ class GrpcServices:
         self._is_draining = False
         self._long_lived = LongLivedCalls(shared.observer, shared.limiter, shared.admit)
         discovery, more = self._discovery(), tuple(extra)
-        services = tuple(
-            handler.service_name() for handler in (*discovery, *more) if isinstance(handler, grpc.ServiceRpcHandler)
-        )
+        services = tuple(handler.service_name() for handler in (*discovery, *more))
         self._health = Health(services)
         others = (*more, self._health.handler, *Reflection((*services, HEALTH), shared.access).handlers)
         self.handlers = (*discovery, *map(self._long_lived.adapt, others))
@@ -202,16 +200,14 @@ class GrpcServices:
             for stream in tuple(self._streams):
                 ending.create_task(stream.end())
 
-    def _discovery(self) -> tuple[grpc.GenericRpcHandler, ...]:
+    def _discovery(self) -> tuple[grpc.ServiceRpcHandler, ...]:
         methods: dict[str, dict[str, grpc.RpcMethodHandler]] = defaultdict(dict)
         admit = self._shared.admit
         for method in METHODS:
-            if method.variant is Variant.FETCH:
-                answer = guarded(partial(self._fetch, method), method.name, self._observer, admit)
-                methods[method.service][method.name] = grpc.unary_unary_rpc_method_handler(answer)
-            else:
-                converse = guarded(partial(self._converse, method), method.name, self._observer, admit)
-                methods[method.service][method.name] = grpc.stream_stream_rpc_method_handler(converse)
+            is_unary = method.variant is Variant.FETCH
+            behavior = partial(self._fetch if is_unary else self._converse, method)
+            make = grpc.unary_unary_rpc_method_handler if is_unary else grpc.stream_stream_rpc_method_handler
+            methods[method.service][method.name] = make(guarded(behavior, method.name, self._observer, admit))
         return tuple(grpc.method_handlers_generic_handler(service, each) for service, each in methods.items())
 
     async def _converse(self, method: DiscoveryMethod, _: object, context: Context) -> None:

@@ -342,9 +342,11 @@ class LongLivedCalls:
         self._admit = admit
         self._calls: dict[_TrackedContext, asyncio.Task[object] | None] = {}
 
-    def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
+    def adapt(self, handler: grpc.ServiceRpcHandler) -> grpc.ServiceRpcHandler:
         """Guard a handler's methods, also for `end`."""
-        return _AdaptedHandler(handler, self._adapted)
+        methods = handler._method_handlers  # noqa: SLF001 - nothing else tells
+        adapted = {path.rpartition("/")[2]: self._adapted(method, path) for path, method in methods.items()}
+        return grpc.method_handlers_generic_handler(handler.service_name(), adapted)
 
     async def end(self) -> None:
         """End calls with UNAVAILABLE after present responses."""
@@ -382,25 +384,6 @@ _MAKERS = {
     (False, True): grpc.unary_stream_rpc_method_handler,
     (True, True): grpc.stream_stream_rpc_method_handler,
 }
-
-
-class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    def __init__(
-        self,
-        handler: grpc.GenericRpcHandler,
-        adapt: Callable[[grpc.RpcMethodHandler, str], grpc.RpcMethodHandler],
-    ) -> None:
-        self._handler = handler
-        self._adapt = adapt
-
-    @property
-    def _method_handlers(self) -> dict[str, grpc.RpcMethodHandler]:
-        methods = self._handler._method_handlers  # noqa: SLF001 - nothing else tells
-        return {name: self._adapt(method, name) for name, method in methods.items()}
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        method = self._handler.service(handler_call_details)
-        return None if method is None else self._adapt(method, handler_call_details.method)
 
 
 async def _end(context: _TrackedContext, task: asyncio.Task[object] | None) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -246,11 +245,9 @@ Make: TypeAlias = Callable[[], bytes]
 
 @dataclass(slots=True)
 class _Making:
-    has_ended: asyncio.Event
-    work: Future[bytes] | None = None
+    work: Future[bytes]
+    done: asyncio.Future[bytes]
     waiting: int = 0
-    content: bytes = b""
-    error: BaseException | None = None
 
 
 class KeptContent:
@@ -283,40 +280,30 @@ class KeptContent:
         making = self._making.get(key) or self._begin(key, make)
         making.waiting += 1
         try:
-            await making.has_ended.wait()
+            # Started work goes on without waiting clients.
+            return await asyncio.shield(making.done)
         finally:
             making.waiting -= 1
-            if not making.waiting and making.work is not None and making.work.cancel():
+            if not making.waiting and making.work.cancel():
                 # A new request may come before the thread reports the cancellation.
                 self._making.pop(key, None)
-        if making.error is not None:
-            raise making.error
-        return making.content
 
     def _keep(self, key: Key, content: bytes) -> bytes:
         self._kept.put(key, content)
         return content
 
     def _begin(self, key: Key, make: Make) -> _Making:
-        loop = asyncio.get_running_loop()
-        making = self._making[key] = _Making(asyncio.Event())
         self.made += 1
+        work = self._executor.submit(make)
+        making = self._making[key] = _Making(work, asyncio.wrap_future(work))
 
-        def end(done: Future[bytes]) -> None:
+        def end(done: asyncio.Future[bytes]) -> None:
             if self._making.get(key) is making:
                 del self._making[key]
-            making.error = CancelledError() if done.cancelled() else done.exception()
-            if making.error is None:
-                making.content = self._keep(key, done.result())
-            making.has_ended.set()
+            if not done.cancelled() and done.exception() is None:
+                self._keep(key, done.result())
 
-        def receive(done: Future[bytes]) -> None:
-            # The event loop may be closed already.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(end, done)
-
-        making.work = self._executor.submit(make)
-        making.work.add_done_callback(receive)
+        making.done.add_done_callback(end)
         return making
 
 

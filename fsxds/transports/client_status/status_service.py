@@ -246,17 +246,13 @@ def client_status_handlers(
 ) -> tuple[grpc.ServiceRpcHandler, ...]:
     """Return the gRPC handlers; a stream's requests are answered separately.
 
-    They raise ProtocolError for peers without all nodes.
+    They raise ProtocolError, also for peers without all nodes.
     """
     in_use = access or AccessInUse()
 
     async def answer(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         in_use.current.check_all_nodes(peer_of_call(context))
-        try:
-            return await reports.answer(request)
-        except ProtocolError as error:
-            await context.abort(grpc.StatusCode[error.code], str(error))
-            raise  # never reached: abort raises
+        return await reports.answer(request)
 
     async def answer_each(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
         async for request in requests:

@@ -193,10 +193,11 @@ class GrpcServices:
     async def drain(self) -> None:
         """End streams with UNAVAILABLE after present responses; accept no more."""
         await self._health.report(is_serving=False)
-        await self._long_lived.end()
         self._is_draining = True
         self._exchange.drain()
         async with asyncio.TaskGroup() as ending:
+            # Together: one waits for as long as its client does not read.
+            ending.create_task(self._long_lived.end())
             for stream in tuple(self._streams):
                 ending.create_task(stream.end())
 

@@ -39,6 +39,9 @@ from fsxds.transports.limits import Limiter
 from fsxds.transports.rest.http_edge import Handler
 from fsxds.transports.sockets import is_loopback
 
+# For upstreams to answer whether they have a resource, unless the request has its own wait time.
+ON_DEMAND_WAIT_S = 5.0
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requester:

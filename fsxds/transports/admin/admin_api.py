@@ -19,11 +19,9 @@ from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.runtime.access import AccessInUse, Peer
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.exchange import peer_of_request
-from fsxds.transports.rest.http_edge import HttpEdge, check_host, check_page, origin_of
+from fsxds.transports.rest.http_edge import WRONG_CONTENT, HttpEdge, check_host, check_page, origin_of
 from fsxds.transports.rest.poll_requests import is_json, read_body, strict_loads
 from fsxds.transports.rest.poll_responses import JSON, ErrorResponse
-
-NO_JSON = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 
 # The longest value is a view's layers.
 MOST_CHARACTERS = 4096
@@ -116,7 +114,7 @@ class AdminApi:
     async def _answer_at(self, found: AdminPath, request: web.Request, word: str) -> web.StreamResponse:
         method = "POST" if request.method == "POST" else "GET"
         if method == "POST" and not is_json(request.headers.get("Content-Type")):
-            return self._edge.reject(request, NO_JSON)
+            return self._edge.reject(request, WRONG_CONTENT)
         words = _members(await read_body(request)) if method == "POST" else dict(request.query)
         for name in words:
             if name not in found.parameters:

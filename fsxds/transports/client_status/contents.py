@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
 
 import re2
 from envoy.config.core.v3 import base_pb2
@@ -27,6 +26,7 @@ from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import HIDDEN, Masker, mask_reason
 from fsxds.model.errors import ApiError, ProtocolError
+from fsxds.model.memo import Recent
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue, TypeUrl, Version
@@ -101,8 +101,6 @@ def _reason(watch: WatchStatus) -> str | None:
 
 _SECRET = frozenset(row.type_url for row in RESOURCE_TYPES if row.is_secret)
 _NODE = "envoy.config.core.v3.Node"
-_Key = TypeVar("_Key", bound=Hashable)
-_Value = TypeVar("_Value")
 _HIDDEN_BYTES = base64.b64encode(HIDDEN.encode()).decode()
 
 
@@ -117,9 +115,9 @@ class Contents:
         self._printer = Printer(catalogue)
         self._converter = Converter(catalogue)
         self._masker = Masker(catalogue, hide_bytes=lambda _: _HIDDEN_BYTES)
-        self._bodies: _Recent[tuple[TypeUrl, Version], bytes | None] = _Recent()
-        self._jsons: _Recent[tuple[TypeUrl, Version], bytes | None] = _Recent()
-        self._nodes: _Recent[bytes, bytes] = _Recent()
+        self._bodies: Recent[tuple[TypeUrl, Version], bytes | None] = Recent()
+        self._jsons: Recent[tuple[TypeUrl, Version], bytes | None] = Recent()
+        self._nodes: Recent[bytes, bytes] = Recent()
 
     def turn(self, *, with_contents: bool = True) -> None:
         """Begin a report; drop content unused since the last."""
@@ -165,23 +163,6 @@ class Contents:
             return body
         message = self._converter.convert_any(masked).message
         return None if message is None else message.SerializeToString(deterministic=True)
-
-
-class _Recent(Generic[_Key, _Value]):
-    def __init__(self) -> None:
-        self._now: dict[_Key, _Value] = {}
-        self._before: dict[_Key, _Value] = {}
-
-    def __len__(self) -> int:
-        return len({**self._before, **self._now})
-
-    def turn(self) -> None:
-        self._now, self._before = {}, self._now
-
-    def get(self, key: _Key, make: Callable[[], _Value]) -> _Value:
-        if key not in self._now:
-            self._now[key] = self._before[key] if key in self._before else make()
-        return self._now[key]
 
 
 class WireForm:

@@ -32,7 +32,7 @@ from fsxds.protocol.subscription import Selection, Subscription
 from fsxds.runtime.access import AccessInUse
 from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.transports.exchange import Reader, Requester, peer_of, peer_of_call
+from fsxds.transports.exchange import ON_DEMAND_WAIT_S, Reader, Requester, peer_of, peer_of_call
 from fsxds.transports.grpc_streams.grpc_server import watch_resets
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
 from fsxds.transports.grpc_streams.stream_requests import (
@@ -49,8 +49,7 @@ from fsxds.transports.grpc_streams.stream_requests import (
 
 OVERALL = ""
 
-# A unary request waits this long for upstreams, or until `LEAST_LEFT_S` of its own time is left.
-ON_DEMAND_WAIT_S = 5.0
+# Of its own time, when a unary request ends its wait for upstreams.
 LEAST_LEFT_S = 0.2
 
 

@@ -31,7 +31,7 @@ from fsxds.model.values import PlainValue
 from fsxds.protocol.get import GetTarget, node_of, read_target
 from fsxds.protocol.messages import Node
 from fsxds.runtime.access import Peer
-from fsxds.transports.exchange import peer_of_request
+from fsxds.transports.exchange import ON_DEMAND_WAIT_S, peer_of_request
 from fsxds.transports.rest.poll_requests import DEADLINE_HEADER, patience_of
 from fsxds.transports.rest.poll_responses import choices, gzip
 
@@ -43,9 +43,6 @@ _HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*", re.ASCII)
 
 # Longer lists are cut: no client has more tags.
 MOST_HEADER_CHARACTERS = 8190
-
-# For upstreams to answer whether they have the resource, unless a GET has its own wait time.
-ON_DEMAND_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,9 @@ class GetResponses:
             make = partial(_resource_content, resource, content_format, self._printer, selected.urls)
         else:
             key = (type(found).__name__, selected.version, content_format.suffix)
-            takes_long = _size_of(found) > LARGE_LIST
+            parts = found.snapshot.by_type.values() if isinstance(found, FoundIndex) else ()
+            size = len(found.resources) if isinstance(found, FoundList) else sum(map(len, parts))
+            takes_long = size > LARGE_LIST
             make = partial(_listed_content, found, selected.urls, content_format)
         content = await self.contents.find(key, make, takes_long=takes_long)
         if not representation.coding:
@@ -216,12 +218,6 @@ def _resource_content(resource: Resource, content_format: ContentFormat, printer
         plain = printer.resource_plain(resource.type_url, resource.body)
         return plain_content(collection_content(plain, urls), content_format)
     return content_of(resource, content_format, printer)
-
-
-def _size_of(found: Found) -> int:
-    if isinstance(found, FoundIndex):
-        return sum(map(len, found.snapshot.by_type.values()))
-    return len(found.resources) if isinstance(found, FoundList) else 0
 
 
 def _listed_content(found: Found, urls: Urls, content_format: ContentFormat) -> bytes:

@@ -192,13 +192,12 @@ ManifestRows = Mapping[PurePosixPath, ManifestRow]
 
 def encode_manifest(rows: ManifestRows) -> bytes:
     """Encode the manifest; equal rows, equal bytes."""
-    files = [_fields(path, row) for path, row in sorted(rows.items())]
+    files = [
+        {"path": str(path), "type_url": row.type_url, "names": row.names, "sha256": row.digest}
+        | ({"is_stand_in": True} if row.is_stand_in else {})
+        for path, row in sorted(rows.items())
+    ]
     return json.dumps({"layout": LAYOUT, "files": files}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-
-
-def _fields(path: PurePosixPath, row: ManifestRow) -> dict[str, object]:
-    fields: dict[str, object] = {"path": str(path), "type_url": row.type_url, "names": row.names, "sha256": row.digest}
-    return fields | {"is_stand_in": True} if row.is_stand_in else fields
 
 
 def decode_manifest(content: bytes) -> dict[PurePosixPath, ManifestRow]:

@@ -32,7 +32,15 @@ from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel, end_wait
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.exchange import Clients, Exchange, Requester, peer_of_request
-from fsxds.transports.rest.http_edge import Handler, HttpEdge, check_host, check_page, is_envoy, origin_of
+from fsxds.transports.rest.http_edge import (
+    WRONG_CONTENT,
+    Handler,
+    HttpEdge,
+    check_host,
+    check_page,
+    is_envoy,
+    origin_of,
+)
 from fsxds.transports.rest.poll_requests import DEADLINE_HEADER, RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
 
@@ -46,7 +54,6 @@ ROWS = {PREFIX + row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
 WRONG_METHOD = ErrorResponse(
     405, 12, "this path takes POST alone, with a request in JSON as its body", {"Allow": "POST"}
 )
-WRONG_CONTENT = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 STOPPING = ErrorResponse(503, 14, "the server stops; ask again", {"Retry-After": "1"})
 
 

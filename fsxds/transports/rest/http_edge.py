@@ -35,6 +35,7 @@ from fsxds.transports.sockets import is_local
 WRONG_FRAMING = ErrorResponse(
     400, 3, "transfer-encoding: `chunked` alone is known, over HTTP/1.1; send that, or a content-length"
 )
+WRONG_CONTENT = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 WRONG_EXPECTATION = ErrorResponse(417, 3, "the only supported expectation is `expect: 100-continue`")
 # HTTP status and gRPC code by error code; any other code is 400 and INVALID_ARGUMENT.
 STATUSES = {

@@ -61,6 +61,7 @@ from fsxds.transports.rest.poll_responses import INTERNAL
 
 # Reported ignored types and rejected names per stream; more are ignored silently.
 MOST_IGNORED_REPORTED = 8
+LONGEST_IGNORED = 200
 
 # Timers may fire a little early.
 TIMER_TOLERANCE_S = 0.002
@@ -436,11 +437,13 @@ class StreamCall:
         if self._method.serves(type_url):
             return False
         fact = "is served over Delta alone" if type_url in BY_TYPE_URL else "is not served"
-        message = f"type_url: {type_url[:200]} {fact}; its requests on this stream are ignored"
+        message = f"type_url: {type_url[:LONGEST_IGNORED]} {fact}; its requests on this stream are ignored"
         self._report_ignored(type_url, "IGNORED", message)
         return True
 
     def _report_ignored(self, ignored: str, status: str, reason: str) -> None:
+        # Kept for as long as the stream; clients send megabytes.
+        ignored = ignored[:LONGEST_IGNORED]
         if ignored not in self._ignored and len(self._ignored) < MOST_IGNORED_REPORTED:
             self._ignored = (*self._ignored, ignored)
             self._shared.observer(RequestRejected(self._peer, status, reason))

@@ -244,15 +244,14 @@ class Tls:
 
 def _stamp_of(paths: Iterable[Path]) -> _Stamp:
     """Follows symbolic links, which may change too."""
-    return tuple(map(_stamp_of_file, paths))
-
-
-def _stamp_of_file(path: Path) -> tuple[int, int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    stamps: list[tuple[int, int, int, int] | None] = []
+    for path in paths:
+        try:
+            found = path.stat()
+            stamps.append((found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size))
+        except OSError:
+            stamps.append(None)
+    return tuple(stamps)
 
 
 def read_pem(path: Path, label: bytes) -> bytes:

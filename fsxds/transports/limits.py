@@ -83,10 +83,9 @@ class Limiter:
         if rate is None or not peer:
             return
         now_s, network = self._now_s(), network_of(peer)
-        bucket = self._buckets.get(network) or _Bucket(BURST_S * rate, now_s)
+        bucket = self._buckets.find(network, lambda: _Bucket(BURST_S * rate, now_s))
         bucket.left = min(bucket.left + (now_s - bucket.at_s) * rate, BURST_S * rate)
         bucket.at_s = now_s
-        self._buckets.put(network, bucket)
         if bucket.left < 1:
             raise LimitError("max-requests-per-peer", f"{network} sends more than {rate} requests a second")
         bucket.left -= 1

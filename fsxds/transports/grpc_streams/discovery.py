@@ -171,7 +171,7 @@ class GrpcServices:
         try:
             with self._exchange.woken():
                 async with asyncio.TaskGroup() as tasks:
-                    self._shared.write_in(tasks)
+                    self._shared.tasks = tasks
                     lasting = (
                         tasks.create_task(supervisor.run("streams", self._shared.waking.keep_waking)),
                         tasks.create_task(supervisor.run("health", self._report_health)),

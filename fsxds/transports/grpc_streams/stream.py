@@ -7,7 +7,6 @@ second task. Events during a write wait: a slow client skips versions, and costs
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -76,6 +75,7 @@ class StreamContext:
     Attributes:
         forgets_members: without a state file, a restart will lose removals; not reported yet.
         knows_authority_is_missing: a client that asks without authority was reported.
+        tasks: of unrequested responses, which must not raise; set before the first stream.
         ttl_mode: resources that keep their time to live.
     """
 
@@ -101,22 +101,12 @@ class StreamContext:
             passes_redirects=settings.redirects == "client", identifier=lambda: self.relays.identifier
         )
         self.waking = Waking(channels.on_demand)
-        self._tasks: asyncio.TaskGroup | None = None
+        self.tasks: asyncio.TaskGroup
 
     def admit(self, context: Context) -> None:
         """Count a call. Raises ProtocolError for a too fast peer, or a web page (gRPC-Web)."""
         self.limiter.admit_request(peer_of(context.peer()))
         check_page(dict(context.invocation_metadata() or ()), origins=self.limiter.settings.cors_origin or ())
-
-    def write_in(self, tasks: asyncio.TaskGroup) -> None:
-        """Use `tasks` for unrequested responses; before the first stream."""
-        self._tasks = tasks
-
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Start a task, which must not raise."""
-        if self._tasks is None:
-            raise RuntimeError("write_in() is called before the first stream comes")
-        self._tasks.create_task(work)
 
 
 class StreamCall:
@@ -259,10 +249,10 @@ class StreamCall:
         # The edge of every stream: the caller wakes other streams too.
         except Exception as error:  # noqa: BLE001
             self._is_closed = True
-            self._shared.spawn(self._fail(error))
+            self._shared.tasks.create_task(self._fail(error))
             return
         self._is_writing = True
-        self._shared.spawn(self._write_apart(responses))
+        self._shared.tasks.create_task(self._write_apart(responses))
 
     def wake_for_answers(self) -> None:
         """Process upstreams' answers."""
@@ -280,7 +270,7 @@ class StreamCall:
         except ProtocolError as error:
             self._shared.observer(RequestRejected(self._peer, error.code, str(error), error.subject))
             self._is_closed = True
-            self._shared.spawn(self._end_with(error.code, str(error)))
+            self._shared.tasks.create_task(self._end_with(error.code, str(error)))
 
     async def end(self) -> None:
         """End the stream after the present response."""

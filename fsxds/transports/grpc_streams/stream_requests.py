@@ -195,9 +195,9 @@ class GrpcRequestReader:
         serialized = message.SerializeToString(deterministic=True)
         is_kept = len(serialized) <= MOST_KEPT_NODE_BYTES
         key = serialized if is_kept else sha256(serialized).digest(), peer
-        node = self._nodes.get(key)
-        if node is None:
-            node = Node(
+        return self._nodes.find(
+            key,
+            lambda: Node(
                 id=check_length("node.id", message.id),
                 cluster=check_length("node.cluster", message.cluster),
                 peer=peer,
@@ -205,9 +205,8 @@ class GrpcRequestReader:
                 agent=check_length("node.user_agent_name", message.user_agent_name),
                 attributes=attributes_of_message(message),
                 serialized=serialized if is_kept else b"",
-            )
-            self._nodes.put(key, node)
-        return node
+            ),
+        )
 
 
 _PACKAGE = "envoy.service.discovery.v3"

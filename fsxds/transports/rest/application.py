@@ -38,7 +38,6 @@ from fsxds.transports.rest.http_edge import (
     HttpEdge,
     check_host,
     check_page,
-    is_envoy,
     origin_of,
 )
 from fsxds.transports.rest.poll_requests import DEADLINE_HEADER, RestRequestReader, is_json, patience_of, read_body
@@ -158,8 +157,9 @@ class RestJson:
         settings, may_be_linked = self.exchange.limiter.settings, request.method in {"GET", "HEAD"}
         own_origin, origins = origin_of(request), settings.cors_origin or ()
         check_page(request.headers, own_origin=own_origin, origins=origins, may_be_linked=may_be_linked)
-        is_poll_of_envoy = request.method == "POST" and is_envoy(request.headers)
-        if isinstance(self._address, TcpAddress) and not is_poll_of_envoy:
+        # With its cluster's name in `Host` (ENVOY.md E85); pages' POSTs have an `Origin`.
+        is_of_envoy = DEADLINE_HEADER in request.headers and "Origin" not in request.headers
+        if isinstance(self._address, TcpAddress) and not (is_of_envoy and request.method == "POST"):
             authorities = (settings.authority, *(settings.authorities or ()))
             check_host(request.headers, self._address, settings.allowed_hosts, filter(None, authorities))
 

@@ -23,7 +23,6 @@ from fsxds.model.relay_ids import LoopError
 from fsxds.settings.forms import ANY_HOST, ANY_ORIGIN, TcpAddress
 from fsxds.transports.rest.http_server import Connection
 from fsxds.transports.rest.poll_requests import (
-    DEADLINE_HEADER,
     TOO_LARGE,
     TOO_SLOW,
     UNKNOWN_CODING,
@@ -217,11 +216,6 @@ def check_host(
     is_allowed = ANY_HOST in names or host.lower().partition(":")[0].removesuffix(".") in names
     if not is_allowed and not leads_here(host, address):
         raise ProtocolError(f"{_FOREIGN_HOST}{'' if allowed == () else _MAY_BE_ALLOWED}", "PERMISSION_DENIED")
-
-
-def is_envoy(headers: Mapping[str, str]) -> bool:
-    """Whether an Envoy polls, with its cluster's name in `Host` (ENVOY.md E85); pages' POSTs have an `Origin`."""
-    return DEADLINE_HEADER in headers and "origin" not in headers
 
 
 def leads_here(written: str, address: TcpAddress) -> bool:

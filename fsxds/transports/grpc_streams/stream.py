@@ -7,6 +7,7 @@ second task. Events during a write wait: a slow client skips versions, and costs
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -75,7 +76,7 @@ class StreamContext:
     Attributes:
         forgets_members: without a state file, a restart will lose removals; not reported yet.
         knows_authority_is_missing: a client that asks without authority was reported.
-        tasks: of unrequested responses, which must not raise; set before the first stream.
+        tasks: of unrequested responses; set before the first stream.
         ttl_mode: resources that keep their time to live.
     """
 
@@ -107,6 +108,10 @@ class StreamContext:
         """Count a call. Raises ProtocolError for a too fast peer, or a web page (gRPC-Web)."""
         self.limiter.admit_request(peer_of(context.peer()))
         check_page(dict(context.invocation_metadata() or ()), origins=self.limiter.settings.cors_origin or ())
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Start a task, which must not raise."""
+        self.tasks.create_task(work)
 
 
 class StreamCall:
@@ -249,10 +254,10 @@ class StreamCall:
         # The edge of every stream: the caller wakes other streams too.
         except Exception as error:  # noqa: BLE001
             self._is_closed = True
-            self._shared.tasks.create_task(self._fail(error))
+            self._shared.spawn(self._fail(error))
             return
         self._is_writing = True
-        self._shared.tasks.create_task(self._write_apart(responses))
+        self._shared.spawn(self._write_apart(responses))
 
     def wake_for_answers(self) -> None:
         """Process upstreams' answers."""
@@ -270,7 +275,7 @@ class StreamCall:
         except ProtocolError as error:
             self._shared.observer(RequestRejected(self._peer, error.code, str(error), error.subject))
             self._is_closed = True
-            self._shared.tasks.create_task(self._end_with(error.code, str(error)))
+            self._shared.spawn(self._end_with(error.code, str(error)))
 
     async def end(self) -> None:
         """End the stream after the present response."""

@@ -21,7 +21,7 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.rollout.rejections import Nack
 from fsxds.runtime.channels import ChannelClient
 from fsxds.settings.options import Settings
-from fsxds.transports.grpc_streams.stream import LONGEST_IGNORED, MOST_IGNORED_REPORTED
+from fsxds.transports.grpc_streams.stream import LONGEST_IGNORED, MOST_IGNORED_REPORTED, StreamContext
 from fsxds.transports.grpc_streams.stream_requests import STOPPING
 from fsxds.transports.rest.poll_responses import INTERNAL
 from tests.support.faulty_server import Boom
@@ -453,7 +453,7 @@ async def test_an_error_beside_a_request(server: GrpcServer) -> None:
     held: list[Coroutine[Any, Any, None]] = []
     with (
         patch.object(SotwStream, "receive_snapshot", side_effect=Boom),
-        patch.object(server.services._shared.tasks, "create_task", held.append),
+        patch.object(StreamContext, "spawn", lambda _, work: held.append(work)),
     ):
         server.publish({"CDS": {"a": "2"}})
         await until(lambda: bool(held))

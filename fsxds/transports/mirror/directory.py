@@ -274,12 +274,8 @@ class MirrorRecords:
 
     @property
     def paths(self) -> Collection[PurePosixPath]:
-        """The paths of our files."""
+        """The paths of files that fsxds wrote, or was about to."""
         return self._rows.keys()
-
-    def owns(self, path: PurePosixPath) -> bool:
-        """Whether fsxds wrote it, or was about to."""
-        return path in self._rows
 
     def owns_content(self, path: PurePosixPath, content: bytes | None) -> bool:
         """Whether our file has our content; None: missing."""

@@ -231,7 +231,7 @@ class Mirror:
             if (obstacle := self._directory.obstacle(file.path)) is not None:
                 reason = f"{obstacle} was not written by fsxds, and stays; move it away to have this file written"
                 yield Remark(str(file.path), reason)
-            elif not self._records.owns(file.path) and self._is_other(file):
+            elif file.path not in self._records.paths and self._is_other(file):
                 reason = "a file that fsxds did not write is there, and stays; move it away to have this one written"
                 yield Remark(str(file.path), reason)
 
@@ -348,19 +348,11 @@ class Mirroring:
         self._limit: asyncio.Timeout | None = None
         self._foreign = ForeignChanges(self._look_soon)
         self.root = mirror.root
+        # Its own voter.
+        self.name = self.identity = str(mirror.root)
         self.node = audience.node
         self.has_written = asyncio.Event()
         self._reader = audience.reader
-
-    @property
-    def name(self) -> str:
-        """As in the log."""
-        return str(self.root)
-
-    @property
-    def identity(self) -> str:
-        """Its own voter."""
-        return self.name
 
     def standing(self, step: Step) -> Standing:
         """Return whether files are written and a known Envoy has answered."""

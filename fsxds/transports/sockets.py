@@ -148,13 +148,15 @@ async def bind_tcp(address: TcpAddress, *, is_shared: bool = False) -> list[sock
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listeners: list[socket.socket] = []
-    try:
-        for family, where in dict.fromkeys((family, where) for family, *_, where in found):
-            port = listeners[0].getsockname()[1] if listeners else address.port
-            listeners.extend(_bind_one(family, (str(where[0]), port), is_shared=is_shared))
-    except OSError:
-        close_all(listeners)
-        raise
+    for family, (host, *_) in dict.fromkeys((family, where) for family, *_, where in found):
+        where = str(host), listeners[0].getsockname()[1] if listeners else address.port
+        try:
+            listeners.append(_bind_shared(family, where) if is_shared else socket.create_server(where, family=family))
+        except OSError as error:
+            # `localhost` includes ::1 even if IPv6 is switched off.
+            if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+                close_all(listeners)
+                raise
     if not listeners:
         raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
     return listeners
@@ -164,15 +166,6 @@ def bound_address(listeners: list[socket.socket]) -> TcpAddress:
     """Return the sockets' address; of several, one that other machines reach, as who may ask depends on it."""
     bound = [TcpAddress(*listener.getsockname()[:2]) for listener in listeners]
     return next((address for address in bound if not is_local(address)), bound[0])
-
-
-def _bind_one(family: int, where: tuple[str, int], *, is_shared: bool) -> Iterator[socket.socket]:
-    try:
-        yield _bind_shared(family, where) if is_shared else socket.create_server(where, family=family)
-    except OSError as error:
-        # `localhost` includes ::1 even if IPv6 is switched off.
-        if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
-            raise
 
 
 def _bind_shared(family: int, where: tuple[str, int]) -> socket.socket:

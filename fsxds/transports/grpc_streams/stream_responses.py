@@ -158,7 +158,13 @@ class _Kept:
 
 
 def _own_part(response: Response) -> bytes:
-    heartbeats = map(_heartbeat, response.heartbeats)
+    # Without content. Source: xDS protocol, "TTL".
+    heartbeats = [
+        discovery_pb2.Resource(
+            name=one.name, version=one.version, ttl=None if one.ttl_s is None else _duration(one.ttl_s)
+        )
+        for one in response.heartbeats
+    ]
     if isinstance(response, SotwResponse):
         message = discovery_pb2.DiscoveryResponse(
             nonce=response.nonce, resources=map(_packed, heartbeats), resource_errors=_errors(response)
@@ -199,12 +205,6 @@ class _Heads(dict[int, bytes]):
 
 
 _heads_of = lru_cache(maxsize=64)(_Heads)
-
-
-def _heartbeat(resource: Resource) -> discovery_pb2.Resource:
-    """Without content. Source: xDS protocol, "TTL"."""
-    ttl = None if resource.ttl_s is None else _duration(resource.ttl_s)
-    return discovery_pb2.Resource(name=resource.name, version=resource.version, ttl=ttl)
 
 
 def _packed(wrapper: discovery_pb2.Resource) -> PackedAny:

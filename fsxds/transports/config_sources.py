@@ -251,9 +251,6 @@ class Rewriting:
                 channel.streams.publish(snapshot)
 
 
-_Unresolved = Mapping[str, Resource]
-
-
 class PassedRedirects:
     """Serves locators in place of redirected content, on top of the snapshot before.
 
@@ -263,7 +260,7 @@ class PassedRedirects:
 
     def __init__(self) -> None:
         # By type: the last rows and unresolved resources, and the rewritten rows.
-        self._rows: dict[TypeUrl, tuple[Rows, _Unresolved, Rows]] = {}
+        self._rows: dict[TypeUrl, tuple[Rows, Mapping[str, Resource], Rows]] = {}
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
         """Return the streams' snapshot."""

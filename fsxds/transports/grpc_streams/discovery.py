@@ -47,17 +47,15 @@ from fsxds.transports.grpc_streams.stream_requests import (
     parse_or_abort,
 )
 
-OVERALL = ""
-
 # Of its own time, when a unary request ends its wait for upstreams.
 LEAST_LEFT_S = 0.2
 
 
 class Health:
-    """Reports health, equal for all services."""
+    """Reports health, equal for all services and overall (an empty name)."""
 
     def __init__(self, services: Iterable[str]) -> None:
-        self._services = (OVERALL, *services)
+        self._services = ("", *services)
         self._servicer = health.aio.HealthServicer()
 
     @property

@@ -113,10 +113,6 @@ async def parse_or_abort(message_class: type[Message], content: bytes, context: 
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
 
-def _shared(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(intern, names))
-
-
 class GrpcRequestReader:
     """Parses requests, without unknown fields.
 
@@ -148,7 +144,7 @@ class GrpcRequestReader:
         read = self._structured(content, message.resource_names, type_url)
         return SotwRequest(
             type_url=type_url,
-            names=_shared(read.among(message.resource_names)),
+            names=tuple(map(intern, read.among(message.resource_names))),
             version_info=Version(check_length("version_info", message.version_info)) or None,
             nonce=Nonce(check_length("response_nonce", message.response_nonce)) or None,
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
@@ -166,7 +162,7 @@ class GrpcRequestReader:
         read = self._structured(content, names, type_url)
         return DeltaRequest(
             type_url=type_url,
-            subscribe=_shared(message.resource_names_subscribe),
+            subscribe=tuple(map(intern, message.resource_names_subscribe)),
             unsubscribe=tuple(message.resource_names_unsubscribe),
             initial_resource_versions=MappingProxyType(
                 {held.key: Version(held.value) for held in message.initial_resource_versions}

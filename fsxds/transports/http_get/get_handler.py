@@ -127,17 +127,14 @@ class HttpGet:
         self._exchange.access.current.check_peer(peer)
         is_read = request.method in {"GET", "HEAD"}
         document = self.documents.get(request.path)
-        if document is not None and is_read:
+        if document is None:
+            # Before the method: an unknown path is an error for any method.
+            get = read_get(request, self._rules().authority, self._exchange.limiter.settings.max_hold_s)
+            if is_read:
+                return await self._answer(request, get)
+        elif is_read:
             return await document(request)
-        # Before the method: an unknown path is an error for any method.
-        get = (
-            None
-            if document is not None
-            else read_get(request, self._rules().authority, self._exchange.limiter.settings.max_hold_s)
-        )
-        if get is None or not is_read:
-            raise HttpRejection(WRONG_METHOD_OF_RESOURCE)
-        return await self._answer(request, get)
+        raise HttpRejection(WRONG_METHOD_OF_RESOURCE)
 
     async def _answer(self, request: web.Request, get: GetRequest) -> web.StreamResponse:
         row = get.target.row

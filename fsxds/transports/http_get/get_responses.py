@@ -272,7 +272,9 @@ class KeptContent:
             return content
         if not takes_long:
             self.made += 1
-            return self._keep(key, make())
+            content = make()
+            self._kept.put(key, content)
+            return content
         making = self._making.get(key) or self._begin(key, make)
         making.waiting += 1
         try:
@@ -284,10 +286,6 @@ class KeptContent:
                 # A new request may come before the thread reports the cancellation.
                 self._making.pop(key, None)
 
-    def _keep(self, key: Key, content: bytes) -> bytes:
-        self._kept.put(key, content)
-        return content
-
     def _begin(self, key: Key, make: Make) -> _Making:
         self.made += 1
         work = self._executor.submit(make)
@@ -297,7 +295,7 @@ class KeptContent:
             if self._making.get(key) is making:
                 del self._making[key]
             if not done.cancelled() and done.exception() is None:
-                self._keep(key, done.result())
+                self._kept.put(key, done.result())
 
         making.done.add_done_callback(end)
         return making

@@ -187,10 +187,7 @@ class ManifestRow:
     is_stand_in: bool = False
 
 
-ManifestRows = Mapping[PurePosixPath, ManifestRow]
-
-
-def encode_manifest(rows: ManifestRows) -> bytes:
+def encode_manifest(rows: Mapping[PurePosixPath, ManifestRow]) -> bytes:
     """Encode the manifest; equal rows, equal bytes."""
     files = [
         {"path": str(path), "type_url": row.type_url, "names": row.names, "sha256": row.digest}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -166,9 +166,7 @@ class RestJson:
     async def _answer_poll(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         try:
             named = request.headers.get(HEADER)
-            if named is None:
-                return await self._answer_poll_of(row, request)
-            with self.relays.calling(relays_in(named)):
+            with nullcontext() if named is None else self.relays.calling(relays_in(named)):
                 return await self._answer_poll_of(row, request)
         except ProtocolError as error:
             if error.code in DENIED:

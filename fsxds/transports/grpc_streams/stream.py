@@ -273,7 +273,7 @@ class StreamCall:
             for watch in self._core.statistics():
                 self._shared.access.current.check_type(self._sender, watch.type_url)
         except ProtocolError as error:
-            self._shared.observer(RequestRejected(self._peer, error.code, str(error), error.subject))
+            report_rejection(self._shared.observer, self._peer, error.code, error)
             self._is_closed = True
             self._shared.spawn(self._end_with(error.code, str(error)))
 

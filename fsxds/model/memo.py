@@ -31,9 +31,10 @@ class Recent(Generic[Key, Value]):
 
     def get(self, key: Key, make: Callable[[], Value]) -> Value:
         """Return the value, or create it."""
-        if key not in self._now:
-            self._now[key] = self._before[key] if key in self._before else make()
-        return self._now[key]
+        if key in self._now:
+            return self._now[key]
+        value = self._now[key] = self._before[key] if key in self._before else make()
+        return value
 
     def put(self, key: Key, value: Value) -> Value:
         """Replace and return a value."""

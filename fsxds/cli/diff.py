@@ -40,7 +40,7 @@ from fsxds.tools.diff.difference import Compared, HeldInViews, Side, Unread, jso
 from fsxds.tools.diff.sides import Repository, fetch_served, is_kept, is_running_address, read_kept
 from fsxds.tools.held_changes import HeldChange, held_changes
 from fsxds.transports.admin.admin_api import report_of
-from fsxds.transports.admin.rollout_control import StatusReport
+from fsxds.transports.admin.admin_reports import StatusReport
 
 DIFFERENT = 1
 INCOMPLETE = 3

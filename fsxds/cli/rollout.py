@@ -21,7 +21,7 @@ from fsxds.rollout.holding import HoldReason
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
 from fsxds.transports.admin.admin_api import report_of
-from fsxds.transports.admin.rollout_control import (
+from fsxds.transports.admin.admin_reports import (
     ChannelReport,
     DecisionReport,
     HeldReport,

@@ -24,12 +24,12 @@ from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
 from fsxds.transports.admin.admin_api import report_of
-from fsxds.transports.admin.rollout_control import FleetServerReport
-from fsxds.transports.admin.status_reports import (
+from fsxds.transports.admin.admin_reports import (
     ClientDetail,
     ClientList,
     ClientReport,
     FileList,
+    FleetServerReport,
     ListedNames,
     NodeReport,
     ProblemReport,

@@ -25,8 +25,7 @@ from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.snapshots.encoding import DamagedBytesError
 from fsxds.transports.admin.admin_api import report_of
-from fsxds.transports.admin.page_paths import AdminControl, OperatorControl
-from fsxds.transports.admin.rollout_control import (
+from fsxds.transports.admin.admin_reports import (
     Action,
     ChannelReport,
     FleetServerReport,
@@ -34,6 +33,7 @@ from fsxds.transports.admin.rollout_control import (
     OperatorDecision,
     no_snapshot,
 )
+from fsxds.transports.admin.page_paths import AdminControl, OperatorControl
 
 # The longest wait for the publisher's status, and the time for which it is shown again.
 STATUS_WITHIN_S = 2.0

@@ -13,6 +13,35 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
+class Recent(Generic[Key, Value]):
+    """Keeps values used since the last `turn` but one."""
+
+    __slots__ = ("_before", "_now")
+
+    def __init__(self) -> None:
+        self._now: dict[Key, Value] = {}
+        self._before: dict[Key, Value] = {}
+
+    def __len__(self) -> int:
+        return len(self._before | self._now)
+
+    def turn(self) -> None:
+        """Drop values not used since the last call."""
+        self._now, self._before = {}, self._now
+
+    def get(self, key: Key, make: Callable[[], Value]) -> Value:
+        """Return the value, or create it."""
+        if key in self._now:
+            return self._now[key]
+        value = self._now[key] = self._before[key] if key in self._before else make()
+        return value
+
+    def put(self, key: Key, value: Value) -> Value:
+        """Replace and return a value."""
+        self._now[key] = value
+        return value
+
+
 class Lru(Generic[Key, Value]):
     """Keeps up to `most` values by key, the most recently used last.
 

@@ -21,7 +21,8 @@ from fsxds.rollout import Client
 from fsxds.rollout.holding import HoldingRules, HoldReason
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.runtime.channels import ChannelClient, ChannelKey
-from fsxds.transports.admin.rollout_control import (
+from fsxds.transports.admin.admin_reports import (
+    Action,
     ApprovalReport,
     ChannelReport,
     FleetServerReport,
@@ -31,7 +32,6 @@ from fsxds.transports.admin.rollout_control import (
     OperatorDecision,
     StepReport,
     WaitingReport,
-    carry_out,
     no_snapshot,
 )
 
@@ -93,7 +93,19 @@ class RolloutOperator:
 
     async def decide(self, decision: OperatorDecision) -> int:
         """Carry out an operator's decision."""
-        return await carry_out(decision, self)
+        layers = None if decision.layers is None else frozenset(decision.layers)
+        if decision.action is Action.ROLLBACK and decision.time_s is not None:
+            return await self.rollback_all(decision.time_s)
+        if decision.action is Action.ROLLBACK:
+            return await self.rollback(decision.number or 0)
+        acts: Mapping[Action, Callable[[], int]] = {
+            Action.APPROVE: lambda: self.approve(decision.name or ""),
+            Action.RETRY: lambda: self.retry(decision.name),
+            Action.PROMOTE: self.promote,
+            Action.ABORT: lambda: self.abort(layers),
+            Action.RESUME: lambda: self.resume(layers),
+        }
+        return acts[decision.action]()
 
     def layers_of_node(self, node_id: str) -> Layers | None:
         """Return a connected node's layers, or None."""

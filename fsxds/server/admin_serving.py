@@ -30,11 +30,12 @@ from fsxds.settings.forms import Address
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
 from fsxds.status.server_status import ProcessFacts, ServerStatus
-from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
+from fsxds.transports.admin.admin_api import AdminApi, AdminPaths
+from fsxds.transports.admin.admin_reports import ListenerReport
 from fsxds.transports.admin.page_paths import ChangeFeed, PageApi, page_paths
-from fsxds.transports.admin.status_paths import RolloutPaths, StatusPaths, health_paths, metrics_paths, outline_paths
-from fsxds.transports.admin.status_reports import ListenerReport
+from fsxds.transports.admin.status_paths import RolloutPaths, health_paths, metrics_paths, outline_paths, status_paths
 from fsxds.transports.rest.http_server import listening
+from fsxds.transports.sockets import is_local
 
 MOST_VIEWS = 100
 WHOLE = "whole tree"
@@ -75,7 +76,7 @@ class AdminAddress:
         # Lasting answers would delay the end.
         application.on_shutdown.append(self._changes.close)
         async with listening(application, address, grace_s=GRACE_S, options=options) as bound:
-            self._is_exposed = is_exposed(bound)
+            self._is_exposed = not is_local(bound)
             self.check(access.current)
             yield bound
 
@@ -105,7 +106,7 @@ class AdminAddress:
         status = ServerStatus(process, operator, channels, self._files)
         return {
             **RolloutPaths(operator).paths,
-            **StatusPaths(status).paths,
+            **status_paths(status),
             **page_paths(PageApi(operator, of.catalogue, of.is_static), self._changes),
             **outline_paths(operator),
             **metrics_paths(self._metrics.registry),

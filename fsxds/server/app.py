@@ -473,7 +473,9 @@ class Application:
         application = make_application(RestJson(context))
         for name in REST_PARTS:
             import_module(name).join(context, application)
-        options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
+        options = replace(
+            self.security.http("http", address), max_connections=lambda: self.limiter.settings.max_connections
+        )
         return listening(application, address, grace_s=GRACE_S, options=options)
 
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:

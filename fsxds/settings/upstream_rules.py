@@ -237,9 +237,9 @@ class Authority:
     upstream: tuple[str, ...] = ()
 
 
-def at_urls(authorities: Mapping[str, Authority] | None) -> Mapping[str, Authority]:
-    """Return authorities with URLs."""
-    return MappingProxyType({name: each for name, each in (authorities or {}).items() if each.url})
+def at_urls(authorities: Mapping[str, Authority] | None) -> Mapping[str, str]:
+    """Return the URLs of authorities that have one."""
+    return MappingProxyType({name: each.url for name, each in (authorities or {}).items() if each.url})
 
 
 def _read_authorities(part: SettingPart) -> Mapping[str, Authority]:

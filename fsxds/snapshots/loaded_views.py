@@ -31,7 +31,6 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Key, ParsedFile, Reference, Resource, Snapshot
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, SourceFile, SourceTree
 from fsxds.settings.naming_rules import CollectionRule
-from fsxds.settings.upstream_rules import Authority
 from fsxds.snapshots.load import Loaded, unchecked
 from fsxds.snapshots.parse import field_rules
 from fsxds.snapshots.proposals import Check, NoCheck, Records
@@ -228,7 +227,7 @@ class ResolutionRules:
     """
 
     authority: str = ""
-    authorities: Mapping[str, Authority] = field(default_factory=lambda: MappingProxyType({}))
+    authorities: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     passes_redirects: bool = False
     root: str = ""
     catalogue: Catalogue | None = field(default=None, compare=False, repr=False)

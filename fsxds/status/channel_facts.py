@@ -35,8 +35,7 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher
 from fsxds.runtime.channels import ChannelClient, ChannelKey
-from fsxds.transports.admin.status_paths import is_called
-from fsxds.transports.admin.status_reports import (
+from fsxds.transports.admin.admin_reports import (
     MOST_NAMES,
     MOST_VIEWS,
     ClientCount,
@@ -51,6 +50,7 @@ from fsxds.transports.admin.status_reports import (
     TypeReport,
     ViewReport,
 )
+from fsxds.transports.admin.status_paths import is_called
 
 # Ten thousand clients take 0.1 s, so are counted at most once a second.
 COUNTED_FOR_EACH_S = 100e-6

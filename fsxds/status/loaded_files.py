@@ -17,7 +17,7 @@ from fsxds.observe.source_lines import Source
 from fsxds.publishing.held_resources import REJECTED as REJECTED_RULE
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.upstream_content import origin_of
-from fsxds.transports.admin.status_reports import (
+from fsxds.transports.admin.admin_reports import (
     MOST_PROBLEMS,
     FileCounts,
     FileList,

@@ -19,14 +19,15 @@ from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
-from fsxds.transports.admin.rollout_control import ChannelReport, RolloutControl
-from fsxds.transports.admin.status_reports import (
+from fsxds.transports.admin.admin_reports import (
     MOST_ROLLOUTS,
+    ChannelReport,
     ClientList,
     FileList,
     HeldType,
     ListenerReport,
     NodeReport,
+    RolloutControl,
     RowQuery,
     ServerReport,
     UpstreamReport,

@@ -21,6 +21,7 @@ from fsxds.api.locator_messages import fill_locator
 from fsxds.api.walk import MessageVisitor
 from fsxds.events.event import Observer
 from fsxds.events.process_events import SnapshotSetAside
+from fsxds.model.memo import Lru
 from fsxds.model.name_table import Chunk
 from fsxds.model.resource_names import Locator
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
@@ -142,6 +143,8 @@ def _sources_of_extension(message: DynamicMessage) -> Iterator[tuple[DynamicMess
 
 # About ten milliseconds on the event loop.
 RESOURCES_PER_STEP = 200
+# Sets of undeclared types with kept rows: views may differ in them, and earlier ones hold old resources.
+MOST_UNDECLARED = 8
 
 
 class AdsConfigSources:
@@ -157,7 +160,9 @@ class AdsConfigSources:
         self._finder = ConfigSourceFinder(catalogue)
         self._undeclared: frozenset[TypeUrl] = frozenset()
         # The authored and the rewritten rows of the last snapshot with these undeclared types.
-        self._rows: dict[tuple[frozenset[TypeUrl], TypeUrl], tuple[Rows, Rows]] = {}
+        self._rows: Lru[tuple[frozenset[TypeUrl], TypeUrl], tuple[Rows, Rows]] = Lru(
+            MOST_UNDECLARED * len(WITH_CONFIG_SOURCES)
+        )
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
         """Return the streams' snapshot. Not concurrent; yields to the event loop."""
@@ -186,7 +191,7 @@ class AdsConfigSources:
                 await asyncio.sleep(0)
         is_as_authored = before is rewritten_before and all(each is authored[each.name] for each in updated)
         rewritten = authored if is_as_authored else rewritten_before.with_changes(updated, change.removed)
-        self._rows[key] = authored, rewritten
+        self._rows.put(key, (authored, rewritten))
         return rewritten
 
     def _rewrite(self, resource: Resource) -> Resource:
@@ -246,9 +251,6 @@ class Rewriting:
                 channel.streams.publish(snapshot)
 
 
-_Unresolved = Mapping[str, Resource]
-
-
 class PassedRedirects:
     """Serves locators in place of redirected content, on top of the snapshot before.
 
@@ -258,7 +260,7 @@ class PassedRedirects:
 
     def __init__(self) -> None:
         # By type: the last rows and unresolved resources, and the rewritten rows.
-        self._rows: dict[TypeUrl, tuple[Rows, _Unresolved, Rows]] = {}
+        self._rows: dict[TypeUrl, tuple[Rows, Mapping[str, Resource], Rows]] = {}
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
         """Return the streams' snapshot."""

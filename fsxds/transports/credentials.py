@@ -186,11 +186,6 @@ class Tls:
         self._current = Certificates.read(files)
         self._wanted = asyncio.Event()
 
-    @property
-    def asks_clients(self) -> bool:
-        """Whether there is a CA of clients."""
-        return self._files.client_ca is not None
-
     def context(self, *, is_strict: bool) -> ssl.SSLContext:
         """Return the next handshake's context; `is_strict` requires a client certificate if there is a CA."""
         return self._current.strict if is_strict else self._current.lenient
@@ -207,7 +202,8 @@ class Tls:
             return served
 
         # gRPC calls `newer` in a separate thread.
-        return grpc.dynamic_ssl_server_credentials(first, newer, require_client_authentication=self.asks_clients)
+        asks_clients = self._files.client_ca is not None
+        return grpc.dynamic_ssl_server_credentials(first, newer, require_client_authentication=asks_clients)
 
     def look_now(self) -> None:
         """Wake `keep_current`."""
@@ -248,15 +244,14 @@ class Tls:
 
 def _stamp_of(paths: Iterable[Path]) -> _Stamp:
     """Follows symbolic links, which may change too."""
-    return tuple(map(_stamp_of_file, paths))
-
-
-def _stamp_of_file(path: Path) -> tuple[int, int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    stamps: list[tuple[int, int, int, int] | None] = []
+    for path in paths:
+        try:
+            found = path.stat()
+            stamps.append((found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size))
+        except OSError:
+            stamps.append(None)
+    return tuple(stamps)
 
 
 def read_pem(path: Path, label: bytes) -> bytes:

@@ -25,6 +25,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from math import inf
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Protocol, Self
 from urllib.parse import unquote, urlsplit
@@ -44,7 +45,10 @@ from fsxds.runtime.channels import Channel, Channels, HoldsOf, Latest, SnapshotS
 from fsxds.settings.forms import ANY_HOST, ANY_ORIGIN, TcpAddress
 from fsxds.transports.limits import Limiter
 from fsxds.transports.rest.http_edge import Handler
-from fsxds.transports.sockets import is_local
+from fsxds.transports.sockets import is_local, is_loopback
+
+# For upstreams to answer whether they have a resource, unless the request has its own wait time.
+ON_DEMAND_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,10 +98,6 @@ class _Asking(AbstractContextManager[None]):
         self._on_demand.forget(self._requester)
 
 
-def _store(channel: Channel) -> SnapshotStore:
-    return channel.store
-
-
 class Exchange:
     """Takes one listener's requests.
 
@@ -110,7 +110,7 @@ class Exchange:
         channels: Channels,
         limiter: Limiter | None = None,
         access: AccessInUse | None = None,
-        store_of: Callable[[Channel], SnapshotStore] = _store,
+        store_of: Callable[[Channel], SnapshotStore] = attrgetter("store"),
     ) -> None:
         self.limiter = limiter or Limiter()
         self.channels = channels
@@ -126,7 +126,7 @@ class Exchange:
     @classmethod
     def of_streams(cls, channels: Channels, limiter: Limiter | None = None, access: AccessInUse | None = None) -> Self:
         """Create one for streamed snapshots."""
-        return cls(channels, limiter, access, lambda channel: channel.streams)
+        return cls(channels, limiter, access, attrgetter("streams"))
 
     def __len__(self) -> int:
         """Count waiting requests."""
@@ -260,7 +260,7 @@ def _end(limits: tuple[asyncio.Timeout, ...] | list[asyncio.Timeout]) -> None:
         end_wait(limit, now_s)
 
 
-__all__ = ["Peer", "is_loopback", "peer_of_call", "peer_of_request"]
+__all__ = ["Peer", "is_loopback", "peer_of", "peer_of_call", "peer_of_request"]
 
 _BEARER = "bearer"
 _NAMES_OF_GRPC = ("peer_uri", "peer_dns")
@@ -279,33 +279,30 @@ def peer_of_request(request: web.Request) -> Peer:
     return Peer(address, is_tls or is_unix or is_loopback(address), names, token)
 
 
+def peer_of(transport_peer: str) -> str:
+    """Return the IP address in gRPC's `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`, or ""."""
+    scheme, _, rest = transport_peer.partition(":")
+    if scheme not in {"ipv4", "ipv6"}:
+        return ""
+    return unquote(rest).rpartition(":")[0].strip("[]")
+
+
 def peer_of_call(context: Any) -> Peer:
     """Return a gRPC call's sender."""
-    scheme, _, rest = context.peer().partition(":")
-    is_tcp = scheme in {"ipv4", "ipv6"}
-    # `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`.
-    address = unquote(rest).rpartition(":")[0].strip("[]") if is_tcp else ""
+    address = peer_of(context.peer())
     properties = context.auth_context()
     is_tls = properties.get("transport_security_type") == [b"ssl"]
     # The key of all alternative names includes e-mail addresses, indistinguishable from URIs.
     uris, dns_names = ([name.decode(errors="replace") for name in properties.get(key, ())] for key in _NAMES_OF_GRPC)
     token = _token_in(value for key, value in context.invocation_metadata() or () if key == "authorization")
-    return Peer(address, is_tls or scheme == "unix" or is_loopback(address), _names(uris, dns_names), token)
+    return Peer(
+        address, is_tls or context.peer().startswith("unix:") or is_loopback(address), _names(uris, dns_names), token
+    )
 
 
 def _names(uris: Iterable[str], dns_names: Iterable[str]) -> tuple[str, ...]:
     """Neither DNS names that look like URIs, nor the common name, which may be anything."""
     return (*(name for name in uris if is_uri(name)), *(name for name in dns_names if not is_uri(name)))
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can use an IP address."""
-    try:
-        ip = ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    # An IPv4 client of an IPv6 socket.
-    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
 
 
 def _token_in(values: Iterable[str | bytes]) -> str:
@@ -372,11 +369,6 @@ def check_host(
         raise ProtocolError(f"{_FOREIGN_HOST}{'' if allowed == () else _MAY_BE_ALLOWED}", "PERMISSION_DENIED")
 
 
-def is_envoy(headers: Mapping[str, str]) -> bool:
-    """Whether an Envoy polls, with its cluster's name in `Host` (ENVOY.md E85); pages' POSTs have an `Origin`."""
-    return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
-
-
 def leads_here(written: str, address: TcpAddress) -> bool:
     """Whether a Host is `localhost`, the listener's, or an IP."""
     try:
@@ -441,4 +433,4 @@ class ExtraServices:
 
     posts: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
     documents: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
-    calls: tuple[grpc.GenericRpcHandler, ...] = ()
+    calls: tuple[grpc.ServiceRpcHandler, ...] = ()

@@ -83,10 +83,9 @@ class Limiter:
         if rate is None or not peer:
             return
         now_s, network = self._now_s(), network_of(peer)
-        bucket = self._buckets.get(network) or _Bucket(BURST_S * rate, now_s)
+        bucket = self._buckets.find(network, lambda: _Bucket(BURST_S * rate, now_s))
         bucket.left = min(bucket.left + (now_s - bucket.at_s) * rate, BURST_S * rate)
         bucket.at_s = now_s
-        self._buckets.put(network, bucket)
         if bucket.left < 1:
             raise LimitError("max-requests-per-peer", f"{network} sends more than {rate} requests a second")
         bucket.left -= 1
@@ -109,10 +108,6 @@ class Limiter:
             self._streams_by_peer[network] -= 1
             if not self._streams_by_peer[network]:
                 del self._streams_by_peer[network]
-
-    def most_connections(self) -> int:
-        """Return a listener's most connections."""
-        return self.settings.max_connections
 
     def admit_view(self, count: int) -> None:
         """Raise LimitError without space beside `count` loaded views."""

@@ -125,12 +125,17 @@ def _fact(address: Address, error: OSError) -> str:
 
 def is_local(address: Address) -> bool:
     """Whether only this machine reaches an address; no host names but `localhost`."""
-    if isinstance(address, UnixAddress) or address.host == "localhost":
-        return True
+    return isinstance(address, UnixAddress) or address.host == "localhost" or is_loopback(address.host)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can use an IP address."""
     try:
-        return ip_address(address.host.partition("%")[0]).is_loopback
+        ip = ip_address(address.partition("%")[0])
     except ValueError:
         return False
+    # An IPv4 client of an IPv6 socket.
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
 
 
 async def bind_tcp(address: TcpAddress, *, is_shared: bool = False) -> list[socket.socket]:
@@ -143,25 +148,24 @@ async def bind_tcp(address: TcpAddress, *, is_shared: bool = False) -> list[sock
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listeners: list[socket.socket] = []
-    try:
-        for family, where in dict.fromkeys((family, where) for family, *_, where in found):
-            port = listeners[0].getsockname()[1] if listeners else address.port
-            listeners.extend(_bind_one(family, (str(where[0]), port), is_shared=is_shared))
-    except OSError:
-        close_all(listeners)
-        raise
+    for family, (host, *_) in dict.fromkeys((family, where) for family, *_, where in found):
+        where = str(host), listeners[0].getsockname()[1] if listeners else address.port
+        try:
+            listeners.append(_bind_shared(family, where) if is_shared else socket.create_server(where, family=family))
+        except OSError as error:
+            # `localhost` includes ::1 even if IPv6 is switched off.
+            if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+                close_all(listeners)
+                raise
     if not listeners:
         raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
     return listeners
 
 
-def _bind_one(family: int, where: tuple[str, int], *, is_shared: bool) -> Iterator[socket.socket]:
-    try:
-        yield _bind_shared(family, where) if is_shared else socket.create_server(where, family=family)
-    except OSError as error:
-        # `localhost` includes ::1 even if IPv6 is switched off.
-        if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
-            raise
+def bound_address(listeners: list[socket.socket]) -> TcpAddress:
+    """Return the sockets' address; of several, one that other machines reach, as who may ask depends on it."""
+    bound = [TcpAddress(*listener.getsockname()[:2]) for listener in listeners]
+    return next((address for address in bound if not is_local(address)), bound[0])
 
 
 def _bind_shared(family: int, where: tuple[str, int]) -> socket.socket:
@@ -307,14 +311,17 @@ class Listener:
         *,
         is_shared: bool = False,
     ) -> None:
-        self.address = address
+        self.address = self._wanted = address
         self.is_up = asyncio.Event()
         self._listen = listen
         self._is_shared = is_shared
 
     async def serve(self) -> Never:
         """Listen until cancelled, or raise UsageError when unreachable."""
-        async with self._listen(self.address) as self.address:
+        async with self._listen(self._wanted) as self.address:
+            if isinstance(self._wanted, TcpAddress) and isinstance(self.address, TcpAddress):
+                # A restart takes the same port, at each address of the host.
+                self._wanted = TcpAddress(self._wanted.host, self.address.port)
             self.is_up.set()
             if self._is_shared:
                 await until_removed(self.address)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.main import main
-from fsxds.transports.admin.rollout_control import WaitingReport
+from fsxds.transports.admin.admin_reports import WaitingReport
 from tests.support.admin import BUSY, HELD, PINNED, QUIET, REJECTED, KeptRollouts, admin_in_thread
 from tests.support.ports import free_address
 from tests.support.server import Server

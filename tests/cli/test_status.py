@@ -23,9 +23,7 @@ from fsxds.events.event import duration
 from fsxds.model.errors import ProtocolError
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi
-from fsxds.transports.admin.rollout_control import FleetServerReport
-from fsxds.transports.admin.status_paths import StatusPaths
-from fsxds.transports.admin.status_reports import (
+from fsxds.transports.admin.admin_reports import (
     ClientCount,
     ClientDetail,
     ClientList,
@@ -33,6 +31,7 @@ from fsxds.transports.admin.status_reports import (
     FileCounts,
     FileList,
     FileReport,
+    FleetServerReport,
     HeldType,
     ListedNames,
     ListenerReport,
@@ -44,6 +43,7 @@ from fsxds.transports.admin.status_reports import (
     TypeReport,
     UpstreamReport,
 )
+from fsxds.transports.admin.status_paths import status_paths
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from tests.support.admin import BUSY, PINNED, QUIET, REJECTED
 from tests.support.admin import HELD as REMOVAL_WAITS
@@ -120,7 +120,7 @@ def admin_of(kept: KeptStatus, address: Address | None = None) -> Iterator[str]:
 
     async def run() -> None:
         ending, where = asyncio.Event(), address or TcpAddress("127.0.0.1", 0)
-        application = AdminApi(StatusPaths(kept).paths, where, lambda _: None).application()
+        application = AdminApi(status_paths(kept), where, lambda _: None).application()
         async with listening(application, where, grace_s=0.1, options=ListenerOptions("admin")) as there:
             loop = asyncio.get_running_loop()
             ends.append(lambda: loop.call_soon_threadsafe(ending.set))

@@ -22,8 +22,8 @@ from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.grpc_streams.stream_requests import INTERNAL
 from fsxds.transports.rest.application import ROWS
+from fsxds.transports.rest.poll_responses import INTERNAL
 from tests.end_to_end import chaos
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder
@@ -53,7 +53,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "tokens": ("fsxds.transports.credentials.Credentials._receive",),
     "REST listener": ("fsxds.transports.sockets.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.transports.sockets.until_lost", lambda address: isinstance(address, UnixAddress)),
-    "admin listener": ("fsxds.server.admin_serving.is_exposed",),
+    "admin listener": ("fsxds.server.admin_serving.is_local",),
     "members": ("fsxds.disk_cache.member_names.MemberNames.keep_written",),
 }
 AT_START = (
@@ -114,7 +114,9 @@ async def test_every_grpc_handler_is_an_edge() -> None:
             for path, method in methods:
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
                     await _call(channel, path, method)
-                assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, INTERNAL), path
+                assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, INTERNAL.message), (
+                    path
+                )
         health = channel.unary_unary("/grpc.health.v1.Health/Check")
         assert await health(b"", timeout=PATIENCE_S) == b"\x08\x02"
 
@@ -162,7 +164,7 @@ async def test_a_stream_that_fails_when_it_is_woken(*, is_delta: bool) -> None:
         with patch.object(core, "receive_snapshot", faulty):
             server.publish({"CDS": {"a": "2"}})
             await clients["good"].answer()
-            assert await clients["bad"].end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+            assert await clients["bad"].end() == (grpc.StatusCode.INTERNAL, INTERNAL.message)
 
         assert [type(error) for _, error in server.recorder.errors] == [Boom]
         await until(lambda: server.services.open_streams == 1)

@@ -30,7 +30,8 @@ with atheris.instrument_imports(
     from fsxds.protocol.poll import PollMemory
     from fsxds.runtime.views import Views
     from fsxds.settings.view_rules import ViewRule
-    from fsxds.transports.grpc_streams.stream_requests import METHODS, GrpcRequestReader, peer_of
+    from fsxds.transports.exchange import peer_of
+    from fsxds.transports.grpc_streams.stream_requests import METHODS, GrpcRequestReader
     from fsxds.transports.http_get.get_requests import CODINGS as CODED
     from fsxds.transports.http_get.get_requests import OF_RESOURCES, chosen_coding, chosen_format
     from fsxds.transports.limits import network_of

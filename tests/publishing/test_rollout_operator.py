@@ -20,7 +20,7 @@ from fsxds.publishing.rollout_operator import NO_HISTORY, RolloutOperator
 from fsxds.rollout.machine import RolloutOptions
 from fsxds.rollout.step import PinsChanged
 from fsxds.settings.rollout_forms import Canary, is_in_share
-from fsxds.transports.admin.rollout_control import ChannelReport, WaitingReport
+from fsxds.transports.admin.admin_reports import ChannelReport, WaitingReport
 from tests.publishing.test_node_channels import joined
 from tests.support.polls import until
 from tests.support.publishing import CDS, RULES, VIEWS, Client, Publishing, publishing, virtually

@@ -9,7 +9,7 @@ from fsxds.model.values import Version
 from fsxds.protocol.messages import ClientStatus, Node, SyncState, WatchStatus, combined_state
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.status.channel_facts import state_of, subscribed_types, type_detail, type_report
-from fsxds.transports.admin.status_reports import TypeDetail, TypeReport
+from fsxds.transports.admin.admin_reports import TypeDetail, TypeReport
 from tests.support.snapshots import snapshot, type_url
 
 CDS, EDS = type_url("CDS"), type_url("EDS")

@@ -12,7 +12,7 @@ from fsxds.model.values import Problem, Severity, SourceFile
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.loaded_views import LoadedViews, whole_tree
 from fsxds.status.loaded_files import LoadedFiles
-from fsxds.transports.admin.status_reports import FileCounts, FileList, ProblemCounts, ProblemReport, RowQuery
+from fsxds.transports.admin.admin_reports import FileCounts, FileList, ProblemCounts, ProblemReport, RowQuery
 from tests.support.reachable import reachable
 from tests.support.snapshots import resource
 from tests.support.trees import tree_of

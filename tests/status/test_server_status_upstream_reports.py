@@ -5,7 +5,7 @@ from __future__ import annotations
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.status.server_status import MOST_REJECTED, upstream_report
-from fsxds.transports.admin.status_reports import HeldType
+from fsxds.transports.admin.admin_reports import HeldType
 
 CDS, EDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "eds"))
 STATUS = UpstreamStatus(

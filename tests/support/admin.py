@@ -15,9 +15,10 @@ import aiohttp
 from fsxds.history.entries import HistoryChange, HistoryEntry, SomeNames
 from fsxds.model.errors import ProtocolError
 from fsxds.model.values import Layers
+from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi
-from fsxds.transports.admin.rollout_control import (
+from fsxds.transports.admin.admin_reports import (
     ApprovalReport,
     ChannelReport,
     FleetServerReport,
@@ -26,7 +27,6 @@ from fsxds.transports.admin.rollout_control import (
     OperatorDecision,
     StepReport,
     WaitingReport,
-    carry_out,
 )
 from fsxds.transports.admin.status_paths import RolloutPaths
 from fsxds.transports.rest.http_server import ListenerOptions, listening
@@ -123,7 +123,7 @@ class KeptRollouts:
 
     async def decide(self, decision: OperatorDecision) -> int:
         """Do what an operator decides."""
-        return await carry_out(decision, self)
+        return await RolloutOperator.decide(self, decision)  # type: ignore[arg-type]  # it has the same methods
 
     def views(self) -> Sequence[tuple[str, Layers]]:
         """Return the views of the channels."""

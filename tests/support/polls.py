@@ -146,7 +146,7 @@ async def running(
     channels, recorder = OneChannel(), Recorder()
     clients = Clients()
     limiter = Limiter(replace(settings, cors_origin=rules.cors_origins or settings.cors_origin, max_hold_s=max_hold_s))
-    options = ListenerOptions(max_connections=limiter.most_connections, observer=recorder)
+    options = ListenerOptions(max_connections=lambda: limiter.settings.max_connections, observer=recorder)
     exchange = Exchange(channels, limiter, access)
     posts = client_status_paths(ClientReports(clients, envoy_catalogue()), access)
     rest = RestJson(RestContext(exchange, envoy_catalogue(), recorder, clients, address, posts=posts))

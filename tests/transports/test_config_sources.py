@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Rows, Snapshot, version_of_body
 from fsxds.runtime.channels import Channel, ChannelKey, SnapshotStore
-from fsxds.transports.config_sources import AdsConfigSources, Rewriting
+from fsxds.transports.config_sources import MOST_UNDECLARED, WITH_CONFIG_SOURCES, AdsConfigSources, Rewriting
 from tests.support.errors import Recorder
 from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import Plain, assignment, by_eds, listener, message, snapshot, url
@@ -121,6 +122,18 @@ async def test_streams_hear_of_sources_that_become_ads(sources: AdsConfigSources
     one, two = await sources.rewrite(before), await sources.rewrite(after)
 
     assert two.resources(CDS).changes_since(one.resources(CDS)).fresh == {"web"}
+
+
+async def test_rows_of_earlier_sets_of_types_are_forgotten(sources: AdsConfigSources) -> None:
+    """A tree that comes to define more types leaves none of its old resources in memory."""
+    kinds = [row.short_name for row in RESOURCE_TYPES]
+    for count in range(len(kinds)):
+        await sources.rewrite(
+            snapshot(count + 1, cds=[by_eds("web", source=REST)], unsure={"undeclared": kinds[:count]})
+        )
+
+    # Nothing else shows what it keeps.
+    assert len(sources._rows) == MOST_UNDECLARED * len(WITH_CONFIG_SOURCES)
 
 
 async def test_a_store_is_kept_in_step(sources: AdsConfigSources) -> None:

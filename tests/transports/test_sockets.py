@@ -1,14 +1,27 @@
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from fsxds.settings.forms import TcpAddress
-from fsxds.transports.sockets import SOCKET_MODE, bind_tcp, bind_unix, close_all, remove_stale, unavailable
+from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.transports.sockets import (
+    SOCKET_MODE,
+    Listener,
+    bind_tcp,
+    bind_unix,
+    bound_address,
+    close_all,
+    is_local,
+    remove_stale,
+    unavailable,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +52,40 @@ async def test_a_host_name_is_bound_at_one_port() -> None:
         close_all(listeners)
 
 
+async def test_the_address_of_several_is_one_that_other_machines_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host name may have a loopback address, and another one behind it."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+    found.append((socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::", 0)))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+    listeners = await bind_tcp(TcpAddress("machine", 0))
+    try:
+        assert bound_address(listeners) == TcpAddress("::", listeners[0].getsockname()[1])
+        assert bound_address(listeners[:1]) == TcpAddress("127.0.0.1", listeners[0].getsockname()[1])
+    finally:
+        close_all(listeners)
+
+
+async def test_a_restart_listens_at_all_addresses_of_a_host_again() -> None:
+    """At the port that it had, which may have been any free one."""
+    asked: list[Address] = []
+
+    @asynccontextmanager
+    async def listen(address: Address) -> AsyncIterator[Address]:
+        asked.append(address)
+        yield TcpAddress("127.0.0.1", 4711)
+
+    listener = Listener(TcpAddress("localhost", 0), listen)
+    for _ in range(2):
+        listener.is_up.clear()
+        task = asyncio.create_task(listener.serve())
+        await listener.is_up.wait()
+        task.cancel()
+
+    assert asked == [TcpAddress("localhost", 0), TcpAddress("localhost", 4711)]
+    assert listener.address == TcpAddress("127.0.0.1", 4711)
+
+
 def test_a_unix_socket_has_its_mode_before_anybody_listens(tmp_path: Path) -> None:
     """Whoever may read it may read the secrets."""
     path = tmp_path / "x.sock"
@@ -60,3 +107,13 @@ def test_what_is_stale(tmp_path: Path) -> None:
             remove_stale(path)
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lively"]
+
+
+@pytest.mark.parametrize(
+    ("host", "exposed"),
+    [("127.0.0.1", False), ("127.9.9.9", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("10.0.0.1", True)],
+)
+def test_exposed_addresses(host: str, *, exposed: bool) -> None:
+    """What other machines can reach is known by the address that was bound."""
+    assert is_local(TcpAddress(host, 1)) is not exposed
+    assert is_local(UnixAddress(Path("/run/admin.sock")))

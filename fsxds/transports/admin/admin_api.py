@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from ipaddress import ip_address
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
@@ -20,11 +19,9 @@ from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.runtime.access import AccessInUse, Peer
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.exchange import check_host, check_page, origin_of, peer_of_request
-from fsxds.transports.rest.http_edge import HttpEdge
+from fsxds.transports.rest.http_edge import WRONG_CONTENT, HttpEdge
 from fsxds.transports.rest.poll_requests import is_json, read_body, strict_loads
 from fsxds.transports.rest.poll_responses import JSON, ErrorResponse
-
-NO_JSON = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 
 # The longest value is a view's layers.
 MOST_CHARACTERS = 4096
@@ -117,7 +114,7 @@ class AdminApi:
     async def _answer_at(self, found: AdminPath, request: web.Request, word: str) -> web.StreamResponse:
         method = "POST" if request.method == "POST" else "GET"
         if method == "POST" and not is_json(request.headers.get("Content-Type")):
-            return self._edge.reject(request, NO_JSON)
+            return self._edge.reject(request, WRONG_CONTENT)
         words = _members(await read_body(request)) if method == "POST" else dict(request.query)
         for name in words:
             if name not in found.parameters:
@@ -144,11 +141,6 @@ class AdminApi:
             return ErrorResponse(405, 12, f"this path takes {allowed} alone", {"Allow": allowed})
         all_paths = ", ".join(f"{method} {each}" for method, each in self._paths)
         return ErrorResponse(404, 5, f"there is nothing at this path; ask for one of {all_paths}")
-
-
-def is_exposed(address: Address) -> bool:
-    """Whether other machines reach an address."""
-    return isinstance(address, TcpAddress) and not ip_address(address.host.partition("%")[0]).is_loopback
 
 
 def _members(body: bytes) -> RequestParameters:
@@ -199,10 +191,7 @@ def _read(form: Any, plain: Any) -> object:
 
 def written(content: object) -> bytes:
     """Encode values as JSON objects."""
-    return json.dumps(content, default=_plain).encode()
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
-    raise TypeError(f"{type(value).__name__} is not written")
+    # `asdict` would copy all values.
+    return json.dumps(
+        content, default=lambda value: {each.name: getattr(value, each.name) for each in fields(value)}
+    ).encode()

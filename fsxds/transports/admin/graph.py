@@ -176,11 +176,7 @@ class SnapshotUses:
 
     def used(self, key: Key) -> tuple[Key, ...]:
         """Return used names, once each, also missing ones."""
-        found = self._used.get(key)
-        if found is None:
-            found = tuple(dict.fromkeys(self._find_used(key)))
-            self._used.put(key, found)
-        return found
+        return self._used.find(key, lambda: tuple(dict.fromkeys(self._find_used(key))))
 
     def _find_used(self, key: Key) -> Iterator[Key]:
         resource = self.snapshot.resources(key[0]).get(key[1])

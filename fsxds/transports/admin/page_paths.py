@@ -14,7 +14,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
-from functools import partial
 from importlib.resources import files
 from itertools import islice
 from typing import Final, Protocol
@@ -29,13 +28,13 @@ from fsxds.events.event import Event
 from fsxds.model.errors import ApiError, ProtocolError
 from fsxds.model.memo import Lru
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
-from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import NO_LAYERS, Layers
 from fsxds.runtime.channels import Latest
 from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, RequestParameters
+from fsxds.transports.admin.admin_reports import RolloutControl, snapshot_number
 from fsxds.transports.admin.graph import MOST_NODES, Graph, GraphRequest, IsStatic, SnapshotUses, graph_of, key_of_id
-from fsxds.transports.admin.rollout_control import RolloutControl, snapshot_number
-from fsxds.transports.admin.status_paths import Outlined, is_called
+from fsxds.transports.admin.status_paths import Outlined, is_called, number_in
 
 DEFAULT_NODES = 200
 # Views with cached uses of resources.
@@ -121,11 +120,11 @@ class PageApi:
     async def graph(self, _: web.Request, words: RequestParameters) -> Graph:
         """Return a view's graph, in part; default: the first view."""
         name, layers = self._view(words.get("view"))
-        request = GraphRequest(words.get("search", ""), limit=_limit(words.get("limit")))
-        if (around := words.get("around")) is not None:
-            if (key := key_of_id(around)) is None:
-                raise ProtocolError(f"around: {around[:80]!r} is no type and name; send one such as cds/web")
-            request = replace(request, around=key)
+        limit = number_in(words, "limit", DEFAULT_NODES)
+        if not 0 < limit <= MOST_NODES:
+            raise ProtocolError(f"limit: '{limit}' is no number from 1 to {MOST_NODES}")
+        around = _key_in(words, "around") if "around" in words else None
+        request = GraphRequest(words.get("search", ""), around, limit)
         snapshot = self._shown.served(layers) or _NOTHING
         async with self._lock:
             graph = await asyncio.to_thread(self._graph, layers, snapshot, request)
@@ -151,18 +150,16 @@ class PageApi:
         else:
             raise ProtocolError(f"@{first} is of layers that no node has now; send `to` as well", "NOT_FOUND")
         async with self._lock:
-            return await asyncio.to_thread(partial(diff_of, before, after, self._catalogue))
+            return await asyncio.to_thread(diff_of, before, after, self._catalogue)
 
     async def content(self, _: web.Request, words: RequestParameters) -> object:
         """Return a served resource, and how the files' one differs."""
         layers = self._view(words.get("view"))[1]
-        written = words.get("id", "")
-        if (key := key_of_id(written)) is None:
-            raise ProtocolError(f"id: {written[:80]!r} is no type and name; send one such as cds/web")
+        key = _key_in(words, "id")
         snapshots = self._shown.served(layers), self._shown.wanted(layers)
         served, wanted = (None if one is None else one.resources(key[0]).get(key[1]) for one in snapshots)
         if served is None and wanted is None:
-            raise ProtocolError(f"id: there is no {written[:80]!r} here; GET /api/graph lists names", "NOT_FOUND")
+            raise ProtocolError(f"id: there is no {words['id'][:80]!r} here; GET /api/graph lists names", "NOT_FOUND")
         async with self._lock:
             return await asyncio.to_thread(content_of, BY_TYPE_URL[key[0]], served, wanted, Masker(self._catalogue))
 
@@ -193,17 +190,11 @@ def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
     }
 
 
-def _limit(written: str | None) -> int:
-    if written is None:
-        return DEFAULT_NODES
-    if (
-        written.isascii()
-        and written.isdigit()
-        and len(written) <= len(str(MOST_NODES))
-        and 0 < int(written) <= MOST_NODES
-    ):
-        return int(written)
-    raise ProtocolError(f"limit: {written[:80]!r} is no number from 1 to {MOST_NODES}")
+def _key_in(words: RequestParameters, name: str) -> Key:
+    written = words.get(name, "")
+    if (key := key_of_id(written)) is None:
+        raise ProtocolError(f"{name}: {written[:80]!r} is no type and name; send one such as cds/web")
+    return key
 
 
 # More than a person reads. Comparing a resource of 400 lines takes some 50 ms.

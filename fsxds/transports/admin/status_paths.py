@@ -16,19 +16,22 @@ from fsxds.model.values import Layers
 from fsxds.protocol.messages import SyncState
 from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
-from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, RequestParameters
-from fsxds.transports.admin.rollout_control import (
+from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, Answer, RequestParameters
+from fsxds.transports.admin.admin_reports import (
+    DEFAULT_ROWS,
+    MOST_ROWS,
     Action,
     DecisionReport,
     OperatorDecision,
     RetryReport,
     RolloutControl,
+    RowQuery,
+    StatusFacts,
     StatusReport,
     no_snapshot,
     snapshot_number,
     unix_time,
 )
-from fsxds.transports.admin.status_reports import DEFAULT_ROWS, MOST_ROWS, RowQuery, StatusFacts
 from fsxds.transports.rest.poll_responses import JSON
 
 FILE_STATES = ("good", "held", "broken")
@@ -37,29 +40,16 @@ _ROWS = frozenset({"state", "search", "offset", "limit"})
 _LARGEST = 10**9
 
 
-class StatusPaths:
-    """Answers requests about the whole server."""
-
-    def __init__(self, facts: StatusFacts) -> None:
-        self._facts = facts
-        self.paths: AdminPaths = {
-            ("GET", "/api/status"): AdminPath(self._status),
-            ("GET", "/api/clients"): AdminPath(self._clients, _ROWS | {"view"}),
-            ("GET", "/api/clients/N"): AdminPath(self._node),
-            ("GET", "/api/files"): AdminPath(self._files, _ROWS),
-        }
-
-    async def _status(self, _request: web.Request, _words: RequestParameters) -> object:
-        return await self._facts.report()
-
-    async def _clients(self, _: web.Request, words: RequestParameters) -> object:
-        return await self._facts.clients(query_of(words, _CLIENT_STATES))
-
-    async def _node(self, _: web.Request, words: RequestParameters) -> object:
-        return await self._facts.node(words[WORD])
-
-    async def _files(self, _: web.Request, words: RequestParameters) -> object:
-        return await self._facts.files(query_of(words, FILE_STATES))
+def status_paths(facts: StatusFacts) -> AdminPaths:
+    """Return the handlers of the whole server's status."""
+    return {
+        ("GET", "/api/status"): AdminPath(lambda *_: facts.report()),
+        ("GET", "/api/clients"): AdminPath(
+            lambda _, words: facts.clients(query_of(words, _CLIENT_STATES)), _ROWS | {"view"}
+        ),
+        ("GET", "/api/clients/N"): AdminPath(lambda _, words: facts.node(words[WORD])),
+        ("GET", "/api/files"): AdminPath(lambda _, words: facts.files(query_of(words, FILE_STATES)), _ROWS),
+    }
 
 
 def query_of(words: RequestParameters, states: tuple[str, ...]) -> RowQuery:
@@ -67,11 +57,12 @@ def query_of(words: RequestParameters, states: tuple[str, ...]) -> RowQuery:
     state = words.get("state") or None
     if state is not None and state not in states:
         raise ProtocolError(f"state: {state[:80]!r} is not a state; give one of {', '.join(states)}")
-    offset, limit = _number(words, "offset", 0), _number(words, "limit", DEFAULT_ROWS)
+    offset, limit = number_in(words, "offset", 0), number_in(words, "limit", DEFAULT_ROWS)
     return RowQuery(state, words.get("search", ""), words.get("view"), offset, min(limit, MOST_ROWS))
 
 
-def _number(words: RequestParameters, name: str, default: int) -> int:
+def number_in(words: RequestParameters, name: str, default: int) -> int:
+    """Return a parameter's number from 0 on. Raises ProtocolError."""
     written = words.get(name)
     if written is None:
         return default
@@ -151,13 +142,15 @@ class RolloutPaths:
         return {
             ("GET", f"{API}/rollout"): AdminPath(self._status, _SCOPE),
             ("POST", f"{API}/rollout/approve"): AdminPath(self._approve, frozenset({"id"})),
-            ("POST", f"{API}/rollout/promote"): AdminPath(self._promote),
-            ("POST", f"{API}/rollout/abort"): AdminPath(self._abort, _SCOPE),
+            ("POST", f"{API}/rollout/promote"): AdminPath(self._decide(Action.PROMOTE, "no change waits for a canary")),
+            ("POST", f"{API}/rollout/abort"): AdminPath(self._decide(Action.ABORT, "no rollout goes on"), _SCOPE),
             ("POST", f"{API}/rollout/retry"): AdminPath(self._retry, frozenset({"name"})),
             ("GET", f"{API}/history"): AdminPath(self._history, _SCOPE),
             ("GET", f"{API}/history/{WORD}"): AdminPath(self._snapshot),
             ("POST", f"{API}/rollback"): AdminPath(self._rollback, frozenset({"number", "time"})),
-            ("POST", f"{API}/resume"): AdminPath(self._resume, _SCOPE),
+            ("POST", f"{API}/resume"): AdminPath(
+                self._decide(Action.RESUME, "no resource is rolled back: all follow the tree already"), _SCOPE
+            ),
         }
 
     async def _status(self, _: web.Request, words: RequestParameters) -> object:
@@ -182,16 +175,11 @@ class RolloutPaths:
         fact = "no node rejects a resource" if name is None else f"no node rejects a resource {name[:80]!r}"
         raise ProtocolError(f"{fact}; fsxds rollout status shows rejected resources", "FAILED_PRECONDITION")
 
-    async def _promote(self, *_: object) -> object:
-        return _done(await self._control.decide(OperatorDecision(Action.PROMOTE)), "no change waits for a canary")
+    def _decide(self, action: Action, otherwise: str) -> Answer:
+        async def answer(_: web.Request, words: RequestParameters) -> object:
+            return _done(await self._control.decide(OperatorDecision(action, layers=self._scope(words))), otherwise)
 
-    async def _abort(self, _: web.Request, words: RequestParameters) -> object:
-        decision = OperatorDecision(Action.ABORT, layers=self._scope(words))
-        return _done(await self._control.decide(decision), "no rollout goes on")
-
-    async def _resume(self, _: web.Request, words: RequestParameters) -> object:
-        decision = OperatorDecision(Action.RESUME, layers=self._scope(words))
-        return _done(await self._control.decide(decision), "no resource is rolled back: all follow the tree already")
+        return answer
 
     async def _history(self, _: web.Request, words: RequestParameters) -> object:
         scope = self._scope(words)

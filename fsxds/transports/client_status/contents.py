@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
 
 import re2
 from envoy.config.core.v3 import base_pb2
@@ -28,6 +26,7 @@ from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import HIDDEN, Masker, mask_reason
 from fsxds.model.errors import ApiError, ProtocolError
+from fsxds.model.memo import Recent
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue, TypeUrl, Version
@@ -102,8 +101,6 @@ def _reason(watch: WatchStatus) -> str | None:
 
 _SECRET = frozenset(row.type_url for row in RESOURCE_TYPES if row.is_secret)
 _NODE = "envoy.config.core.v3.Node"
-_Key = TypeVar("_Key", bound=Hashable)
-_Value = TypeVar("_Value")
 _HIDDEN_BYTES = base64.b64encode(HIDDEN.encode()).decode()
 
 
@@ -118,9 +115,9 @@ class Contents:
         self._printer = Printer(catalogue)
         self._converter = Converter(catalogue)
         self._masker = Masker(catalogue, hide_bytes=lambda _: _HIDDEN_BYTES)
-        self._bodies: _Recent[tuple[TypeUrl, Version], bytes | None] = _Recent()
-        self._jsons: _Recent[tuple[TypeUrl, Version], bytes | None] = _Recent()
-        self._nodes: _Recent[bytes, bytes] = _Recent()
+        self._bodies: Recent[tuple[TypeUrl, Version], bytes | None] = Recent()
+        self._jsons: Recent[tuple[TypeUrl, Version], bytes | None] = Recent()
+        self._nodes: Recent[bytes, bytes] = Recent()
 
     def turn(self, *, with_contents: bool = True) -> None:
         """Begin a report; drop content unused since the last."""
@@ -168,32 +165,11 @@ class Contents:
         return None if message is None else message.SerializeToString(deterministic=True)
 
 
-class _Recent(Generic[_Key, _Value]):
-    def __init__(self) -> None:
-        self._now: dict[_Key, _Value] = {}
-        self._before: dict[_Key, _Value] = {}
-
-    def __len__(self) -> int:
-        return len({**self._before, **self._now})
-
-    def turn(self) -> None:
-        self._now, self._before = {}, self._now
-
-    def get(self, key: _Key, make: Callable[[], _Value]) -> _Value:
-        if key not in self._now:
-            self._now[key] = self._before[key] if key in self._before else make()
-        return self._now[key]
-
-
 class WireForm:
     """Protobuf's wire format: concatenated fields are one message."""
 
     def __init__(self, contents: Contents) -> None:
-        self._contents = contents
-
-    def content(self, resource: Resource) -> bytes | None:
-        """Return the shown content."""
-        return self._contents.body_of(resource)
+        self.content = contents.body_of
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
         """Write a resource's state: a GenericXdsConfig field."""
@@ -231,10 +207,7 @@ class JsonForm:
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-
-    def content(self, resource: Resource) -> bytes | None:
-        """Return the shown content."""
-        return self._contents.json_of(resource)
+        self.content = contents.json_of
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
         """Write a resource's state: a GenericXdsConfig."""
@@ -313,12 +286,8 @@ def _node(matcher: node_pb2.NodeMatcher, place: str) -> Callable[[Node], bool]:
     return matches
 
 
-@dataclass(frozen=True, slots=True)
-class _Absent:
-    """The key is absent, or has an object."""
-
-
-_ABSENT = _Absent()
+# The key is absent, or has an object.
+_ABSENT = object()
 _Matches = Callable[[object], bool]
 """A predicate on text, number, boolean, None, a list of these, or `_ABSENT`."""
 
@@ -359,7 +328,7 @@ def _value(matcher: value_pb2.ValueMatcher, place: str) -> _Matches:
     if pattern == "present_match":
         # Absent and compound values never match, even if absence is wanted.
         wanted = matcher.present_match
-        return lambda value: wanted and not isinstance(value, list | _Absent)
+        return lambda value: wanted and value is not _ABSENT and not isinstance(value, list)
     if pattern == "double_match":
         return _number(matcher.double_match, f"{place}.double_match")
     if pattern == "string_match":
@@ -394,6 +363,14 @@ def _number(matcher: number_pb2.DoubleMatcher, place: str) -> _Matches:
     return lambda value: isinstance(value, float) and start <= value < end
 
 
+_COMPARISONS: Mapping[str, Callable[[str, str], bool]] = {
+    "exact": str.__eq__,
+    "prefix": str.startswith,
+    "suffix": str.endswith,
+    "contains": str.__contains__,
+}
+
+
 def _text(matcher: string_pb2.StringMatcher, place: str) -> Callable[[str], bool]:
     pattern = matcher.WhichOneof("match_pattern")
     if pattern == "safe_regex":
@@ -403,15 +380,9 @@ def _text(matcher: string_pb2.StringMatcher, place: str) -> Callable[[str], bool
     wanted = getattr(matcher, pattern)
     if not wanted and pattern != "exact":
         raise _fault(f"{place}.{pattern}", "is empty; give some text, or leave the matcher out")
-    fold = str.lower if matcher.ignore_case else str
+    fold, matches = str.lower if matcher.ignore_case else str, _COMPARISONS[pattern]
     wanted = fold(wanted)
-    if pattern == "exact":
-        return lambda text: fold(text) == wanted
-    if pattern == "prefix":
-        return lambda text: fold(text).startswith(wanted)
-    if pattern == "suffix":
-        return lambda text: fold(text).endswith(wanted)
-    return lambda text: wanted in fold(text)
+    return lambda text: matches(fold(text), wanted)
 
 
 def _regex(regex: str, place: str) -> Callable[[str], bool]:

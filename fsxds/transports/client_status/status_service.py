@@ -19,7 +19,6 @@ from google.protobuf.message import DecodeError
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.errors import ProtocolError
-from fsxds.model.resources import Resource
 from fsxds.protocol.messages import ClientStatus, Node, OwnStatus
 from fsxds.runtime.access import AccessInUse
 from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, node_filter, resource_statuses
@@ -185,19 +184,18 @@ class _Answer:
     async def _rows(self, status: ClientStatus | OwnStatus) -> list[bytes]:
         rows: list[bytes] = []
         for each in status.resources if isinstance(status, OwnStatus) else resource_statuses(status):
-            shown = each.resource if self._with_contents else None
-            rows.append(self._form.row(each, None if shown is None else await self._content(shown)))
+            content = None
+            if self._with_contents and (shown := each.resource) is not None:
+                # Takes long at first.
+                is_large = len(shown.body) > LARGE_RESOURCE_BYTES
+                find = self._form.content
+                content = await asyncio.to_thread(find, shown) if is_large else find(shown)
+            rows.append(self._form.row(each, content))
             self._bytes_left -= len(rows[-1])
             if self.is_too_large:
                 break
             await self.pause()
         return rows
-
-    async def _content(self, resource: Resource) -> bytes | None:
-        # Takes long at first.
-        if len(resource.body) > LARGE_RESOURCE_BYTES:
-            return await asyncio.to_thread(self._form.content, resource)
-        return self._form.content(resource)
 
     def _join(self) -> None:
         if self._small:
@@ -243,20 +241,16 @@ def client_status_paths(reports: ClientReports, access: AccessInUse | None = Non
 
 def client_status_handlers(
     reports: ClientReports, access: AccessInUse | None = None
-) -> tuple[grpc.GenericRpcHandler, ...]:
+) -> tuple[grpc.ServiceRpcHandler, ...]:
     """Return the gRPC handlers; a stream's requests are answered separately.
 
-    They raise ProtocolError for peers without all nodes.
+    They raise ProtocolError, also for peers without all nodes.
     """
     in_use = access or AccessInUse()
 
     async def answer(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         in_use.current.check_all_nodes(peer_of_call(context))
-        try:
-            return await reports.answer(request)
-        except ProtocolError as error:
-            await context.abort(grpc.StatusCode[error.code], str(error))
-            raise  # never reached: abort raises
+        return await reports.answer(request)
 
     async def answer_each(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
         async for request in requests:

@@ -9,8 +9,8 @@ import asyncio
 import importlib
 import pkgutil
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Never
 
@@ -31,7 +31,7 @@ from fsxds.protocol.subscription import Selection, Subscription, reject_request
 from fsxds.runtime.access import AccessInUse
 from fsxds.runtime.channels import Latest
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.transports.exchange import Reader, Requester, peer_of_call
+from fsxds.transports.exchange import ON_DEMAND_WAIT_S, Reader, Requester, peer_of, peer_of_call
 from fsxds.transports.grpc_streams.grpc_server import watch_resets
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
 from fsxds.transports.grpc_streams.stream_requests import (
@@ -44,32 +44,32 @@ from fsxds.transports.grpc_streams.stream_requests import (
     Variant,
     guarded,
     parse_or_abort,
-    peer_of,
 )
 
-OVERALL = ""
-
-# A unary request waits this long for upstreams, or until `LEAST_LEFT_S` of its own time is left.
-ON_DEMAND_WAIT_S = 5.0
+# Of its own time, when a unary request ends its wait for upstreams.
 LEAST_LEFT_S = 0.2
 
 
 class Health:
-    """Reports health, equal for all services."""
+    """Reports health, equal for all services and overall (an empty name)."""
 
     def __init__(self, services: Iterable[str]) -> None:
-        self._services = (OVERALL, *services)
+        self._services = ("", *services)
         self._servicer = health.aio.HealthServicer()
 
     @property
-    def handler(self) -> grpc.GenericRpcHandler:
+    def handler(self) -> grpc.ServiceRpcHandler:
         """The handler to register."""
         serializer = health_pb2.HealthCheckResponse.SerializeToString
         return grpc.method_handlers_generic_handler(
             HEALTH,
             {
-                "Check": grpc.unary_unary_rpc_method_handler(self._check, response_serializer=serializer),
-                "Watch": grpc.unary_stream_rpc_method_handler(self._watch, response_serializer=serializer),
+                "Check": grpc.unary_unary_rpc_method_handler(
+                    partial(_ask_health, self._servicer.Check), response_serializer=serializer
+                ),
+                "Watch": grpc.unary_stream_rpc_method_handler(
+                    partial(_ask_health, self._servicer.Watch), response_serializer=serializer
+                ),
             },
         )
 
@@ -79,13 +79,9 @@ class Health:
         for service in self._services:
             await self._servicer.set(service, statuses.SERVING if is_serving else statuses.NOT_SERVING)
 
-    async def _check(self, content: bytes, context: Context) -> health_pb2.HealthCheckResponse:
-        request = await parse_or_abort(health_pb2.HealthCheckRequest, content, context)
-        return await self._servicer.Check(request, context)
 
-    async def _watch(self, content: bytes, context: Context) -> None:
-        request = await parse_or_abort(health_pb2.HealthCheckRequest, content, context)
-        await self._servicer.Watch(request, context)
+async def _ask_health(ask: Callable[..., Awaitable[Any]], content: bytes, context: Context) -> Any:
+    return await ask(await parse_or_abort(health_pb2.HealthCheckRequest, content, context), context)
 
 
 # Older clients know only the first; the messages are equal.
@@ -101,7 +97,7 @@ class Reflection:
         self._servicer: Any = None
 
     @property
-    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
+    def handlers(self) -> tuple[grpc.ServiceRpcHandler, ...]:
         """The handlers to register."""
         methods = {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(self._answer)}
         return tuple(grpc.method_handlers_generic_handler(service, methods) for service in SERVICES)
@@ -142,7 +138,7 @@ class GrpcServices:
     """
 
     def __init__(
-        self, shared: StreamContext, extra: Iterable[grpc.GenericRpcHandler] = (), *, unready: Latest[str]
+        self, shared: StreamContext, extra: Iterable[grpc.ServiceRpcHandler] = (), *, unready: Latest[str]
     ) -> None:
         self._shared = shared
         self._observer = shared.observer
@@ -153,9 +149,7 @@ class GrpcServices:
         self._is_draining = False
         self._long_lived = LongLivedCalls(shared.observer, shared.limiter, shared.admit)
         discovery, more = self._discovery(), tuple(extra)
-        services = tuple(
-            handler.service_name() for handler in (*discovery, *more) if isinstance(handler, grpc.ServiceRpcHandler)
-        )
+        services = tuple(handler.service_name() for handler in (*discovery, *more))
         self._health = Health(services)
         others = (*more, self._health.handler, *Reflection((*services, HEALTH), shared.access).handlers)
         self.handlers = (*discovery, *map(self._long_lived.adapt, others))
@@ -169,54 +163,48 @@ class GrpcServices:
     async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
         """Wake streams and report health meanwhile."""
         await self._health.report(is_serving=False)
-        with self._access_checked(), self._exchange.woken():
-            async with asyncio.TaskGroup() as tasks:
-                self._shared.write_in(tasks)
-                lasting = (
-                    tasks.create_task(supervisor.run("streams", self._shared.waking.keep_waking)),
-                    tasks.create_task(supervisor.run("health", self._report_health)),
-                    tasks.create_task(supervisor.run("resets", partial(watch_resets, self._observer))),
-                )
-                # Each task takes its first step before the first stream comes.
-                await asyncio.sleep(0)
-                yield
-                for task in lasting:
-                    task.cancel()
-
-    @contextmanager
-    def _access_checked(self) -> Iterator[None]:
-
-        def check() -> None:
-            for stream in tuple(self._streams):
-                stream.check_access()
-
         listeners = self._shared.access.listeners
-        listeners[self] = check
+        listeners[self] = self._check_access
         try:
-            yield
+            with self._exchange.woken():
+                async with asyncio.TaskGroup() as tasks:
+                    self._shared.tasks = tasks
+                    lasting = (
+                        tasks.create_task(supervisor.run("streams", self._shared.waking.keep_waking)),
+                        tasks.create_task(supervisor.run("health", self._report_health)),
+                        tasks.create_task(supervisor.run("resets", partial(watch_resets, self._observer))),
+                    )
+                    # Each task takes its first step before the first stream comes.
+                    await asyncio.sleep(0)
+                    yield
+                    for task in lasting:
+                        task.cancel()
         finally:
             del listeners[self]
+
+    def _check_access(self) -> None:
+        for stream in tuple(self._streams):
+            stream.check_access()
 
     async def drain(self) -> None:
         """End streams with UNAVAILABLE after present responses; accept no more."""
         await self._health.report(is_serving=False)
-        await self._long_lived.end()
         self._is_draining = True
         self._exchange.drain()
         async with asyncio.TaskGroup() as ending:
+            # Together: one waits for as long as its client does not read.
+            ending.create_task(self._long_lived.end())
             for stream in tuple(self._streams):
                 ending.create_task(stream.end())
 
-    def _discovery(self) -> tuple[grpc.GenericRpcHandler, ...]:
+    def _discovery(self) -> tuple[grpc.ServiceRpcHandler, ...]:
         methods: dict[str, dict[str, grpc.RpcMethodHandler]] = defaultdict(dict)
         admit = self._shared.admit
         for method in METHODS:
-            if method.variant is Variant.FETCH:
-                answer = guarded(partial(self._fetch, method), method.name, self._observer, admit)
-                methods[method.service][method.name] = grpc.unary_unary_rpc_method_handler(answer)
-            else:
-                converse = guarded(partial(self._converse, method), method.name, self._observer, admit)
-                methods[method.service][method.name] = grpc.stream_stream_rpc_method_handler(converse)
+            is_unary = method.variant is Variant.FETCH
+            behavior = partial(self._fetch if is_unary else self._converse, method)
+            make = grpc.unary_unary_rpc_method_handler if is_unary else grpc.stream_stream_rpc_method_handler
+            methods[method.service][method.name] = make(guarded(behavior, method.name, self._observer, admit))
         return tuple(grpc.method_handlers_generic_handler(service, each) for service, each in methods.items())
 
     async def _converse(self, method: DiscoveryMethod, _: object, context: Context) -> None:

@@ -45,6 +45,7 @@ from fsxds.transports.sockets import (
     beside,
     bind_tcp,
     bind_unix,
+    bound_address,
     close_all,
     drain,
     explained,
@@ -194,16 +195,15 @@ async def _bind_tcp(server: grpc.aio.Server, address: TcpAddress, security: Grpc
     # gRPC does not report why it cannot bind; our own sockets do.
     listeners = await bind_tcp(address, is_shared=security.settings.reuse_port)
     hosts = [str(listener.getsockname()[0]) for listener in listeners]
-    port = int(listeners[0].getsockname()[1])
+    bound = bound_address(listeners)
     close_all(listeners)
     # The unspecified address stands for all interfaces of both families.
     hosts = hosts[:1] if ip_address(hosts[0]).is_unspecified else hosts
-    if len(hosts) == 1 and not address.port:
-        # gRPC itself binds port 0 without a gap for another process.
-        port = 0
+    # gRPC itself binds port 0 without a gap for another process.
+    port = 0 if len(hosts) == 1 and not address.port else bound.port
     for host in hosts:
         port = _add_port(server, str(TcpAddress(host, port)), security.credentials)
-    return TcpAddress(hosts[0], port)
+    return TcpAddress(bound.host, port)
 
 
 def _add_port(server: grpc.aio.Server, where: str, credentials: grpc.ServerCredentials | None) -> int:

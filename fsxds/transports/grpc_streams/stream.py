@@ -7,10 +7,10 @@ second task. Events during a write wait: a slow client skips versions, and costs
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Final, cast
 
 import grpc.aio
 
@@ -28,92 +28,44 @@ from fsxds.events.process_events import InternalError
 from fsxds.model.errors import ProtocolError
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import BY_TYPE_URL
-from fsxds.model.resources import Snapshot
 from fsxds.model.values import TypeUrl
+from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import (
     Acknowledgement,
     ClientStatus,
     DeltaResponse,
     Node,
-    Reaction,
     SotwResponse,
     SyncState,
-    WatchStatus,
     combined_state,
 )
-from fsxds.protocol.subscription import SharedMemory, Subscription, reason_of
+from fsxds.protocol.sotw import SotwStream
+from fsxds.protocol.subscription import SharedMemory, reason_of
 from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Step
 from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel
-from fsxds.transports.exchange import Clients, Exchange, Requester, check_page, peer_of_call
+from fsxds.transports.exchange import Clients, Exchange, Requester, check_page, peer_of, peer_of_call
 from fsxds.transports.grpc_streams.stream_requests import (
-    INTERNAL,
     STOPPING,
     Context,
     DiscoveryMethod,
     GrpcRequestReader,
-    peer_of,
     where,
 )
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter, Waking
 from fsxds.transports.limits import report_rejection
+from fsxds.transports.rest.poll_responses import INTERNAL
 
 # Reported ignored types and rejected names per stream; more are ignored silently.
 MOST_IGNORED_REPORTED = 8
+LONGEST_IGNORED = 200
 
 # Timers may fire a little early.
 TIMER_TOLERANCE_S = 0.002
 
 Responses = tuple[SotwResponse | DeltaResponse, ...]
-
-
-class StreamCore(Protocol):
-    """Common to `SotwStream` and `DeltaStream`; event loop times."""
-
-    @property
-    def node(self) -> Node | None:
-        """The client; None until it named itself."""
-
-    @property
-    def timer_at_s(self) -> float | None:
-        """When to call `receive_timer`, or None."""
-
-    @property
-    def name_count(self) -> int:
-        """Count subscribed names."""
-
-    @property
-    def has_members(self) -> bool:
-        """Whether it gets collection members without reporting its own."""
-
-    @property
-    def awaits_answers(self) -> bool:
-        """Whether upstreams' answers may cause responses."""
-
-    def receive_request(self, request: Any, snapshot: Snapshot | None, now_s: float) -> Reaction[Any]:
-        """Process a request."""
-
-    def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> Responses:
-        """Process a newer snapshot."""
-
-    def receive_timer(self, now_s: float) -> Responses:
-        """Return due responses."""
-
-    def standing(self, step: Step) -> Standing:
-        """Return the position in a step."""
-
-    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subscribed subset of `names`."""
-
-    def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return the subscription to a type."""
-
-    def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield types' states at a generation."""
-
-    def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return each type's state."""
+StreamCore = SotwStream | DeltaStream
 
 
 class StreamContext:
@@ -122,6 +74,7 @@ class StreamContext:
     Attributes:
         forgets_members: without a state file, a restart will lose removals; not reported yet.
         knows_authority_is_missing: a client that asks without authority was reported.
+        tasks: of unrequested responses; set before the first stream.
         ttl_mode: resources that keep their time to live.
     """
 
@@ -147,26 +100,26 @@ class StreamContext:
             passes_redirects=settings.redirects == "client", identifier=lambda: self.relays.identifier
         )
         self.waking = Waking(channels.on_demand)
-        self._tasks: asyncio.TaskGroup | None = None
+        self.tasks: asyncio.TaskGroup
 
     def admit(self, context: Context) -> None:
         """Count a call. Raises ProtocolError for a too fast peer, or a web page (gRPC-Web)."""
         self.limiter.admit_request(peer_of(context.peer()))
         check_page(dict(context.invocation_metadata() or ()), origins=self.limiter.settings.cors_origin or ())
 
-    def write_in(self, tasks: asyncio.TaskGroup) -> None:
-        """Use `tasks` for unrequested responses; before the first stream."""
-        self._tasks = tasks
-
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Start a task, which must not raise."""
-        if self._tasks is None:
-            raise RuntimeError("write_in() is called before the first stream comes")
-        self._tasks.create_task(work)
+        self.tasks.create_task(work)
 
 
 class StreamCall:
     """Carries one stream, as its core decides."""
+
+    transport: Final = "gRPC"
+    node_count = 1
+    # The stream is open.
+    has_returned = True
+    is_away = False
 
     __slots__ = (
         "_announced",
@@ -250,34 +203,17 @@ class StreamCall:
     @property
     def name(self) -> str:
         """As in the log."""
-        return self._node.id or self._peer
+        return self.node.id or self._peer
 
     @property
     def node(self) -> Node:
-        """The client's own description."""
-        return self._node
-
-    @property
-    def transport(self) -> str:
-        """Always gRPC."""
-        return "gRPC"
+        """As in the first request."""
+        return self._core.node or Node("", peer=self._peer)
 
     @property
     def identity(self) -> str:
         """See `ChannelClient`."""
-        return self._shared.access.current.identity_of(self._sender, self._node) or self.name
-
-    node_count = 1
-
-    @property
-    def has_returned(self) -> bool:
-        """True: the stream is open."""
-        return True
-
-    @property
-    def is_away(self) -> bool:
-        """False: the stream is open."""
-        return False
+        return self._shared.access.current.identity_of(self._sender, self.node) or self.name
 
     def standing(self, step: Step) -> Standing:
         """See `ChannelClient`."""
@@ -296,7 +232,7 @@ class StreamCall:
 
     def status(self) -> ClientStatus:
         """See `ChannelClient`."""
-        return ClientStatus(self._node, self._method.name, self._core.statistics(), self._since_s)
+        return ClientStatus(self.node, self._method.name, self._core.statistics(), self._since_s)
 
     def follow(self, channel: Channel) -> None:
         """Follow another channel, already joined."""
@@ -337,7 +273,7 @@ class StreamCall:
             for watch in self._core.statistics():
                 self._shared.access.current.check_type(self._sender, watch.type_url)
         except ProtocolError as error:
-            self._shared.observer(RequestRejected(self._peer, error.code, str(error), error.subject))
+            report_rejection(self._shared.observer, self._peer, error.code, error)
             self._is_closed = True
             self._shared.spawn(self._end_with(error.code, str(error)))
 
@@ -366,7 +302,8 @@ class StreamCall:
             # Checked once per stream, unless the node comes late.
             self._check_node(request.node)
         snapshot = self._channel.streams.current
-        reaction = self._core.receive_request(request, snapshot, self._loop.time())
+        # The reader and the core are of one variant.
+        reaction = self._core.receive_request(cast("Any", request), snapshot, self._loop.time())
         self._shared.exchange.channels.on_demand.ask(self, type_url, self._core.subscription_of(type_url).asked)
         self._note_waiting()
         without_authority = request.without_authority
@@ -375,16 +312,16 @@ class StreamCall:
         self._name_count = self._core.name_count
         if self._token is None:
             self._token = self._shared.registry.opened(self.status)
-            self._shared.observer(StreamOpened(self._node, self._method.name, self._peer))
+            self._shared.observer(StreamOpened(self.node, self._method.name, self._peer))
         if reaction.acknowledgement is not None:
             self._report_answer(type_url, reaction.acknowledgement)
         if self._shared.forgets_members and self._core.has_members:
             self._shared.forgets_members = False
-            self._shared.observer(MembersNotKept(self._node))
+            self._shared.observer(MembersNotKept(self.node))
         if without_authority and not self._shared.knows_authority_is_missing:
             self._shared.knows_authority_is_missing = True
             authority = self._shared.limiter.settings.authority
-            self._shared.observer(AuthorityMissing(self._node, without_authority, authority))
+            self._shared.observer(AuthorityMissing(self.node, without_authority, authority))
         # It may be the ACK that a step waits for, and another step may follow before the responses.
         self._progress()
         await self._write(reaction.responses)
@@ -392,15 +329,15 @@ class StreamCall:
     def _report_answer(self, type_url: TypeUrl, acknowledgement: Acknowledgement) -> None:
         if self._channel is not None:
             subscription, snapshot = self._core.subscription_of(type_url), self._channel.streams.current
-            self._shared.observer(ack_or_nack(self._node, subscription, acknowledgement, snapshot))
+            self._shared.observer(ack_or_nack(self.node, subscription, acknowledgement, snapshot))
             if acknowledgement.nack is not None:
                 self._channel.on_nack(self, acknowledgement.nack)
 
     def _note_waiting(self) -> None:
         if self._core.awaits_answers and not self._is_closed:
-            self._shared.waking.awaiting[self] = None
+            self._shared.waking.awaiting[self.wake_for_answers] = None
         else:
-            self._shared.waking.awaiting.pop(self, None)
+            self._shared.waking.awaiting.pop(self.wake_for_answers, None)
 
     def _check_node(self, node: Node | None) -> None:
         self._shared.exchange.check(Requester(self._sender, node or Node("", peer=self._peer)))
@@ -434,7 +371,7 @@ class StreamCall:
                         return
                     await self._context.write(self._shared.writer.write(response))
                     subscription = self._core.subscription_of(response.type_url)
-                    self._shared.observer(ResponseSent(self._node, subscription, response.version, detected_s))
+                    self._shared.observer(ResponseSent(self.node, subscription, response.version, detected_s))
                 if self._written is not None or not self._is_due:
                     break
                 responses = self._look()
@@ -483,10 +420,6 @@ class StreamCall:
         self._timer = None
         self.wake()
 
-    @property
-    def _node(self) -> Node:
-        return self._core.node or Node("", peer=self._peer)
-
     def _is_ignored(self, type_url: TypeUrl) -> bool:
         """On an aggregated stream, after a report."""
         try:
@@ -499,11 +432,13 @@ class StreamCall:
         if self._method.serves(type_url):
             return False
         fact = "is served over Delta alone" if type_url in BY_TYPE_URL else "is not served"
-        message = f"type_url: {type_url[:200]} {fact}; its requests on this stream are ignored"
+        message = f"type_url: {type_url[:LONGEST_IGNORED]} {fact}; its requests on this stream are ignored"
         self._report_ignored(type_url, "IGNORED", message)
         return True
 
     def _report_ignored(self, ignored: str, status: str, reason: str) -> None:
+        # Kept for as long as the stream; clients send megabytes.
+        ignored = ignored[:LONGEST_IGNORED]
         if ignored not in self._ignored and len(self._ignored) < MOST_IGNORED_REPORTED:
             self._ignored = (*self._ignored, ignored)
             self._shared.observer(RequestRejected(self._peer, status, reason))
@@ -514,7 +449,7 @@ class StreamCall:
         gRPC would reject a status during a write, and the client wait for ever.
         """
         self._shared.observer(InternalError(where(self._method.name), error))
-        await self._end_with("INTERNAL", INTERNAL)
+        await self._end_with("INTERNAL", INTERNAL.message)
 
     async def _end_with(self, code: str, reason: str) -> None:
         self._is_closed = True
@@ -534,4 +469,4 @@ class StreamCall:
             self._channel.leave(self)
         if self._token is not None:
             self._shared.registry.closed(self._token)
-            self._shared.observer(StreamClosed(self._node, self._method.name, self._peer))
+            self._shared.observer(StreamClosed(self.node, self._method.name, self._peer))

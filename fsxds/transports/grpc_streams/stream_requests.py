@@ -17,7 +17,6 @@ from itertools import chain
 from sys import intern
 from types import MappingProxyType
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 import grpc
 import grpc.aio
@@ -49,7 +48,9 @@ from fsxds.protocol.messages import (
     without_message,
 )
 from fsxds.protocol.subscription import NO_STRUCTURED_NAMES, RequestedNames, read_names
+from fsxds.transports.exchange import peer_of
 from fsxds.transports.limits import Limiter, report_rejection
+from fsxds.transports.rest.poll_responses import INTERNAL
 
 AGGREGATED = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
@@ -111,24 +112,12 @@ Context: TypeAlias = Any
 """grpc.aio's ServicerContext, with undeclared methods to read and write."""
 
 
-def peer_of(transport_peer: str) -> str:
-    """Return the IP address in gRPC's `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`, or ""."""
-    scheme, _, rest = transport_peer.partition(":")
-    if scheme not in {"ipv4", "ipv6"}:
-        return ""
-    return unquote(rest).rpartition(":")[0].strip("[]")
-
-
 async def parse_or_abort(message_class: type[Message], content: bytes, context: Context) -> DynamicMessage:
     """Parse a message, or end the call with INVALID_ARGUMENT."""
     try:
         return _parsed(message_class, content)
     except ProtocolError as error:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-
-
-def _shared(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(intern, names))
 
 
 class GrpcRequestReader:
@@ -162,7 +151,7 @@ class GrpcRequestReader:
         read = self._structured(content, message.resource_names, type_url)
         return SotwRequest(
             type_url=type_url,
-            names=_shared(read.among(message.resource_names)),
+            names=tuple(map(intern, read.among(message.resource_names))),
             version_info=Version(check_length("version_info", message.version_info)) or None,
             nonce=Nonce(check_length("response_nonce", message.response_nonce)) or None,
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
@@ -180,7 +169,7 @@ class GrpcRequestReader:
         read = self._structured(content, names, type_url)
         return DeltaRequest(
             type_url=type_url,
-            subscribe=_shared(message.resource_names_subscribe),
+            subscribe=tuple(map(intern, message.resource_names_subscribe)),
             unsubscribe=tuple(message.resource_names_unsubscribe),
             initial_resource_versions=MappingProxyType(
                 {held.key: Version(held.value) for held in message.initial_resource_versions}
@@ -209,9 +198,9 @@ class GrpcRequestReader:
         serialized = message.SerializeToString(deterministic=True)
         is_kept = len(serialized) <= MOST_KEPT_NODE_BYTES
         key = serialized if is_kept else sha256(serialized).digest(), peer
-        node = self._nodes.get(key)
-        if node is None:
-            node = Node(
+        return self._nodes.find(
+            key,
+            lambda: Node(
                 id=check_length("node.id", message.id),
                 cluster=check_length("node.cluster", message.cluster),
                 peer=peer,
@@ -219,9 +208,8 @@ class GrpcRequestReader:
                 agent=check_length("node.user_agent_name", message.user_agent_name),
                 attributes=attributes_of_message(message),
                 serialized=serialized if is_kept else b"",
-            )
-            self._nodes.put(key, node)
-        return node
+            ),
+        )
 
 
 _PACKAGE = "envoy.service.discovery.v3"
@@ -297,7 +285,6 @@ def _type_url(sent: str, row: ResourceType | None) -> TypeUrl:
 
 HEALTH = "grpc.health.v1.Health"
 STOPPING = "the server stops; connect again"
-INTERNAL = "an internal error of fsxds; the server's log has its traceback"
 
 
 def where(method: str) -> str:
@@ -332,7 +319,7 @@ def guarded(
         # The edge of every call.
         except Exception as error:
             observer(InternalError(where(method), error))
-            await context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
+            await context.abort(grpc.StatusCode.INTERNAL, INTERNAL.message)
             raise  # never reached: abort raises
         finally:
             code = context.code()
@@ -357,9 +344,11 @@ class LongLivedCalls:
         self._admit = admit
         self._calls: dict[_TrackedContext, asyncio.Task[object] | None] = {}
 
-    def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
+    def adapt(self, handler: grpc.ServiceRpcHandler) -> grpc.ServiceRpcHandler:
         """Guard a handler's methods, also for `end`."""
-        return _AdaptedHandler(handler, self._adapted)
+        methods = handler._method_handlers  # noqa: SLF001 - nothing else tells
+        adapted = {path.rpartition("/")[2]: self._adapted(method, path) for path, method in methods.items()}
+        return grpc.method_handlers_generic_handler(handler.service_name(), adapted)
 
     async def end(self) -> None:
         """End calls with UNAVAILABLE after present responses."""
@@ -397,25 +386,6 @@ _MAKERS = {
     (False, True): grpc.unary_stream_rpc_method_handler,
     (True, True): grpc.stream_stream_rpc_method_handler,
 }
-
-
-class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    def __init__(
-        self,
-        handler: grpc.GenericRpcHandler,
-        adapt: Callable[[grpc.RpcMethodHandler, str], grpc.RpcMethodHandler],
-    ) -> None:
-        self._handler = handler
-        self._adapt = adapt
-
-    @property
-    def _method_handlers(self) -> dict[str, grpc.RpcMethodHandler]:
-        methods = self._handler._method_handlers  # noqa: SLF001 - nothing else tells
-        return {name: self._adapt(method, name) for name, method in methods.items()}
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        method = self._handler.service(handler_call_details)
-        return None if method is None else self._adapt(method, handler_call_details.method)
 
 
 async def _end(context: _TrackedContext, task: asyncio.Task[object] | None) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Never, Protocol
+from typing import Never
 
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.any_pb2 import Any as PackedAny
@@ -60,7 +60,7 @@ class ResponseWriter:
     ) -> None:
         self.written = 0
         self._identifier = identifier
-        self.passes_redirects = passes_redirects
+        self._passes_redirects = passes_redirects
         self._kept: Lru[_Key, _Kept] = Lru(MOST_KEPT, lambda kept: len(kept.message), most_kept_bytes)
         # By form, the oldest first.
         self._large: dict[_Form, list[_Key]] = {}
@@ -90,7 +90,7 @@ class ResponseWriter:
         message = discovery_pb2.DiscoveryResponse(
             version_info=response.version, type_url=response.type_url, control_plane={"identifier": self._identifier()}
         )
-        return message.SerializeToString(), *_sotw_parts(response, passes_redirects=self.passes_redirects)
+        return message.SerializeToString(), *self._sotw_parts(response)
 
     def _delta_part(self, response: DeltaResponse) -> bytes:
         message = discovery_pb2.DeltaDiscoveryResponse(
@@ -101,9 +101,36 @@ class ResponseWriter:
         add = message.resources.add
         for resource in response.resources:
             aliases = response.aliases.get(resource.name, resource.aliases)
-            ttl_s = resource.ttl_s if response.with_ttl else None
-            _fill(add(), resource, aliases, ttl_s, passes_redirects=self.passes_redirects)
+            self._fill(add(), resource, aliases, with_ttl=response.with_ttl)
         return bytes(message.SerializeToString())
+
+    def _sotw_parts(self, response: SotwResponse) -> list[bytes]:
+        """In a sixth of the time of Any messages; wrapped to carry a time to live or a name."""
+        heads, with_ttl, passes = _heads_of(response.type_url), response.with_ttl, self._passes_redirects
+        if with_ttl or passes:
+            return [
+                self._wrapped(resource, with_ttl=with_ttl)
+                if (with_ttl and resource.ttl_s is not None) or (passes and resource.redirect)
+                else heads[len(resource.body)] + resource.body
+                for resource in response.resources
+            ]
+        return [part for resource in response.resources for part in (heads[len(resource.body)], resource.body)]
+
+    def _wrapped(self, resource: Resource, *, with_ttl: bool) -> bytes:
+        wrapper = discovery_pb2.Resource()
+        self._fill(wrapper, resource, resource.aliases, with_ttl=with_ttl)
+        return bytes(discovery_pb2.DiscoveryResponse(resources=(_packed(wrapper),)).SerializeToString())
+
+    def _fill(
+        self, wrapper: discovery_pb2.Resource, resource: Resource, aliases: Iterable[str], *, with_ttl: bool
+    ) -> None:
+        wrapper.name, wrapper.version = resource.name, resource.version
+        is_locator = self._passes_redirects and resource.redirect
+        wrapper.resource.type_url = LOCATOR_TYPE_URL if is_locator else resource.type_url
+        wrapper.resource.value = resource.body
+        wrapper.aliases.extend(aliases)
+        if with_ttl and resource.ttl_s is not None:
+            wrapper.ttl.CopyFrom(_duration(resource.ttl_s))
 
     def _keep(self, key: _Key, kept: _Kept) -> bytes:
         self.written += 1
@@ -131,7 +158,13 @@ class _Kept:
 
 
 def _own_part(response: Response) -> bytes:
-    heartbeats = map(_heartbeat, response.heartbeats)
+    # Without content. Source: xDS protocol, "TTL".
+    heartbeats = [
+        discovery_pb2.Resource(
+            name=one.name, version=one.version, ttl=None if one.ttl_s is None else _duration(one.ttl_s)
+        )
+        for one in response.heartbeats
+    ]
     if isinstance(response, SotwResponse):
         message = discovery_pb2.DiscoveryResponse(
             nonce=response.nonce, resources=map(_packed, heartbeats), resource_errors=_errors(response)
@@ -155,26 +188,6 @@ def _errors(response: Response) -> Iterator[discovery_pb2.ResourceError]:
         yield discovery_pb2.ResourceError(resource_name=discovery_pb2.ResourceName(name=name), error_detail=status)
 
 
-def _sotw_parts(response: SotwResponse, *, passes_redirects: bool) -> list[bytes]:
-    """In a sixth of the time of Any messages."""
-    heads = _heads_of(response.type_url)
-    if response.with_ttl or passes_redirects:
-        return [
-            _wrapped(resource, resource.ttl_s if response.with_ttl else None, passes_redirects=passes_redirects)
-            if (response.with_ttl and resource.ttl_s is not None) or (passes_redirects and resource.redirect)
-            else heads[len(resource.body)] + resource.body
-            for resource in response.resources
-        ]
-    return [part for resource in response.resources for part in (heads[len(resource.body)], resource.body)]
-
-
-def _wrapped(resource: Resource, ttl_s: float | None, *, passes_redirects: bool) -> bytes:
-    """To carry a time to live or a name."""
-    wrapper = discovery_pb2.Resource()
-    _fill(wrapper, resource, resource.aliases, ttl_s, passes_redirects=passes_redirects)
-    return bytes(discovery_pb2.DiscoveryResponse(resources=(_packed(wrapper),)).SerializeToString())
-
-
 class _Heads(dict[int, bytes]):
     """By a body's size, the bytes before it."""
 
@@ -194,29 +207,6 @@ class _Heads(dict[int, bytes]):
 _heads_of = lru_cache(maxsize=64)(_Heads)
 
 
-def _fill(
-    wrapper: discovery_pb2.Resource,
-    resource: Resource,
-    aliases: Iterable[str],
-    ttl_s: float | None,
-    *,
-    passes_redirects: bool,
-) -> None:
-    wrapper.name, wrapper.version = resource.name, resource.version
-    type_url = LOCATOR_TYPE_URL if passes_redirects and resource.redirect else resource.type_url
-    wrapper.resource.type_url, wrapper.resource.value = type_url, resource.body
-    if aliases:
-        wrapper.aliases.extend(aliases)
-    if ttl_s is not None:
-        wrapper.ttl.CopyFrom(_duration(ttl_s))
-
-
-def _heartbeat(resource: Resource) -> discovery_pb2.Resource:
-    """Without content. Source: xDS protocol, "TTL"."""
-    ttl = None if resource.ttl_s is None else _duration(resource.ttl_s)
-    return discovery_pb2.Resource(name=resource.name, version=resource.version, ttl=ttl)
-
-
 def _packed(wrapper: discovery_pb2.Resource) -> PackedAny:
     return PackedAny(type_url=RESOURCE_TYPE_URL, value=wrapper.SerializeToString())
 
@@ -230,18 +220,11 @@ def _duration(seconds: float) -> Duration:
 WAKE_SLICE_S = 0.005
 
 
-class Awaiting(Protocol):
-    """A stream that waits for upstreams' answers."""
-
-    def wake_for_answers(self) -> None:
-        """Process new answers of upstreams."""
-
-
 class Waking:
-    """Wakes followed channels' clients, and `awaiting` streams at upstreams' answers."""
+    """Wakes followed channels' clients, and calls `awaiting` at upstreams' answers."""
 
     def __init__(self, on_demand: OnDemand) -> None:
-        self.awaiting: dict[Awaiting, None] = {}
+        self.awaiting: dict[Callable[[], object], None] = {}
         # Channels with a newer snapshot; None for upstreams' answers.
         self._due: asyncio.Queue[Channel | None] = asyncio.Queue()
         self._are_answers_due = False
@@ -272,7 +255,7 @@ class Waking:
         try:
             if channel is None:
                 self._are_answers_due = False
-                await _each_in_turn(stream.wake_for_answers for stream in tuple(self.awaiting))
+                await _each_in_turn(tuple(self.awaiting))
             else:
                 await _each_in_turn(client.wake for client in tuple(channel.clients))
             is_done = True

@@ -52,6 +52,12 @@ from fsxds.transports.rest.http_edge import Handler, HttpRejection
 from fsxds.transports.rest.poll_responses import ErrorResponse, Payload, write_response
 
 METHODS = "GET, HEAD, OPTIONS"
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+# Headers for pages, beside those that any page may use.
+_REQUEST_HEADERS = "Accept, Authorization, If-Match, If-None-Match, Prefer"
+_RESPONSE_HEADERS = "ETag, Location, Preference-Applied, Retry-After"
+# In seconds; most browsers cache for at most two hours.
+_MAX_AGE_S = "7200"
 WRONG_METHOD_OF_RESOURCE = ErrorResponse(
     405, 12, "resources are read alone: GET or HEAD them; POST to /v3/discovery:… is for polls", {"Allow": METHODS}
 )
@@ -83,12 +89,35 @@ class HttpGet:
     def join(self, application: web.Application) -> None:
         """Answer other requests than POST."""
         application[REST].elsewhere = self.answer
-        application.on_response_prepare.append(Cors(lambda: self._rules().cors_origins).add_headers)
+        application.on_response_prepare.append(self._add_cors_headers)
 
         async def close(_: web.Application) -> None:
             self.responses.contents.close()
 
         application.on_cleanup.append(close)
+
+    async def _add_cors_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        headers = response.headers
+        if request.method not in READING or headers.get("Cache-Control") == NO_STORE:
+            return
+        if response.status >= 400:
+            # A corrected mistake must not persist in a cache.
+            headers.setdefault("Cache-Control", "no-cache")
+        origins = self._rules().cors_origins
+        if not origins:
+            return
+        is_any = ANY_ORIGIN in origins
+        if not is_any:
+            headers["Vary"] = f"{headers['Vary']}, Origin" if "Vary" in headers else "Origin"
+        origin = request.headers.get("Origin")
+        if origin is None or not (is_any or origin in origins):
+            return
+        headers["Access-Control-Allow-Origin"] = ANY_ORIGIN if is_any else origin
+        headers["Access-Control-Expose-Headers"] = _RESPONSE_HEADERS
+        if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+            headers["Access-Control-Allow-Methods"] = "GET, HEAD"
+            headers["Access-Control-Allow-Headers"] = _REQUEST_HEADERS
+            headers["Access-Control-Max-Age"] = _MAX_AGE_S
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer other requests than polls. Raises ProtocolError."""
@@ -98,17 +127,14 @@ class HttpGet:
         self._exchange.access.current.check_peer(peer)
         is_read = request.method in {"GET", "HEAD"}
         document = self.documents.get(request.path)
-        if document is not None and is_read:
+        if document is None:
+            # Before the method: an unknown path is an error for any method.
+            get = read_get(request, self._rules().authority, self._exchange.limiter.settings.max_hold_s)
+            if is_read:
+                return await self._answer(request, get)
+        elif is_read:
             return await document(request)
-        # Before the method: an unknown path is an error for any method.
-        get = (
-            None
-            if document is not None
-            else read_get(request, self._rules().authority, self._exchange.limiter.settings.max_hold_s)
-        )
-        if get is None or not is_read:
-            raise HttpRejection(WRONG_METHOD_OF_RESOURCE)
-        return await self._answer(request, get)
+        raise HttpRejection(WRONG_METHOD_OF_RESOURCE)
 
     async def _answer(self, request: web.Request, get: GetRequest) -> web.StreamResponse:
         row = get.target.row
@@ -135,7 +161,7 @@ class HttpGet:
     def _select(self, get: GetRequest, reader: Reader) -> Selected:
         rules = self._rules()
         unanswered = self._exchange.channels.on_demand.unanswered
-        found = find(get.target, self._exchange.snapshot_of(reader.channel), rules.elsewhere, unanswered)
+        found = find(get.target, self._exchange.snapshot_of(reader.channel), rules.urls, unanswered)
         if isinstance(found, FoundResource):
             self._exchange.access.current.check_type(get.peer, found.resource.type_url)
         selected = select_representation(found, get, rules)
@@ -178,45 +204,6 @@ def _patience_s(get: GetRequest, selected: Selected) -> float:
     else:
         is_held = isinstance(selected.found, Unavailable) or get.preconditions.has(selected.tag)
     return get.patience_s if is_held else 0.0
-
-
-READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# Headers for pages, beside those that any page may use.
-_REQUEST_HEADERS = "Accept, Authorization, If-Match, If-None-Match, Prefer"
-_RESPONSE_HEADERS = "ETag, Location, Preference-Applied, Retry-After"
-# In seconds; most browsers cache for at most two hours.
-_MAX_AGE_S = "7200"
-
-
-class Cors:
-    """Adds CORS headers to reads; `origins` returns allowed ones."""
-
-    def __init__(self, origins: Callable[[], tuple[str, ...]]) -> None:
-        self._origins = origins
-
-    async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Let allowed pages read the response."""
-        headers = response.headers
-        if request.method not in READING or headers.get("Cache-Control") == NO_STORE:
-            return
-        if response.status >= 400:
-            # A corrected mistake must not persist in a cache.
-            headers.setdefault("Cache-Control", "no-cache")
-        origins = self._origins()
-        if not origins:
-            return
-        is_any = ANY_ORIGIN in origins
-        if not is_any:
-            headers["Vary"] = f"{headers['Vary']}, Origin" if "Vary" in headers else "Origin"
-        origin = request.headers.get("Origin")
-        if origin is None or not (is_any or origin in origins):
-            return
-        headers["Access-Control-Allow-Origin"] = ANY_ORIGIN if is_any else origin
-        headers["Access-Control-Expose-Headers"] = _RESPONSE_HEADERS
-        if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
-            headers["Access-Control-Allow-Methods"] = "GET, HEAD"
-            headers["Access-Control-Allow-Headers"] = _REQUEST_HEADERS
-            headers["Access-Control-Max-Age"] = _MAX_AGE_S
 
 
 def documents() -> Mapping[str, Handler]:

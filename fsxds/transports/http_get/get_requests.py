@@ -16,8 +16,7 @@ No I/O, but `content_of` and `compressed` may take long.
 from __future__ import annotations
 
 import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -32,8 +31,9 @@ from fsxds.model.values import PlainValue
 from fsxds.protocol.get import GetTarget, node_of, read_target
 from fsxds.protocol.messages import Node
 from fsxds.runtime.access import Peer
-from fsxds.transports.exchange import peer_of_request
-from fsxds.transports.rest.poll_requests import patience_of
+from fsxds.transports.exchange import ON_DEMAND_WAIT_S, peer_of_request
+from fsxds.transports.rest.poll_requests import DEADLINE_HEADER, patience_of
+from fsxds.transports.rest.poll_responses import choices, gzip
 
 # Tags have quotes; xRFC TP1 writes `if-none-match: v1`.
 _TAG = re.compile(r'(W/)?("[^"]*"|[^\s,"]+)')
@@ -43,12 +43,6 @@ _HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*", re.ASCII)
 
 # Longer lists are cut: no client has more tags.
 MOST_HEADER_CHARACTERS = 8190
-
-DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
-
-
-# For upstreams to answer whether they have the resource, unless a GET has its own wait time.
-ON_DEMAND_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +149,8 @@ def tags_of(request: web.Request, name: str, *, is_weak: bool = False) -> frozen
     )
 
 
-# Per header; browsers send less than ten.
-MOST_CHOICES = 100
-_QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", re.ASCII)
-
 # Higher than for polls: this content is made once per version.
 GZIP_LEVEL, BROTLI_QUALITY, ZSTANDARD_LEVEL = 6, 5, 6
-_GZIP_FORMAT = zlib.MAX_WBITS | 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +190,6 @@ class Representation:
         return f'"{version}{suffix}{"." if self.coding else ""}{self.coding}"'
 
 
-def _gzip(content: bytes) -> bytes:
-    # Without a time, so that equal content stays equal.
-    compressor = zlib.compressobj(GZIP_LEVEL, wbits=_GZIP_FORMAT)
-    return compressor.compress(content) + compressor.flush()
-
-
 _CODERS: dict[str, Callable[[bytes], bytes]] = {}
 try:
     import zstandard
@@ -221,7 +204,7 @@ except ImportError:  # as above
     pass
 else:
     _CODERS["br"] = lambda content: bytes(brotli.compress(content, quality=BROTLI_QUALITY))
-_CODERS["gzip"] = _gzip
+_CODERS["gzip"] = lambda content: gzip((content,), GZIP_LEVEL)
 
 CODINGS: Mapping[str, Callable[[bytes], bytes]] = MappingProxyType(_CODERS)
 """Compressors by coding; the first of equally accepted ones is used."""
@@ -238,7 +221,7 @@ def chosen_format(accept: str, offered: tuple[ContentFormat, ...]) -> ContentFor
     """Return the format that an `Accept` prefers (empty: all)."""
     if not accept.strip():
         return offered[0]
-    ranges = tuple(_choices(accept))
+    ranges = tuple(choices(accept))
     best = max(offered, key=lambda each: _rank(each, ranges))
     return best if _rank(best, ranges)[0] > 0 else None
 
@@ -246,7 +229,7 @@ def chosen_format(accept: str, offered: tuple[ContentFormat, ...]) -> ContentFor
 @lru_cache(maxsize=256)
 def chosen_coding(accept_encoding: str) -> str:
     """Return the coding that an `Accept-Encoding` prefers, or ""."""
-    qualities = dict(_choices(accept_encoding))
+    qualities = dict(choices(accept_encoding))
     if "x-gzip" in qualities:
         qualities.setdefault("gzip", qualities["x-gzip"])
     others = qualities.get("*", 0.0)
@@ -255,18 +238,6 @@ def chosen_coding(accept_encoding: str) -> str:
     found = max(CODINGS, key=lambda coding: qualities.get(coding, others))
     quality = qualities.get(found, others)
     return found if quality > 0 and quality >= least else ""
-
-
-def _choices(header: str) -> Iterator[tuple[str, float]]:
-    for choice in header.lower().split(",", MOST_CHOICES)[:MOST_CHOICES]:
-        name, *parameters = (part.strip() for part in choice.split(";"))
-        quality = 1.0
-        for parameter in parameters:
-            key, _, value = parameter.partition("=")
-            if key.strip() == "q":
-                quality = float(value) if _QUALITY.fullmatch(value := value.strip()) else 0.0
-        if name:
-            yield name, quality
 
 
 def _rank(offered: ContentFormat, ranges: tuple[tuple[str, float], ...]) -> tuple[float, int]:

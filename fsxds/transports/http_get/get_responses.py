@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -27,11 +26,11 @@ from fsxds.model.memo import Lru
 from fsxds.model.resource_names import FileName, ResourceName, parse_or_none, query_of
 from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Resource, Rows, Snapshot
-from fsxds.model.values import PlainValue
+from fsxds.model.values import PlainValue, Version
 from fsxds.protocol.get import Absent, Found, FoundIndex, FoundList, FoundRedirect, FoundResource, Parameters, url_of
 from fsxds.protocol.poll import Unavailable
 from fsxds.settings.options import Settings
-from fsxds.settings.upstream_rules import Authority, at_urls
+from fsxds.settings.upstream_rules import at_urls
 from fsxds.transports.http_get.get_requests import (
     HTML_CONTENT,
     OF_INDEX,
@@ -73,23 +72,18 @@ class GetRules:
 
     Attributes:
         authority: the server's, or empty.
-        authorities: URLs of other authorities, and of ours if clients see it under another URL.
+        urls: of other authorities, and of ours if clients see it under another URL.
         cors_origins: pages of these may read answers; `*` is any.
     """
 
     authority: str = ""
-    authorities: Mapping[str, Authority] = field(default_factory=lambda: MappingProxyType({}))
+    urls: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     cors_origins: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, settings: Settings) -> GetRules:
         """Extract the settings for GET."""
         return cls(settings.authority, at_urls(settings.authorities), settings.cors_origin or ())
-
-    @property
-    def elsewhere(self) -> frozenset[str]:
-        """Authorities with a URL in the settings."""
-        return frozenset(name for name, authority in self.authorities.items() if authority.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +106,7 @@ class Selected:
 
 def select_representation(found: Found, get: GetRequest, rules: GetRules) -> Selected:
     """Select the accepted representation. Raises HttpRejection."""
-    urls = Urls(get.base_url, rules.authority, rules.authorities, get.target.node)
+    urls = Urls(get.base_url, rules.authority, rules.urls, get.target.node)
     match found:
         case Absent() | Unavailable() | FoundRedirect():
             return Selected(found, urls)
@@ -139,7 +133,7 @@ def _is_collection(resource: Resource) -> bool:
 
 
 def _version_with(version: str, urls: Urls) -> str:
-    authorities = (f"{name} {each.url}" for name, each in urls.authorities.items())
+    authorities = (f"{name} {url}" for name, url in urls.by_authority.items())
     texts = (version, urls.own, urls.authority, query_of(urls.node), *authorities)
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
 
@@ -207,7 +201,9 @@ class GetResponses:
             make = partial(_resource_content, resource, content_format, self._printer, selected.urls)
         else:
             key = (type(found).__name__, selected.version, content_format.suffix)
-            takes_long = _size_of(found) > LARGE_LIST
+            parts = found.snapshot.by_type.values() if isinstance(found, FoundIndex) else ()
+            size = len(found.resources) if isinstance(found, FoundList) else sum(map(len, parts))
+            takes_long = size > LARGE_LIST
             make = partial(_listed_content, found, selected.urls, content_format)
         content = await self.contents.find(key, make, takes_long=takes_long)
         if not representation.coding:
@@ -222,12 +218,6 @@ def _resource_content(resource: Resource, content_format: ContentFormat, printer
         plain = printer.resource_plain(resource.type_url, resource.body)
         return plain_content(collection_content(plain, urls), content_format)
     return content_of(resource, content_format, printer)
-
-
-def _size_of(found: Found) -> int:
-    if isinstance(found, FoundIndex):
-        return sum(map(len, found.snapshot.by_type.values()))
-    return len(found.resources) if isinstance(found, FoundList) else 0
 
 
 def _listed_content(found: Found, urls: Urls, content_format: ContentFormat) -> bytes:
@@ -251,11 +241,9 @@ Make: TypeAlias = Callable[[], bytes]
 
 @dataclass(slots=True)
 class _Making:
-    has_ended: asyncio.Event
-    work: Future[bytes] | None = None
+    work: Future[bytes]
+    done: asyncio.Future[bytes]
     waiting: int = 0
-    content: bytes = b""
-    error: BaseException | None = None
 
 
 class KeptContent:
@@ -284,44 +272,32 @@ class KeptContent:
             return content
         if not takes_long:
             self.made += 1
-            return self._keep(key, make())
+            content = make()
+            self._kept.put(key, content)
+            return content
         making = self._making.get(key) or self._begin(key, make)
         making.waiting += 1
         try:
-            await making.has_ended.wait()
+            # Started work goes on without waiting clients.
+            return await asyncio.shield(making.done)
         finally:
             making.waiting -= 1
-            if not making.waiting and making.work is not None and making.work.cancel():
+            if not making.waiting and making.work.cancel():
                 # A new request may come before the thread reports the cancellation.
                 self._making.pop(key, None)
-        if making.error is not None:
-            raise making.error
-        return making.content
-
-    def _keep(self, key: Key, content: bytes) -> bytes:
-        self._kept.put(key, content)
-        return content
 
     def _begin(self, key: Key, make: Make) -> _Making:
-        loop = asyncio.get_running_loop()
-        making = self._making[key] = _Making(asyncio.Event())
         self.made += 1
+        work = self._executor.submit(make)
+        making = self._making[key] = _Making(work, asyncio.wrap_future(work))
 
-        def end(done: Future[bytes]) -> None:
+        def end(done: asyncio.Future[bytes]) -> None:
             if self._making.get(key) is making:
                 del self._making[key]
-            making.error = CancelledError() if done.cancelled() else done.exception()
-            if making.error is None:
-                making.content = self._keep(key, done.result())
-            making.has_ended.set()
+            if not done.cancelled() and done.exception() is None:
+                self._kept.put(key, done.result())
 
-        def receive(done: Future[bytes]) -> None:
-            # The event loop may be closed already.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(end, done)
-
-        making.work = self._executor.submit(make)
-        making.work.add_done_callback(receive)
+        making.done.add_done_callback(end)
         return making
 
 
@@ -339,22 +315,21 @@ class Urls:
     Attributes:
         base_url: of this server as the client has it, without a final slash.
         authority: this server's, or empty.
-        authorities: others, with their URLs.
+        by_authority: URLs of the settings.
         node: parameters that name the node; this server's URLs repeat them, to lead into the node's view.
     """
 
     base_url: str
     authority: str = ""
-    authorities: Mapping[str, Authority] = field(default_factory=lambda: MappingProxyType({}))
+    by_authority: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     node: Parameters = ()
 
     def of(self, message_type: str, name: str) -> str:
         """Return a resource's absolute URL, its authority's if known."""
         structured = parse_or_none(name)
-        if structured is not None and structured.authority != self.authority:
-            known = self.authorities.get(structured.authority)
-            if known is not None and known.url:
-                return known.url + url_of(message_type, name, structured.authority)
+        authority = self.authority if structured is None else structured.authority
+        if authority != self.authority and (url := self.by_authority.get(authority)):
+            return url + url_of(message_type, name, authority)
         return self.own + self._for_node(url_of(message_type, name, self.authority), structured)
 
     def of_type(self, message_type: str) -> str:
@@ -369,8 +344,7 @@ class Urls:
     @property
     def own(self) -> str:
         """This server's base URL, preferably of the settings."""
-        known = self.authorities.get(self.authority) if self.authority else None
-        return known.url if known is not None and known.url else self.base_url
+        return self.by_authority.get(self.authority, self.base_url)
 
     def of_locator(self, locator: Mapping[str, PlainValue]) -> str:
         """Return a locator's URL; unknown authorities are hosts."""
@@ -382,8 +356,7 @@ class Urls:
         name = ResourceName(authority or self.authority, str(locator.get("resource_type", "")), path, parameters)
         directives = cast("list[dict[str, PlainValue]]", locator.get("directives", []))
         entry = "".join(f"#entry={each['entry']}" for each in directives if "entry" in each)
-        known = self.authorities.get(name.authority)
-        if name.authority == self.authority or (known is not None and known.url):
+        if name.authority == self.authority or name.authority in self.by_authority:
             return f"{self.of(name.message_type, str(name))}{entry}"
         scheme = self.own.partition("://")[0]
         return (
@@ -394,9 +367,8 @@ class Urls:
         """Return a redirect's URL for a node; relative if it leads here."""
         name = redirect.name
         entry = f"#entry={redirect.entry}" if redirect.entry else ""
-        known = self.authorities.get(name.authority)
-        if name.authority not in {"", self.authority} and known is not None and known.url:
-            return f"{known.url}{url_of(name.message_type, str(name), name.authority)}{entry}"
+        if name.authority != self.authority and (url := self.by_authority.get(name.authority)):
+            return f"{url}{url_of(name.message_type, str(name), name.authority)}{entry}"
         return f"{url_of(name.message_type, str(name.with_context(dict(node))), self.authority)}{entry}"
 
 
@@ -418,12 +390,11 @@ def _inlined(entry: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
 
 def list_content(row: ResourceType, resources: Iterable[Resource], urls: Urls) -> list[PlainValue]:
     """Return a list's URLs, with non-secrets' versions."""
-    return [_entry(row, resource, urls) for resource in resources]
+    return [{"name": urls.of(row.message_type, each.name), **_shown(row, each.version)} for each in resources]
 
 
-def _entry(row: ResourceType, resource: Resource, urls: Urls) -> dict[str, PlainValue]:
-    url = urls.of(row.message_type, resource.name)
-    return {"name": url} if row.is_secret else {"name": url, "version": resource.version}
+def _shown(row: ResourceType, version: Version) -> dict[str, PlainValue]:
+    return {} if row.is_secret else {"version": version}
 
 
 def index_content(snapshot: Snapshot, urls: Urls) -> dict[str, PlainValue]:
@@ -433,20 +404,17 @@ def index_content(snapshot: Snapshot, urls: Urls) -> dict[str, PlainValue]:
 
 
 def _type_content(row: ResourceType, rows: Rows, urls: Urls) -> dict[str, PlainValue]:
-    content: dict[str, PlainValue] = {"type": row.message_type, "short_name": row.short_name}
-    if not row.is_secret:
-        content["version"] = rows.version
-    content["count"] = len(rows)
-    content["url"] = urls.of_type(row.message_type)
-    content["resources"] = [_named(row, resource, urls) for resource in islice(rows.values(), MOST_NAMES)]
-    return content
-
-
-def _named(row: ResourceType, resource: Resource, urls: Urls) -> PlainValue:
-    named: dict[str, PlainValue] = {"name": resource.name}
-    if not row.is_secret:
-        named["version"] = resource.version
-    return {**named, "url": urls.of(row.message_type, resource.name)}
+    return {
+        "type": row.message_type,
+        "short_name": row.short_name,
+        **_shown(row, rows.version),
+        "count": len(rows),
+        "url": urls.of_type(row.message_type),
+        "resources": [
+            {"name": each.name, **_shown(row, each.version), "url": urls.of(row.message_type, each.name)}
+            for each in islice(rows.values(), MOST_NAMES)
+        ],
+    }
 
 
 _PAGE = """<!doctype html>

@@ -187,18 +187,14 @@ class ManifestRow:
     is_stand_in: bool = False
 
 
-ManifestRows = Mapping[PurePosixPath, ManifestRow]
-
-
-def encode_manifest(rows: ManifestRows) -> bytes:
+def encode_manifest(rows: Mapping[PurePosixPath, ManifestRow]) -> bytes:
     """Encode the manifest; equal rows, equal bytes."""
-    files = [_fields(path, row) for path, row in sorted(rows.items())]
+    files = [
+        {"path": str(path), "type_url": row.type_url, "names": row.names, "sha256": row.digest}
+        | ({"is_stand_in": True} if row.is_stand_in else {})
+        for path, row in sorted(rows.items())
+    ]
     return json.dumps({"layout": LAYOUT, "files": files}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-
-
-def _fields(path: PurePosixPath, row: ManifestRow) -> dict[str, object]:
-    fields: dict[str, object] = {"path": str(path), "type_url": row.type_url, "names": row.names, "sha256": row.digest}
-    return fields | {"is_stand_in": True} if row.is_stand_in else fields
 
 
 def decode_manifest(content: bytes) -> dict[PurePosixPath, ManifestRow]:
@@ -275,12 +271,8 @@ class MirrorRecords:
 
     @property
     def paths(self) -> Collection[PurePosixPath]:
-        """The paths of our files."""
+        """The paths of files that fsxds wrote, or was about to."""
         return self._rows.keys()
-
-    def owns(self, path: PurePosixPath) -> bool:
-        """Whether fsxds wrote it, or was about to."""
-        return path in self._rows
 
     def owns_content(self, path: PurePosixPath, content: bytes | None) -> bool:
         """Whether our file has our content; None: missing."""

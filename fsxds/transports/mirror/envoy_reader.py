@@ -128,13 +128,21 @@ def standing_of(
     if any(_count(now, name) < _count(before, name) for name in before if name.endswith(".update_success")):
         # Envoy restarted since.
         before = {}
-    reads_list = bool({_listener_version(before), _listener_version(now)} & (lists.now | lists.before))
+    shown = {_version_in(looked, _SCOPES[_LDS]) for looked in (before, now)}
+    reads_list = bool(shown & (lists.now | lists.before))
+
+    def standing(type_url: TypeUrl, change: RowsChange) -> Standing | FileRejection:
+        if type_url == _RDS:
+            return _standing_of_routes(change, before, now)
+        if reads_list and type_url != _CDS:
+            return _standing_of_all(type_url, change, (before, now), lists.now, listener_errors)
+        if type_url == _LISTS:
+            return Standing.TAKEN
+        version = version_of(written, Subscription(type_url))
+        return _standing_of_all(type_url, change, (before, now), version, listener_errors)
+
     standings = [
-        _standing_of_list(type_url, change, (before, now), (lists, listener_errors))
-        if reads_list and type_url in {_LDS, _LISTS}
-        else _standing_of_routes(change, before, now)
-        if type_url == _RDS
-        else _standing_of_all(type_url, change, written, (before, now), listener_errors)
+        standing(type_url, change)
         for type_url, change in step.changed.items()
         # A TTL or an alias is in no file.
         if (change.fresh or change.removed) and (type_url in {_RDS, _LISTS} or type_url in _SCOPES)
@@ -146,47 +154,26 @@ def standing_of(
 def _standing_of_all(
     type_url: TypeUrl,
     change: RowsChange,
-    written: Snapshot,
     looks: tuple[Statistics, Statistics],
+    wanted: Version | frozenset[Version],
     listener_errors: str | None,
 ) -> Standing | FileRejection:
-    if type_url == _LISTS:
-        return Standing.TAKEN
-    (before, now), scope = looks, _SCOPES[type_url]
-    version = version_of(written, Subscription(type_url))
+    """`wanted` is the version in the file, or those of the lists, of which its own may be unchanged."""
+    (before, now), scope = looks, _SCOPES[_CDS if type_url == _CDS else _LDS]
     if f"{scope}.update_success" not in now:
         return Standing.TAKEN
     if _has_grown(f"{scope}.update_rejected", before, now):
-        reason = listener_errors if type_url == _LDS else None
-        return FileRejection(type_url, change.fresh, reason)
-    is_accepted = (
-        now.get(f"{scope}.version_text") == f'"{version}"'
-        and _has_grown(f"{scope}.update_success", before, now)
-        and not any(_count(now, gauge) for gauge in _WARMING)
-    )
+        return FileRejection(type_url, change.fresh, None if type_url == _CDS else listener_errors)
+    version, has_new = _version_in(now, scope), _has_grown(f"{scope}.update_success", before, now)
+    is_there = has_new and version == wanted
+    if isinstance(wanted, frozenset):
+        is_there = version in wanted and (has_new or version == _version_in(before, scope))
+    is_accepted = is_there and not any(_count(now, gauge) for gauge in _WARMING)
     return Standing.TAKEN if is_accepted else Standing.PENDING
 
 
-def _standing_of_list(
-    type_url: TypeUrl,
-    change: RowsChange,
-    looks: tuple[Statistics, Statistics],
-    facts: tuple[ListVersions, str | None],
-) -> Standing | FileRejection:
-    (before, now), (lists, listener_errors), scope = looks, facts, _SCOPES[_LDS]
-    if _has_grown(f"{scope}.update_rejected", before, now):
-        return FileRejection(type_url, change.fresh, listener_errors)
-    version_text = _listener_version(now)
-    is_accepted = (
-        version_text in lists.now
-        and (version_text == _listener_version(before) or _has_grown(f"{scope}.update_success", before, now))
-        and not any(_count(now, gauge) for gauge in _WARMING)
-    )
-    return Standing.TAKEN if is_accepted else Standing.PENDING
-
-
-def _listener_version(statistics: Statistics) -> Version:
-    return Version(statistics.get(f"{_SCOPES[_LDS]}.version_text", "").strip('"'))
+def _version_in(statistics: Statistics, scope: str) -> Version:
+    return Version(statistics.get(f"{scope}.version_text", "").strip('"'))
 
 
 def _standing_of_routes(change: RowsChange, before: Statistics, now: Statistics) -> Standing | FileRejection:

@@ -22,6 +22,7 @@ from fsxds.events.file_events import Remark
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.model.errors import UsageError
+from fsxds.model.memo import Recent
 from fsxds.model.name_table import version_of_set
 from fsxds.model.resource_names import parse_or_none
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
@@ -34,8 +35,6 @@ LONGEST_BYTES = 200
 EMPTY = "%empty"
 CUT = "%~"
 _KEPT_BYTES = 150
-# Resources without a file have paths too.
-_SPARE_PATHS = 1000
 
 
 def file_name_of(name: str) -> str:
@@ -136,39 +135,28 @@ def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
 class MirrorPaths:
     """Caches paths: ten thousand cost more than all else on an unchanged snapshot.
 
-    Call `keep_only` after every layout.
+    Call `turn` before each layout.
     """
 
     def __init__(self, suffix: str, directory: PurePosixPath) -> None:
         self._suffix = suffix
         self._directory = directory
         # By the arguments of `path_of`.
-        self._relative: dict[tuple[TypeUrl, str | None], PurePosixPath] = {}
-        self._absolute: dict[tuple[TypeUrl, str | None], PurePosixPath] = {}
+        self._relative: Recent[tuple[TypeUrl, str | None], PurePosixPath] = Recent()
+        self._absolute: Recent[tuple[TypeUrl, str | None], PurePosixPath] = Recent()
 
     def relative(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
         """Return `path_of`."""
-        try:
-            return self._relative[type_url, name]
-        except KeyError:
-            path = self._relative[type_url, name] = path_of(type_url, name, self._suffix)
-            return path
+        return self._relative.get((type_url, name), lambda: path_of(type_url, name, self._suffix))
 
     def absolute(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
         """Return the path including the directory."""
-        try:
-            return self._absolute[type_url, name]
-        except KeyError:
-            path = self._absolute[type_url, name] = self._directory / self.relative(type_url, name)
-            return path
+        return self._absolute.get((type_url, name), lambda: self._directory / self.relative(type_url, name))
 
-    def keep_only(self, files: Mapping[PurePosixPath, MirrorFile]) -> None:
-        """Forget other paths, once they are half: checking each time costs more."""
-        if len(self._relative) <= 2 * len(files) + _SPARE_PATHS:
-            return
-        keys = {(file.type_url, name) for file in files.values() for name in (*file.names, None)}
-        self._relative = {key: path for key, path in self._relative.items() if key in keys}
-        self._absolute = {key: path for key, path in self._absolute.items() if key in keys}
+    def turn(self) -> None:
+        """Forget paths unused in the last layout."""
+        self._relative.turn()
+        self._absolute.turn()
 
 
 def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:

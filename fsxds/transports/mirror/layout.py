@@ -20,6 +20,7 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import locator_of
 from fsxds.api.walk import addresses_taken
 from fsxds.events.file_events import Remark
+from fsxds.model.memo import Recent
 from fsxds.model.name_table import version_of_set
 from fsxds.model.resource_names import Locator, MalformedName, ResourceName, parse_or_none
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType
@@ -190,7 +191,11 @@ class ResourceLayoutMaker:
         paths: dict[Key, PurePosixPath] = {}
         for resource in _served(snapshot):
             key = resource.type_url, resource.name
-            path = paths[key] = self._paths.get(key) or self._path_of(resource)
+            path = self._paths.get(key)
+            if path is None:
+                path = path_of_resource(BY_TYPE_URL[resource.type_url], resource.name, self.authority)
+                path = path.with_name(path.name + self.suffix)
+            paths[key] = path
             file = MirrorFile(path, resource.type_url, resource.version, (resource,), is_wrapped=True)
             other = files.get(path)
             if other is not None and not _goes_before(file, other, held):
@@ -207,10 +212,6 @@ class ResourceLayoutMaker:
         }
         remarks += [Remark(str(path), _reason_to_keep(snapshot, type_url)) for path, type_url in kept.items()]
         return Layout(files, frozenset(kept), tuple(sorted(remarks)))
-
-    def _path_of(self, resource: Resource) -> PurePosixPath:
-        path = path_of_resource(BY_TYPE_URL[resource.type_url], resource.name, self.authority)
-        return path.with_name(path.name + self.suffix)
 
 
 def _served(snapshot: Snapshot) -> Iterator[Resource]:
@@ -253,14 +254,14 @@ class RewrittenResource:
 
 
 class MirrorConfigSources:
-    """Rewrites config sources, once per version. Call `keep_only` after each snapshot."""
+    """Rewrites config sources, once per version. Call `turn` before each snapshot."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self._finder = ConfigSourceFinder(catalogue)
         # {(type, version of the resource): …}
-        self._eds_names: dict[tuple[TypeUrl, Version], str | None] = {}
-        self._rewritten: dict[tuple[TypeUrl, Version], RewrittenResource] = {}
+        self._eds_names: Recent[tuple[TypeUrl, Version], str | None] = Recent()
+        self._rewritten: Recent[tuple[TypeUrl, Version], RewrittenResource] = Recent()
 
     def eds_names(self, clusters: Iterable[Resource]) -> frozenset[str]:
         """Return clusters' ClusterLoadAssignment names."""
@@ -268,9 +269,7 @@ class MirrorConfigSources:
 
     def _eds_name(self, cluster: Resource) -> str | None:
         key = cluster.type_url, cluster.version
-        if key not in self._eds_names:
-            self._eds_names[key] = eds_name_of(self._finder.parse(cluster))
-        return self._eds_names[key]
+        return self._eds_names.get(key, lambda: eds_name_of(self._finder.parse(cluster)))
 
     def routes_of_scopes(self, scopes: Iterable[Resource]) -> tuple[str, ...]:
         """Return scopes' route configuration names, sorted."""
@@ -284,9 +283,9 @@ class MirrorConfigSources:
         `initial_fetch_timeout`, path sources and the version stay.
         """
         key = resource.type_url, resource.version
-        known = self._rewritten.get(key)
-        if known is None or any(find(requested) != path for requested, path in known.paths.items()):
-            known = self._rewritten[key] = self._rewrite(resource, find)
+        known = self._rewritten.get(key, lambda: self._rewrite(resource, find))
+        if any(find(requested) != path for requested, path in known.paths.items()):
+            known = self._rewritten.put(key, self._rewrite(resource, find))
         return known
 
     def _rewrite(self, resource: Resource, find: Find) -> RewrittenResource:
@@ -305,11 +304,10 @@ class MirrorConfigSources:
         body = self._finder.rewrite(resource, change)
         return RewrittenResource(resource if body is None else replace(resource, body=body), paths)
 
-    def keep_only(self, resources: Iterable[Resource]) -> None:
-        """Forget other resources' versions."""
-        keys = {(resource.type_url, resource.version) for resource in resources}
-        self._eds_names = {key: value for key, value in self._eds_names.items() if key in keys}
-        self._rewritten = {key: value for key, value in self._rewritten.items() if key in keys}
+    def turn(self) -> None:
+        """Forget versions unused in the last snapshot."""
+        self._eds_names.turn()
+        self._rewritten.turn()
 
     def empty_assignment(self, name: str, origin: Origin) -> Resource:
         """Return a ClusterLoadAssignment without endpoints."""
@@ -339,9 +337,9 @@ class LayoutMaker:
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
         """Return a snapshot's layout, given our files."""
-        layout = _LayoutBuilder(snapshot, held, self).build()
-        self.paths.keep_only(layout.files)
-        return layout
+        self.paths.turn()
+        self.sources.turn()
+        return _LayoutBuilder(snapshot, held, self).build()
 
 
 class _LayoutBuilder:
@@ -380,15 +378,7 @@ class _LayoutBuilder:
         for type_url in BUNDLES:
             self._add_bundle(type_url, wanted[type_url])
         self._add_stand_ins()
-        self._sources.keep_only(self._everything())
         return Layout(self._files, frozenset(self._kept), tuple(sorted(self._remarks)), tuple(sorted(set(self._left))))
-
-    def _everything(self) -> Iterable[Resource]:
-        for type_url in WITH_CONFIG_SOURCES:
-            yield from self._snapshot.resources(type_url).values()
-        for file in self._files.values():
-            if file.type_url == CDS or file.type_url in COLLECTIONS:
-                yield from file.resources
 
     def _served(self, type_url: TypeUrl) -> tuple[Resource, ...]:
         return () if type_url in self._snapshot.withheld else tuple(self._snapshot.resources(type_url).values())
@@ -400,14 +390,8 @@ class _LayoutBuilder:
         ours = {path: file for path, file in self._held.items() if file.type_url == type_url}
         missing = [path for path, file in ours.items() if not served >= set(file.names)]
         self._kept.update(missing)
-        reason = self._reason_to_keep(type_url)
+        reason = _reason_to_keep(self._snapshot, type_url)
         self._remarks += [Remark(str(path), reason) for path in missing if not ours[path].is_stand_in]
-
-    def _reason_to_keep(self, type_url: TypeUrl) -> str:
-        noun = BY_TYPE_URL[type_url].noun
-        if type_url in self._snapshot.undeclared:
-            return f"kept: no document defines {noun}; write an empty list of them to remove the file"
-        return f"kept: a file that may define {noun} was never good; repair it or remove it"
 
     def _add(self, type_url: TypeUrl, name: str, resources: tuple[Resource, ...], *, is_stand_in: bool = False) -> None:
         path = self._paths.relative(type_url, name)
@@ -453,7 +437,7 @@ class _LayoutBuilder:
             return
         names = {resource.name for resource in resources}
         if missing := [name for name in before.names if name not in names]:
-            self._remarks.append(Remark(str(path), f"{_some(missing)} {self._reason_to_keep(type_url)}"))
+            self._remarks.append(Remark(str(path), f"{_some(missing)} {_reason_to_keep(self._snapshot, type_url)}"))
         if type_url in self._snapshot.withheld or (missing and before.content is None):
             self._kept.update(paths)
             return
@@ -466,15 +450,12 @@ class _LayoutBuilder:
     def _add_stand_ins(self) -> None:
         """Envoy would keep the endpoints of a removed assignment (ENVOY.md E27)."""
         bundle = self._files.get(self._paths.relative(CDS, None))
-        clusters = bundle.resources if bundle else self._held_clusters()
+        contents = [bundle] if bundle else [file.content for file in self._held.values() if file.type_url == CDS]
+        clusters = [resource for content in contents if content for resource in content.resources]
         for name in sorted(self._sources.eds_names(clusters)):
             path = self._paths.relative(EDS, name)
             if path in self._held and path not in self._files and path not in self._kept:
                 self._add_stand_in(EDS, name)
-
-    def _held_clusters(self) -> tuple[Resource, ...]:
-        contents = [file.content for file in self._held.values() if file.type_url == CDS]
-        return tuple(resource for content in contents if content for resource in content.resources)
 
     def _add_stand_in(self, type_url: TypeUrl, name: str) -> None:
         """Without an extension, Envoy takes its default at once (ENVOY.md E87)."""

@@ -18,7 +18,7 @@ from fsxds.events.file_events import FilesWritten, MirrorFailed, Remark
 from fsxds.events.process_events import SnapshotSetAside
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.model.resources import Rows, RowsChange, Snapshot
+from fsxds.model.resources import RowsChange, Snapshot
 from fsxds.model.values import BackOff, TypeUrl
 from fsxds.protocol.messages import ClientStatus, SyncState, WatchStatus, combined_state
 from fsxds.protocol.subscription import WILDCARD
@@ -119,18 +119,18 @@ class Mirror:
     """
 
     def __init__(self, root: Path, catalogue: Catalogue, options: MirrorOptions | None = None) -> None:
-        self._options = options or MirrorOptions()
+        self.options = options or MirrorOptions()
         # Envoy resolves relative paths by its own working directory.
         root = root.absolute()
-        self._directory = MirrorDirectory(root, durable=self._options.durable)
-        self._encoding = MirrorEncoding(catalogue, self._options.form)
+        self._directory = MirrorDirectory(root, durable=self.options.durable)
+        self._encoding = MirrorEncoding(catalogue, self.options.form)
         self._records = MirrorRecords(self._directory, self._encoding)
-        target = PurePosixPath(root) if self._options.rewrite_config_sources else None
+        target = PurePosixPath(root) if self.options.rewrite_config_sources else None
         suffix, sources = self._encoding.suffix, MirrorConfigSources(catalogue)
         self._layouts: LayoutMaker | ResourceLayoutMaker = (
-            ResourceLayoutMaker(suffix, self._options.authority)
-            if self._options.layout == RESOURCES
-            else LayoutMaker(suffix, sources, target, self._options.finder)
+            ResourceLayoutMaker(suffix, self.options.authority)
+            if self.options.layout == RESOURCES
+            else LayoutMaker(suffix, sources, target, self.options.finder)
         )
         self._credentials = CredentialFinder(catalogue)
         self.lists = NO_LISTS
@@ -141,7 +141,7 @@ class Mirror:
 
     def change(self, options: MirrorOptions) -> None:
         """Change options other than form and rewriting."""
-        self._options = options
+        self.options = options
         if isinstance(self._layouts, LayoutMaker):
             self._layouts.finder = options.finder
         else:
@@ -152,16 +152,6 @@ class Mirror:
     def root(self) -> Path:
         """The directory."""
         return self._directory.root
-
-    @property
-    def rescan_s(self) -> float:
-        """How often to call `has_changed`."""
-        return self._options.rescan_s
-
-    @property
-    def pause_s(self) -> float:
-        """How long Envoy gets to read new files."""
-        return self._options.pause_s
 
     def has_changed(self) -> bool:
         """Whether others changed our files since writing. Raises OSError."""
@@ -241,7 +231,7 @@ class Mirror:
             if (obstacle := self._directory.obstacle(file.path)) is not None:
                 reason = f"{obstacle} was not written by fsxds, and stays; move it away to have this file written"
                 yield Remark(str(file.path), reason)
-            elif not self._records.owns(file.path) and self._is_other(file):
+            elif file.path not in self._records.paths and self._is_other(file):
                 reason = "a file that fsxds did not write is there, and stays; move it away to have this one written"
                 yield Remark(str(file.path), reason)
 
@@ -260,7 +250,7 @@ class Mirror:
                 case Remove(path):
                     self._drop(path, work)
                 case Pause() if not is_read:
-                    self._is_interrupted.wait(self._options.pause_s)
+                    self._is_interrupted.wait(self.options.pause_s)
                     is_read = True
         self._directory.sync()
 
@@ -327,6 +317,10 @@ class Mirroring:
     """
 
     transport: Final = "mirror"
+    node_count = 1
+    # It is here, and can always write files.
+    has_returned = True
+    is_away = False
 
     def __init__(
         self, channels: Channels, mirror: Mirror, observer: Observer, audience: Audience = UNKNOWN_AUDIENCE
@@ -354,31 +348,11 @@ class Mirroring:
         self._limit: asyncio.Timeout | None = None
         self._foreign = ForeignChanges(self._look_soon)
         self.root = mirror.root
+        # Its own voter.
+        self.name = self.identity = str(mirror.root)
         self.node = audience.node
         self.has_written = asyncio.Event()
         self._reader = audience.reader
-
-    @property
-    def name(self) -> str:
-        """As in the log."""
-        return str(self.root)
-
-    @property
-    def identity(self) -> str:
-        """Its own voter."""
-        return self.name
-
-    node_count = 1
-
-    @property
-    def has_returned(self) -> bool:
-        """Always: it is here."""
-        return True
-
-    @property
-    def is_away(self) -> bool:
-        """Never: files can always be written."""
-        return False
 
     def standing(self, step: Step) -> Standing:
         """Return whether files are written and a known Envoy has answered."""
@@ -428,9 +402,20 @@ class Mirroring:
         for type_url, rows in written.by_type.items():
             if type_url not in written.withheld and (rows or type_url not in written.undeclared):
                 is_awaited = unanswered is not None and type_url in unanswered.changed
-                awaited = Standing.PENDING if is_awaited else Standing.TAKEN
-                known = rejection if rejection is not None and rejection.type_url == type_url else awaited
-                yield _watch_of(rows, known, self._reached_s, self._generation)
+                rejected = rejection if rejection is not None and rejection.type_url == type_url else None
+                state = SyncState.STALE if is_awaited else SyncState.SYNCED
+                yield WatchStatus(
+                    type_url,
+                    None,
+                    sent=rows.version,
+                    acked=None if is_awaited or rejected else rows.version,
+                    nacked=rows.version if rejected else None,
+                    reason=rejected.reason if rejected else None,
+                    resources=rows.everything,
+                    state=SyncState.NACK if rejected else state,
+                    since_s=self._reached_s,
+                    generation=self._generation,
+                )
 
     def wake(self) -> None:
         """Do nothing: `keep_mirrored` waits for new snapshots."""
@@ -485,7 +470,7 @@ class Mirroring:
 
     async def _next(self) -> Snapshot:
         while True:
-            until_s = asyncio.get_running_loop().time() + self._mirror.rescan_s
+            until_s = asyncio.get_running_loop().time() + self._mirror.options.rescan_s
             with contextlib.suppress(TimeoutError):
                 return await self._newer_than(self._generation, self._foreign.due_s(until_s))
             self._foreign.begin_look()
@@ -535,7 +520,7 @@ class Mirroring:
             self._observer(replace(report, pause_s=self._foreign.restored()) if report.restored else report)
             await self._foreign.watch(self._mirror.folders)
             if report.written or report.removed:
-                await asyncio.sleep(self._mirror.pause_s)
+                await asyncio.sleep(self._mirror.options.pause_s)
             self._reach(snapshot)
 
     def _reach(self, snapshot: Snapshot) -> None:
@@ -555,23 +540,3 @@ class Mirroring:
 def _changes(before: Snapshot, after: Snapshot) -> dict[TypeUrl, RowsChange]:
     changes = {type_url: rows.changes_since(before.resources(type_url)) for type_url, rows in after.by_type.items()}
     return {type_url: change for type_url, change in changes.items() if change}
-
-
-def _watch_of(rows: Rows, standing: Standing | FileRejection, since_s: float, generation: int) -> WatchStatus:
-    rejection = standing if isinstance(standing, FileRejection) and standing.type_url == rows.type_url else None
-    if rejection is not None:
-        state = SyncState.NACK
-    else:
-        state = SyncState.STALE if standing is Standing.PENDING else SyncState.SYNCED
-    return WatchStatus(
-        rows.type_url,
-        None,
-        sent=rows.version,
-        acked=rows.version if state is SyncState.SYNCED else None,
-        nacked=None if rejection is None else rows.version,
-        reason=None if rejection is None else rejection.reason,
-        resources=rows.everything,
-        state=state,
-        since_s=since_s,
-        generation=generation,
-    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -37,26 +37,23 @@ from fsxds.transports.exchange import (
     Requester,
     check_host,
     check_page,
-    is_envoy,
     origin_of,
     peer_of_request,
 )
-from fsxds.transports.rest.http_edge import Handler, HttpEdge
-from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
+from fsxds.transports.rest.http_edge import WRONG_CONTENT, Handler, HttpEdge
+from fsxds.transports.rest.poll_requests import DEADLINE_HEADER, RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
 
 # Error codes of requests that access rules deny.
 DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
 # A denied Envoy gets its answer after this time, or before its own timeout.
 DENIED_PAUSE_S = 5.0
-DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 PREFIX = "/v3/discovery:"
 ROWS = {PREFIX + row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
 
 WRONG_METHOD = ErrorResponse(
     405, 12, "this path takes POST alone, with a request in JSON as its body", {"Allow": "POST"}
 )
-WRONG_CONTENT = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 STOPPING = ErrorResponse(503, 14, "the server stops; ask again", {"Retry-After": "1"})
 
 
@@ -161,17 +158,16 @@ class RestJson:
         settings, may_be_linked = self.exchange.limiter.settings, request.method in {"GET", "HEAD"}
         own_origin, origins = origin_of(request), settings.cors_origin or ()
         check_page(request.headers, own_origin=own_origin, origins=origins, may_be_linked=may_be_linked)
-        is_poll_of_envoy = request.method == "POST" and is_envoy(request.headers)
-        if isinstance(self._address, TcpAddress) and not is_poll_of_envoy:
+        # With its cluster's name in `Host` (ENVOY.md E85); pages' POSTs have an `Origin`.
+        is_of_envoy = DEADLINE_HEADER in request.headers and "Origin" not in request.headers
+        if isinstance(self._address, TcpAddress) and not (is_of_envoy and request.method == "POST"):
             authorities = (settings.authority, *(settings.authorities or ()))
             check_host(request.headers, self._address, settings.allowed_hosts, filter(None, authorities))
 
     async def _answer_poll(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         try:
             named = request.headers.get(HEADER)
-            if named is None:
-                return await self._answer_poll_of(row, request)
-            with self.relays.calling(relays_in(named)):
+            with nullcontext() if named is None else self.relays.calling(relays_in(named)):
                 return await self._answer_poll_of(row, request)
         except ProtocolError as error:
             if error.code in DENIED:
@@ -267,24 +263,19 @@ class RestJson:
     ) -> tuple[Decision, Snapshot | None]:
         if not isinstance(decided[0], Wait):
             return decided
-        with self.exchange.limiter.holding(len(received.poll.subscription.names)):
-            return await self._wait(client, received, decided)
-
-    async def _wait(
-        self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
-    ) -> tuple[Decision, Snapshot | None]:
         poll, now_s, (decision, snapshot) = received.poll, asyncio.get_running_loop().time(), decided
         deadline_s = now_s + received.patience_s
-        while isinstance(decision, Wait):
-            if now_s >= deadline_s or self.exchange.is_draining:
-                self._memory.receive_deadline(poll, now_s)
-                break
-            until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-            now_s = await self.exchange.wait(
-                received.requester, client, snapshot, Wait(until_s, decision.awaits_answers)
-            )
-            snapshot = client.channel.store.current
-            decision = self._memory.receive_snapshot(poll, snapshot, now_s)
+        with self.exchange.limiter.holding(len(poll.subscription.names)):
+            while isinstance(decision, Wait):
+                if now_s >= deadline_s or self.exchange.is_draining:
+                    self._memory.receive_deadline(poll, now_s)
+                    break
+                until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
+                now_s = await self.exchange.wait(
+                    received.requester, client, snapshot, Wait(until_s, decision.awaits_answers)
+                )
+                snapshot = client.channel.store.current
+                decision = self._memory.receive_snapshot(poll, snapshot, now_s)
         return decision, snapshot
 
     async def _send(

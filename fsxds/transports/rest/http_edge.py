@@ -12,12 +12,18 @@ from fsxds.events.process_events import InternalError
 from fsxds.model.errors import FsxdsError, LimitError, ProtocolError
 from fsxds.model.relay_ids import LoopError
 from fsxds.transports.rest.http_server import Connection
-from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
+from fsxds.transports.rest.poll_requests import (
+    TOO_LARGE,
+    TOO_SLOW,
+    UNKNOWN_CODING,
+    is_continue_expected,
+)
 from fsxds.transports.rest.poll_responses import CLIENT_GONE, INTERNAL, ErrorResponse, error_response
 
 WRONG_FRAMING = ErrorResponse(
     400, 3, "transfer-encoding: `chunked` alone is known, over HTTP/1.1; send that, or a content-length"
 )
+WRONG_CONTENT = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 WRONG_EXPECTATION = ErrorResponse(417, 3, "the only supported expectation is `expect: 100-continue`")
 # HTTP status and gRPC code by error code; any other code is 400 and INVALID_ARGUMENT.
 STATUSES = {

@@ -25,13 +25,14 @@ from fsxds.events.client_events import RequestAnswered, RequestRejected
 from fsxds.events.event import Observer
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.rest.poll_responses import INTERNAL, ErrorResponse, error_response
-from fsxds.transports.rest.tls_layer import HttpTls, TlsLayer
+from fsxds.transports.rest.tls_layer import HttpTls, TlsLayer, unsent_bytes
 from fsxds.transports.sockets import (
     CHECK_INTERVAL_S,
     OWN_ALONE,
     SocketAccess,
     bind_tcp,
     bind_unix,
+    bound_address,
     close_all,
     drain,
     explained,
@@ -150,7 +151,7 @@ async def listening(
     with explained(address, options.option):
         if isinstance(address, TcpAddress):
             listeners = await bind_tcp(address, is_shared=options.is_shared)
-            address = TcpAddress(*listeners[0].getsockname()[:2])
+            address = bound_address(listeners)
         else:
             listeners = [(replace_unix if options.is_shared else bind_unix)(address.path, options.access)]
     stopping = asyncio.Event()
@@ -420,7 +421,7 @@ class Connection(web.RequestHandler):
 
     @property
     def _unsent(self) -> int:
-        return Sending(self.transport, self.layer).unsent if isinstance(self.transport, asyncio.Transport) else 0
+        return _unsent_of(self.transport, self.layer)
 
     def _report_unread(self) -> None:
         fact = f"it read nothing of its answer for {SEND_S:g} seconds; read answers at once"
@@ -448,29 +449,35 @@ def _limit_sending(transport: asyncio.BaseTransport) -> str:
 
 async def _stop(runner: web.AppRunner, grace_s: float, *, last_request_s: float) -> None:
     connections = [] if runner.server is None else runner.server.connections
+    # The transport is gone from a closed connection.
     sending = [
-        Sending(each.transport, each.layer if isinstance(each, Connection) else None)
+        (each.transport, each.layer)
         for each in connections
-        if isinstance(each.transport, asyncio.Transport)
+        if isinstance(each, Connection) and each.transport is not None
     ]
 
     def left() -> list[tuple[int, int]]:
         return [
-            (number, each.unsent)
-            for number, each in enumerate(sending)
-            if not each.transport.is_closing() or each.unsent
+            (number, unsent)
+            for number, (transport, layer) in enumerate(sending)
+            if (unsent := _unsent_of(transport, layer)) or not transport.is_closing()
         ]
 
     async def end() -> None:
         await _until_asked(connections, last_request_s)
         await runner.cleanup()
-        while any(each.unsent for each in sending):  # noqa: ASYNC110, a transport has no event for this
+        while any(_unsent_of(*each) for each in sending):  # noqa: ASYNC110, a transport has no event for this
             await asyncio.sleep(CHECK_INTERVAL_S)
 
     if not await drain(end(), left, grace_s):
-        for each in sending:
-            each.transport.abort()
+        for transport, _ in sending:
+            transport.abort()
         await runner.cleanup()
+
+
+def _unsent_of(transport: asyncio.BaseTransport | None, layer: TlsLayer | None) -> int:
+    """Bytes that the socket has not taken, encrypted or not."""
+    return unsent_bytes(transport) + (0 if layer is None else unsent_bytes(layer.below))
 
 
 async def _until_asked(connections: list[web.RequestHandler], limit_s: float) -> None:
@@ -479,23 +486,6 @@ async def _until_asked(connections: list[web.RequestHandler], limit_s: float) ->
     new = [each for each in connections if isinstance(each, Connection) and not each.has_asked]
     while loop.time() < ends_at_s and any(not each.has_asked and each.transport is not None for each in new):  # noqa: ASYNC110, aiohttp has no event
         await asyncio.sleep(CHECK_INTERVAL_S)
-
-
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """A connection with possibly unsent data."""
-
-    transport: asyncio.Transport
-    layer: TlsLayer | None
-
-    @property
-    def unsent(self) -> int:
-        """Return the unsent bytes, encrypted or not."""
-        try:
-            own = self.transport.get_write_buffer_size()
-        except (RuntimeError, AttributeError):
-            own = 0  # It is closed.
-        return own if self.layer is None else own + self.layer.unsent
 
 
 # Malformed HTTP and broken bodies are clients' mistakes; clients may go away any time.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NoReturn, cast
 
-from aiohttp import HttpVersion11, StreamReader, web
+from aiohttp import HttpVersion11, web
 from envoy.config.core.v3 import base_pb2
 from google.protobuf import json_format
 from google.protobuf.message import EncodeError
@@ -35,6 +35,7 @@ from fsxds.protocol.messages import (
 from fsxds.protocol.poll import PollRequest, patience_s
 from fsxds.protocol.subscription import Subscription, checked_names
 
+DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
 
 MOST_REMEMBERED = 8192
@@ -76,12 +77,12 @@ def patience_of(
     """Return for how many seconds to hold a request; 0.0: answer at once. Raises ProtocolError.
 
     Args:
-        deadline_text: the header `x-envoy-expected-rq-timeout-ms`, in milliseconds.
+        deadline_text: the `DEADLINE_HEADER`, in milliseconds.
         timeout_text: `?timeout=`, in seconds, or as `30s` or `500ms`.
         max_hold_s: the operator's limit.
         parameter: its name.
     """
-    expected_ms = None if deadline_text is None else _milliseconds("x-envoy-expected-rq-timeout-ms", deadline_text, 1)
+    expected_ms = None if deadline_text is None else _milliseconds(DEADLINE_HEADER, deadline_text, 1)
     query_ms = None if timeout_text is None else _milliseconds(parameter, timeout_text, 1000)
     return patience_s(expected_ms, None if query_ms is None else query_ms / 1000, max_hold_s)
 
@@ -111,28 +112,23 @@ async def read_body(
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         # Or aiohttp would take it for the answer's beginning.
         request.writer.output_size = 0
+    chunks, size = list[bytes](), 0
     try:
         async with asyncio.timeout(BODY_S):
-            body = await _read_raw(request.content, most_bytes, count)
+            while chunk := await request.content.readany():
+                size += len(chunk)
+                if size > most_bytes:
+                    raise _too_large(most_bytes)
+                count(len(chunk))
+                chunks.append(chunk)
     except TimeoutError as error:
         message = f"the body did not come within {BODY_S:g} seconds; send it at once"
         raise ProtocolError(message, TOO_SLOW) from error
     except web.RequestPayloadError as error:
         raise ProtocolError("the body is broken; its length and its chunks must be as its headers say") from error
+    body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     coding = request.headers.get("Content-Encoding")
     return body if coding is None else _decoded(body, coding.strip().lower(), most_bytes)
-
-
-async def _read_raw(content: StreamReader, most_bytes: int, count: Callable[[int], object]) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := await content.readany():
-        size += len(chunk)
-        if size > most_bytes:
-            raise _too_large(most_bytes)
-        count(len(chunk))
-        chunks.append(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def _decoded(body: bytes, coding: str, most_bytes: int) -> bytes:

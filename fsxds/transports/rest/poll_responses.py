@@ -7,13 +7,13 @@ import json
 import re
 import time
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
 
 from aiohttp import web
 
+from fsxds.api.printing import Printer
 from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.poll import nonce_of
@@ -37,7 +37,9 @@ TLS_SLICE_BYTES = 16 * 1024
 
 JSON = {"Content-Type": "application/json"}
 _GZIPPED = {"Content-Encoding": "gzip", **JSON}
-_ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?")
+# Per header; browsers send less than ten.
+MOST_CHOICES = 100
+_QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", re.ASCII)
 
 
 class Payload:
@@ -59,16 +61,16 @@ class Payload:
         """Return the gzipped body, cached; large ones take a thread."""
         if self._gzipped is None:
             if self.size < SMALL_BODY_BYTES:
-                self._gzipped = Payload(_gzip(self.pieces))
+                self._gzipped = Payload(gzip(self.pieces))
             else:
                 # Another request may compress it too: rare, and the bytes are equal.
-                self._gzipped = Payload(await asyncio.to_thread(_gzip, self.pieces))
+                self._gzipped = Payload(await asyncio.to_thread(gzip, self.pieces))
         return self._gzipped
 
 
-def _gzip(pieces: Iterable[bytes]) -> bytes:
-    # Without a time, so that equal bodies stay equal.
-    compressor = zlib.compressobj(GZIP_LEVEL, wbits=_GZIP_FORMAT)
+def gzip(pieces: Iterable[bytes], level: int = GZIP_LEVEL) -> bytes:
+    """Compress a body, without a time: equal bodies, equal bytes."""
+    compressor = zlib.compressobj(level, wbits=_GZIP_FORMAT)
     return b"".join((*map(compressor.compress, pieces), compressor.flush()))
 
 
@@ -86,17 +88,10 @@ class _TypeBodies:
     rendering: asyncio.Event | None = None
 
 
-class JsonPrinter(Protocol):
-    """Writes resources as JSON."""
-
-    def any_json(self, type_url: TypeUrl, body: bytes) -> bytes:
-        """Return a resource as JSON with its `@type`."""
-
-
 class ResponseBodies:
     """Makes bodies, equal ones of equal selections; `rendered` counts resources."""
 
-    def __init__(self, printer: JsonPrinter) -> None:
+    def __init__(self, printer: Printer) -> None:
         self.rendered = 0
         self._printer = printer
         self._types: dict[TypeUrl, _TypeBodies] = {}
@@ -230,8 +225,17 @@ async def write_response(request: web.Request, headers: Mapping[str, str], paylo
 
 def takes_gzip(accepted: str) -> bool:
     """Whether an Accept-Encoding allows gzip."""
-    for choice in accepted.lower().split(","):
-        coding, _, quality = choice.partition(";")
-        if coding.strip() in {"gzip", "x-gzip"}:
-            return _ZERO_QUALITY.fullmatch(quality.strip()) is None
-    return False
+    return any(coding in {"gzip", "x-gzip"} and quality for coding, quality in choices(accepted))
+
+
+def choices(header: str) -> Iterator[tuple[str, float]]:
+    """Yield the names in an `Accept` or `Accept-Encoding` with their qualities."""
+    for choice in header.lower().split(",", MOST_CHOICES)[:MOST_CHOICES]:
+        name, *parameters = (part.strip() for part in choice.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            key, _, value = parameter.partition("=")
+            if key.strip() == "q":
+                quality = float(value) if _QUALITY.fullmatch(value := value.strip()) else 0.0
+        if name:
+            yield name, quality

@@ -40,7 +40,7 @@ class HttpTls:
 
 
 class TlsLayer(SSLProtocol):
-    """TLS of one connection; `make` makes the inner protocol."""
+    """TLS of one connection; `make` makes the inner protocol, `below` sends to the socket."""
 
     max_size = RECORD_BYTES
 
@@ -48,7 +48,7 @@ class TlsLayer(SSLProtocol):
         handshake = loop.create_future()
         handshake.add_done_callback(self._receive_handshake)
         self._observer = tls.observer
-        self._below: asyncio.Transport | None = None
+        self.below: asyncio.BaseTransport | None = None
         self._peer = ""
         super().__init__(
             loop,
@@ -62,19 +62,10 @@ class TlsLayer(SSLProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
-        if isinstance(transport, asyncio.Transport):
-            self._below = transport
+        self.below = transport
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if isinstance(peer, tuple) else ""
         super().connection_made(transport)
-
-    @property
-    def unsent(self) -> int:
-        """Return encrypted bytes that the socket has not taken."""
-        try:
-            return 0 if self._below is None else self._below.get_write_buffer_size()
-        except (RuntimeError, AttributeError):
-            return 0  # It is closed.
 
     def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
         """A rejected client gets the alert with the reason first."""
@@ -86,6 +77,14 @@ class TlsLayer(SSLProtocol):
         # Not clients that go away or probe the port.
         if isinstance(error := handshake.exception(), ssl.SSLError):
             self._observer(HandshakeFailed(self._peer, _message_of(error)))
+
+
+def unsent_bytes(transport: asyncio.BaseTransport | None) -> int:
+    """Return how many bytes a transport has not sent."""
+    try:
+        return transport.get_write_buffer_size() if isinstance(transport, asyncio.Transport) else 0
+    except (RuntimeError, AttributeError):
+        return 0  # It is closed.
 
 
 MakeConnection = Callable[[TlsLayer], asyncio.Protocol]

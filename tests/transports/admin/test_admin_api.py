@@ -13,7 +13,7 @@ import pytest
 from fsxds.events.rollout_events import RolloutCommanded
 from fsxds.model.errors import UsageError
 from fsxds.settings.forms import TcpAddress, UnixAddress
-from fsxds.transports.admin.admin_api import MOST_CHARACTERS, is_exposed
+from fsxds.transports.admin.admin_api import MOST_CHARACTERS
 from fsxds.transports.exchange import leads_here
 from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
 from tests.support.admin import BUSY, HELD, Admin, KeptRollouts, running_admin
@@ -407,16 +407,6 @@ async def test_a_post_without_content_type_is_rejected(admin: Admin) -> None:
     )
 
     assert b" 415 " in answer
-
-
-@pytest.mark.parametrize(
-    ("host", "exposed"),
-    [("127.0.0.1", False), ("127.9.9.9", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("10.0.0.1", True)],
-)
-def test_exposed_addresses(host: str, *, exposed: bool) -> None:
-    """What other machines can reach is known by the address that was bound."""
-    assert is_exposed(TcpAddress(host, 1)) is exposed
-    assert not is_exposed(UnixAddress(Path("/run/admin.sock")))
 
 
 # Faults

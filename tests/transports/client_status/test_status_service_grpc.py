@@ -127,6 +127,7 @@ async def test_bad_matchers_are_refused(served: Served, *, is_stream: bool) -> N
         await ask(served, request, is_stream=is_stream)
 
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert [status for _, status, _ in served.recorder.rejected] == ["INVALID_ARGUMENT"]
 
 
 async def test_bad_bytes_are_refused(served: Served) -> None:

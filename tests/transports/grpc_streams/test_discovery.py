@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,7 +19,8 @@ from fsxds.transports.exchange import Clients, Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.grpc_streams.stream_requests import INTERNAL
+from fsxds.transports.grpc_streams.stream_requests import STOPPING
+from fsxds.transports.rest.poll_responses import INTERNAL
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder, make_supervisor
 from tests.support.grpc_clients import (
@@ -31,6 +33,7 @@ from tests.support.grpc_clients import (
     serving_grpc,
 )
 from tests.support.patience import PATIENCE_S
+from tests.support.polls import until
 from tests.support.snapshots import snapshot, type_url
 
 # VHDS asks for hosts of a route configuration, not for everything.
@@ -233,6 +236,42 @@ async def test_services_that_are_given() -> None:
         assert await health(b"\x0a\x0csome.Service", timeout=PATIENCE_S) == b"\x08\x02"
 
 
+async def test_a_call_that_nobody_reads_does_not_keep_streams_from_ending() -> None:
+    """When the server stops, they are told to connect again, while it waits for the call."""
+    written: list[bytes] = []
+
+    async def flood(_: bytes, __: object) -> AsyncIterator[bytes]:
+        while True:
+            written.append(b"")
+            yield bytes(1_000_000)
+
+    methods = {"Flood": grpc.unary_stream_rpc_method_handler(flood)}
+    extra = (grpc.method_handlers_generic_handler("some.Service", methods),)
+    channels = OneChannel()
+    channels.store.publish(snapshot({"CDS": {"a": "1"}}))
+    shared = StreamContext(Exchange.of_streams(channels), Recorder(), Clients())
+    services = GrpcServices(shared, extra, unready=Latest(""))
+    async with (
+        listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=0.2) as bound,
+        channel_to(bound) as channel,
+        channel_to(bound) as other,
+        asyncio.TaskGroup() as tasks,
+    ):
+        call = other.unary_stream("/some.Service/Flood")(b"")
+        await until(lambda: bool(written))
+        stream = DiscoveryClient(channel, method_path("CDS", "Stream"))
+        await stream.ask(node="n1")
+        await stream.answer()
+        draining = tasks.create_task(services.drain())
+
+        async with asyncio.timeout(PATIENCE_S):
+            ended = await stream.end()
+        assert ended == (grpc.StatusCode.UNAVAILABLE, STOPPING)
+        assert not draining.done()
+
+        call.cancel()
+
+
 class BrokenObserver(Recorder):
     """An observer with a mistake of ours."""
 
@@ -260,7 +299,7 @@ async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.
             await stream.take(response)
         else:
             channels.store.publish(snapshot({"CDS": {"a": "2"}}, generation=2))
-        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL.message)
 
         other = DiscoveryClient(channel, method_path("CDS", "Stream"))
         await other.ask(node="n2")

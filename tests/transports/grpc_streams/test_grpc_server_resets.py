@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from fsxds.settings.options import Settings
-from fsxds.transports.grpc_streams.grpc_server import MOST_RESETS, CallCounts, offenders, options_of
+from fsxds.transports.grpc_streams.grpc_server import MOST_RESETS, CallCounts, _close, offenders, options_of
+from tests.support.patience import PATIENCE_S
 
 
 def looked_at(**unanswered: int) -> dict[int, CallCounts]:
@@ -47,3 +50,21 @@ def test_grpc_counts_each_reset() -> None:
 
     assert len(found) == len(arguments)
     assert (found["grpc.enable_channelz"], found["grpc.http2.ping_on_rst_stream_percent"]) == (1, 100)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_connection_is_found_by_its_ends(host: str) -> None:
+    """Of either family; others stay."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
+        address = server.getsockname()[:2]
+        with socket.create_connection(address, PATIENCE_S) as first, socket.create_connection(address) as second:
+            accepted = [server.accept()[0] for _ in range(2)]
+            _close({(address, first.getsockname()[:2])})
+            second.setblocking(False)
+
+            assert first.recv(1) == b""
+            with pytest.raises(BlockingIOError):
+                second.recv(1)
+            for one in accepted:
+                one.close()

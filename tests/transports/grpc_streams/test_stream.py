@@ -21,8 +21,9 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.rollout.rejections import Nack
 from fsxds.runtime.channels import ChannelClient
 from fsxds.settings.options import Settings
-from fsxds.transports.grpc_streams.stream import MOST_IGNORED_REPORTED, StreamContext
-from fsxds.transports.grpc_streams.stream_requests import INTERNAL, STOPPING
+from fsxds.transports.grpc_streams.stream import LONGEST_IGNORED, MOST_IGNORED_REPORTED, StreamContext
+from fsxds.transports.grpc_streams.stream_requests import STOPPING
+from fsxds.transports.rest.poll_responses import INTERNAL
 from tests.support.faulty_server import Boom
 from tests.support.grpc_clients import (
     DiscoveryClient,
@@ -306,6 +307,20 @@ async def test_ever_new_types_that_are_not_served(server: GrpcServer) -> None:
     assert len(server.recorder.rejected) == MOST_IGNORED_REPORTED
 
 
+async def test_a_long_type_that_is_not_served_is_not_kept(server: GrpcServer) -> None:
+    """The report and the memory of it have its beginning."""
+    server.publish(TWO)
+    stream = server.stream()
+    await stream.ask(f"type.googleapis.com/{'x' * 1_000_000}")
+    await stream.ask("CDS")
+    await stream.answer()
+    [call] = server.services._streams
+
+    assert [len(message) < 300 for *_, message in server.recorder.rejected] == [True]
+    # Nothing else shows what a stream keeps.
+    assert sum(map(len, call._ignored)) <= LONGEST_IGNORED
+
+
 # Clients that go, and slow ones
 
 # A client that takes no more than it asks for, as one on a slow line.
@@ -446,7 +461,7 @@ async def test_an_error_beside_a_request(server: GrpcServer) -> None:
     await until(lambda: call._core.subscription_of(CDS).names == {"a", "b"})
     await asyncio.gather(*held)
 
-    assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+    assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL.message)
 
 
 async def test_a_stream_before_its_first_request(server: GrpcServer) -> None:
@@ -474,7 +489,7 @@ async def test_an_error_within_a_request_while_news_are_written(server: GrpcServ
             await until(lambda: parsed.called)
 
         assert starts(await stream.answer()) == ["a=1"]
-        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL.message)
 
 
 # The end

@@ -20,6 +20,7 @@ from fsxds.model.errors import ProtocolError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import Nonce, Version
 from fsxds.protocol.messages import DeltaRequest, SotwRequest
+from fsxds.transports.exchange import peer_of
 from fsxds.transports.grpc_streams.stream_requests import (
     MOST_NAMES,
     MOST_NODE_BYTES,
@@ -27,7 +28,6 @@ from fsxds.transports.grpc_streams.stream_requests import (
     DeltaDiscoveryRequest,
     DiscoveryRequest,
     GrpcRequestReader,
-    peer_of,
 )
 from tests.support.polls import REAL_REQUEST
 from tests.support.snapshots import type_url

@@ -21,7 +21,6 @@ from fsxds.runtime.channels import Channel
 from fsxds.settings.access_rules import AccessRule
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
-from fsxds.settings.upstream_rules import Authority
 from fsxds.transports.http_get.get_handler import documents
 from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
@@ -256,7 +255,7 @@ async def test_codings_are_made_once_per_version(server: Server) -> None:
 
 async def test_redirects_lead_to_urls() -> None:
     """Relative ones here, with the parameters that say which node asks; elsewhere, those of the authority."""
-    rules = GetRules("own", {"known": Authority("https://known.example/xds")})
+    rules = GetRules("own", {"known": "https://known.example/xds"})
     web, other = f"xdstp://own/{CLUSTER}/web?a=b", f"xdstp://known/{CLUSTER}/web"
     moved = replace(named("cds", f"xdstp://own/{CLUSTER}/moved"), redirect=f"{web}#entry=e")
     gone = replace(named("cds", f"xdstp://own/{CLUSTER}/gone"), redirect=other, body=b"")
@@ -308,7 +307,7 @@ async def test_lists_name_urls(server: Server) -> None:
 
 async def test_the_url_of_the_authority_is_that_of_the_settings() -> None:
     """Behind a proxy, clients have another one than the server."""
-    rules = GetRules("own", {"own": Authority("https://cdn.example/xds")})
+    rules = GetRules("own", {"own": "https://cdn.example/xds"})
     async with running(rules=rules) as server:
         server.publish(named("cds", "a"), named("cds", f"xdstp://own/{CLUSTER}/b"))
         names = [each["name"] for each in json.loads((await get(server, f"/{CLUSTER}/")).body)]

@@ -16,7 +16,6 @@ from fsxds.transports.http_get.get_requests import (
     CODINGS,
     HTML_CONTENT,
     JSON_CONTENT,
-    MOST_CHOICES,
     OF_INDEX,
     OF_LISTS,
     OF_RESOURCES,
@@ -29,6 +28,7 @@ from fsxds.transports.http_get.get_requests import (
     compressed,
     content_of,
 )
+from fsxds.transports.rest.poll_responses import MOST_CHOICES
 from tests.support.polls import envoy_catalogue, named
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"

@@ -243,7 +243,9 @@ def test_forgotten_resources_are_read_again(sources: MirrorConfigSources) -> Non
     """Only what is still served is remembered."""
     kept, gone = resource("cds", by_eds("kept")), resource("cds", by_eds("gone"))
     results = [sources.rewrite(one, found) for one in (kept, gone)]
-    sources.keep_only([kept])
+    sources.turn()
+    assert sources.rewrite(kept, found) is results[0]
+    sources.turn()
 
     assert sources.rewrite(kept, found) is results[0]
     assert sources.rewrite(gone, found) is not results[1]

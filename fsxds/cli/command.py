@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, groupby
 from pathlib import Path
@@ -48,10 +49,10 @@ def value_reader(row: Option) -> Callable[[str], object]:
 
 def existing_directory(written: str) -> Path:
     """Return the path; UsageError without such a directory."""
-    path = Path(written)
-    if path.is_dir():
-        return path
-    fact = "is not a directory" if path.exists() else "there is no such directory"
+    # `Path.is_dir` raises for a name that is too long, and for one in a directory of others.
+    if os.path.isdir(written):  # noqa: PTH112
+        return Path(written)
+    fact = "is not a directory" if os.path.exists(written) else "there is no such directory"  # noqa: PTH110
     from fsxds.events.phrases import escape
 
     remedy = "give the directory that holds the resource files, or write one by `fsxds init DIR`"

@@ -13,7 +13,7 @@ import click
 from fsxds.api.secrets import mask_text
 from fsxds.cli.command import Choice
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import has_errors, line_of, load_chosen, placed, warn_if_empty
+from fsxds.cli.subjects import has_errors, line_of, load_chosen, placed, warn_if_empty, writing
 from fsxds.events.file_events import Remark
 from fsxds.events.phrases import count_of, escape, some_of
 from fsxds.model.errors import UsageError
@@ -51,13 +51,9 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
             print(f"not exported; {escape(str(out))} is unchanged", file=sys.stderr)
             raise click.exceptions.Exit(INCOMPLETE_EXPORT)
         pages = pages_of(loaded.snapshot, rules, catalogue)
-        try:
+        remedy = "make it writable and large enough, or give another one, and export again: it goes on there"
+        with writing(out, remedy):
             report = write_files(out, pages.files)
-        except OSError as error:
-            fact = f"{error.filename or out}: cannot be written: {error.strerror}"
-            raise UsageError(
-                f"{fact}; make it writable and large enough, or give another one, and export again: it goes on there"
-            ) from error
     _print(out, pages, report)
     if pages.withheld or pages.unnamed or report.blocked or report.kept:
         raise click.exceptions.Exit(INCOMPLETE_EXPORT)

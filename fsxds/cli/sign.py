@@ -13,7 +13,7 @@ from typing import TypedDict
 import click
 
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of, placed
+from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of, placed, writing
 from fsxds.events.phrases import count_of, escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
@@ -101,7 +101,7 @@ def _read(flag: str, path: Path) -> bytes:
 
 def _write(directory: Path, contents: dict[str, bytes]) -> None:
     """Between the two replacements, a reader finds a wrong signature, and accepts neither."""
-    try:
+    with writing(directory, "make it writable, and sign again"):
         for name, content in contents.items():
             with (directory / f"{name}.tmp").open("wb") as file:
                 file.write(content)
@@ -109,6 +109,3 @@ def _write(directory: Path, contents: dict[str, bytes]) -> None:
                 os.fsync(file.fileno())
         for name in contents:
             (directory / f"{name}.tmp").replace(directory / name)
-    except OSError as error:
-        fact = f"{error.filename or directory}: cannot be written: {error.strerror}"
-        raise UsageError(f"{fact}; make it writable, and sign again") from error

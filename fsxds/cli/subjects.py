@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -112,10 +113,10 @@ def read_subjects(paths: Sequence[str], stdin_path: str | None, base: Path, sett
         paths = (str(settings.check_tree),)
     if not paths:
         raise click.UsageError("give a directory, files, or - for stdin")
-    directories = [path for path in paths if path != STDIN and Path(path).is_dir()]
+    directories = [path for path in paths if path != STDIN and os.path.isdir(path)]  # noqa: PTH112 - never raises
     others = [path for path in paths if path not in directories]
     for path in others:
-        if path != STDIN and not Path(path).exists():
+        if path != STDIN and not os.path.exists(path):  # noqa: PTH110
             remedy = "give a directory or files with resources, or write a tree by `fsxds init DIR`"
             raise UsageError(f"{escape(path)}: there is no such file or directory; {remedy}")
     for path in dict.fromkeys(directories):
@@ -174,6 +175,16 @@ def _read(path: str, given: str, settings: Settings) -> bytes | Problem:
 
 def _absolute(path: str | Path) -> Path:
     return Path(path).absolute()
+
+
+@contextmanager
+def writing(path: Path, remedy: str) -> Iterator[None]:
+    """Turn an OSError of a file into a UsageError."""
+    try:
+        yield
+    except OSError as error:
+        fact = f"{escape(str(error.filename or path))}: cannot be written: {error.strerror}"
+        raise UsageError(f"{fact}; {remedy}") from error
 
 
 FOUND_PROBLEMS = 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -15,8 +13,8 @@ from fsxds.model.values import Layers, Problem, Severity
 from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.settings.options import Settings
-from fsxds.snapshots.loaded_views import LoadedViews, named_in
-from fsxds.tools.admin_client import AdminServer, ask_admin
+from fsxds.snapshots.loaded_views import LoadedViews, by_views, named_in
+from fsxds.tools.admin_client import ask, settings_at
 from fsxds.tools.held_changes import HeldChange, held_changes
 from fsxds.transports.admin.status_paths import OUTLINE
 
@@ -39,16 +37,12 @@ class OtherServer:
         approved = self.rules.approved | frozenset(settings.approved or ())
         knows_static = (settings.static_clusters, settings.bootstrap) != (None, None)
         rules = replace(self.rules, approved=approved, is_static=is_static, knows_static=knows_static)
-        found: dict[HeldChange, list[Layers]] = {}
-        for layers, tree in views.items():
-            for change in held_changes(tree, self.outlines[layers], rules):
-                found.setdefault(change, []).append(layers)
-        problems = ((problem_of(change), shown) for change, shown in found.items())
-        return tuple(one if len(shown) == len(views) else named_in(one, shown) for one, shown in problems)
+        found = by_views({layers: held_changes(tree, self.outlines[layers], rules) for layers, tree in views.items()})
+        return tuple(named_in(_problem(one), shown) if shown else _problem(one) for one, shown in found.items())
 
 
-def problem_of(change: HeldChange) -> Problem:
-    """Return a problem; a removed resource's line is only in its text."""
+def _problem(change: HeldChange) -> Problem:
+    """A removed resource's line is only in the text."""
     fact = f"{change.fact} (it is served from line {change.line})" if change.is_removed else change.fact
     line = 1 if change.is_removed else change.line or 1
     return Problem(change.path, line, 1, "", change.rule, fact, change.remedy, Severity.ERROR)
@@ -56,10 +50,7 @@ def problem_of(change: HeldChange) -> Problem:
 
 def read_server(address: str, settings: Settings) -> OtherServer:
     """Ask a running fsxds; UsageError without an answer."""
-    if address.startswith("https://") and settings.admin_ca is None:
-        raise UsageError(f"{address}: https needs a CA to trust; give --admin-ca FILE")
-    settings = replace(settings, admin=re.sub("^https?://", "", address).removesuffix("/"))
-    answer = asyncio.run(ask_admin(AdminServer.of(settings), "GET", OUTLINE, {}))
+    answer = ask(settings_at(address, settings), OUTLINE)
     try:
         outlines = map(ServedOutline.read, answer["views"])
         rules = HoldingRules(

@@ -38,7 +38,7 @@ from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
-from fsxds.snapshots.loaded_views import LoadedViews, named_in
+from fsxds.snapshots.loaded_views import LoadedViews, by_views, named_in
 from fsxds.snapshots.proposals import Records
 from fsxds.source.envoy_api import ApiCache, find_envoy
 
@@ -207,11 +207,11 @@ def _rejected_by_envoy(
 ) -> tuple[Problem, ...]:
     executable, cache = asked
     views = _views_to_ask(loaded, subject)
-    found: dict[Problem, list[Layers]] = {}
-    for layers, resources in views.items():
-        for problem in _ask_envoy(Question(executable, layers, resources), subject, catalogue, cache):
-            found.setdefault(problem, []).append(layers)
-    return tuple(problem if len(shown) == len(views) else named_in(problem, shown) for problem, shown in found.items())
+    found = {
+        layers: _ask_envoy(Question(executable, layers, resources), subject, catalogue, cache)
+        for layers, resources in views.items()
+    }
+    return tuple(named_in(problem, shown) if shown else problem for problem, shown in by_views(found).items())
 
 
 Doubts: TypeAlias = Mapping[Resource, Collection[Problem]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.rollout.holding import HoldReason
 from fsxds.settings.options import Settings
-from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
+from fsxds.tools.admin_client import NotDoneError, ask
 from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.rollout_control import (
     ChannelReport,
@@ -113,10 +112,11 @@ def number_of(written: str, flags: AdminFlags) -> int:
 def asked(settings: Settings, method: str, path: str, words: Mapping[str, str | int]) -> dict[str, Any]:
     """Ask the admin address; exit with 1 if a request was not done."""
     try:
-        return asyncio.run(ask_admin(AdminServer.of(settings), method, path, words))
+        content: dict[str, Any] = ask(settings, path, words, method)
     except NotDoneError as error:
         print(f"fsxds: {escape(str(error))}", file=sys.stderr)
         raise click.exceptions.Exit(NOT_DONE) from error
+    return content
 
 
 def scope_parameters(flags: AdminFlags) -> dict[str, str | int]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import TypedDict
 from urllib.parse import quote
 
 import click
@@ -22,7 +21,7 @@ from fsxds.cli.running import console_of_stdout, table_of
 from fsxds.events.phrases import count_of, duration, escape
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.settings.options import Settings
-from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
+from fsxds.tools.admin_client import NotDoneError, ask, settings_at
 from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.rollout_control import FleetServerReport
 from fsxds.transports.admin.status_reports import (
@@ -76,9 +75,7 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
     """Show a server or node; exit with 1 if a part is not good."""
     node = flags["node"]
     if target is not None and _ADDRESS.fullmatch(target):
-        if target.startswith("https://") and settings.admin_ca is None:
-            raise UsageError(f"{target}: https needs a CA to trust; give --admin-ca FILE")
-        settings = replace(settings, admin=re.sub("^https?://", "", target).removesuffix("/"))
+        settings = settings_at(target, settings)
     elif target is not None and node is not None:
         raise click.UsageError("two nodes are named; give one of them")
     else:
@@ -105,25 +102,21 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
 
 def _look_at_all(settings: Settings, flags: StatusFlags) -> Shown:
     words = {name: word for name in ("view", "search") if (word := flags[name])}
-    status = _ask(settings, "/api/status")
-    clients = _ask(settings, "/api/clients", {**words, "limit": MOST_CLIENTS})
+    status = ask(settings, "/api/status")
+    clients = ask(settings, "/api/clients", {**words, "limit": MOST_CLIENTS})
     server = report_of(ServerReport, status)
     files = FileList(0, ())
     if bad_files(server):
-        listed = report_of(FileList, _ask(settings, "/api/files", {"limit": MOST_FILES}))
+        listed = report_of(FileList, ask(settings, "/api/files", {"limit": MOST_FILES}))
         files = replace(listed, files=tuple(each for each in listed.files if each.state != "good"))
     found = Overview(server, report_of(ClientList, clients), files)
     return Shown({"status": status, **clients}, overview(found, console_of_stdout()), found.is_good)
 
 
 def _look_at_node(settings: Settings, node: str) -> Shown:
-    plain = _ask(settings, f"/api/clients/{quote(node, safe='', errors='surrogateescape')}")
+    plain = ask(settings, f"/api/clients/{quote(node, safe='', errors='surrogateescape')}")
     found = report_of(NodeReport, plain)
     return Shown(plain, node_detail(found, console_of_stdout()), is_synced(found))
-
-
-def _ask(settings: Settings, path: str, words: Mapping[str, str | int] | None = None) -> Any:
-    return asyncio.run(ask_admin(AdminServer.of(settings), "GET", path, words or {}))
 
 
 def _watch(look: Look, flags: StatusFlags) -> None:

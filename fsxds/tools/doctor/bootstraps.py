@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import messages_in
-from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.model.values import Fault, FieldPath, Severity
 from fsxds.tools.doctor.facts import (
@@ -27,23 +26,14 @@ _EVERYWHERE = ("0.0.0.0", "::", "::0")  # noqa: S104, not bound
 _STREAMS = {GRPC, DELTA_GRPC}
 
 
-@dataclass(frozen=True, slots=True)
-class TreeFacts:
-    """Resources that a bootstrap must subscribe to."""
-
-    clusters: int = 0
-    listeners: int = 0
-    runtime_names: tuple[str, ...] = ()
-
-
-def bootstrap_faults(bootstrap: DynamicMessage, envoy: EnvoyFacts, tree: TreeFacts) -> Iterator[Fault]:
+def bootstrap_faults(bootstrap: DynamicMessage, envoy: EnvoyFacts, tree: Snapshot) -> Iterator[Fault]:
     """Check a bootstrap, config sources apart."""
     yield from _check_node(bootstrap)
     yield from _check_admin(bootstrap)
     yield from _check_streams(bootstrap.dynamic_resources)
     yield from _check_locators(bootstrap.dynamic_resources, envoy)
     yield from _check_subscriptions(bootstrap.dynamic_resources, tree)
-    yield from _check_layers(bootstrap.layered_runtime, tree)
+    yield from _check_layers(bootstrap.layered_runtime, tree.resources(BY_SHORT_NAME["rtds"].type_url))
 
 
 def _check_node(bootstrap: DynamicMessage) -> Iterator[Fault]:
@@ -99,26 +89,26 @@ def _check_locators(dynamic: DynamicMessage, envoy: EnvoyFacts) -> Iterator[Faul
         yield from (f for f in path_faults(path, None, listeners, envoy) if f.rule != "unwatched-directory")
 
 
-def _check_subscriptions(dynamic: DynamicMessage, tree: TreeFacts) -> Iterator[Fault]:
-    for name, count, noun in (("cds", tree.clusters, "clusters"), ("lds", tree.listeners, "listeners")):
+def _check_subscriptions(dynamic: DynamicMessage, tree: Snapshot) -> Iterator[Fault]:
+    for name, row in ((name, BY_SHORT_NAME[name]) for name in ("cds", "lds")):
         is_asked = dynamic.HasField(f"{name}_config") or getattr(dynamic, f"{name}_resources_locator")
-        if count and not is_asked:
+        if tree.resources(row.type_url) and not is_asked:
             yield Fault(
                 "not-asked-for",
-                f"the tree has {noun}, and without {name}_config Envoy never asks for them",
+                f"the tree has {row.noun}, and without {name}_config Envoy never asks for them",
                 f"add {name}_config to dynamic_resources, as `fsxds bootstrap DIR` writes it",
                 ("dynamic_resources",),
                 severity=Severity.WARNING,
             )
 
 
-def _check_layers(runtime: DynamicMessage, tree: TreeFacts) -> Iterator[Fault]:
+def _check_layers(runtime: DynamicMessage, names: Collection[str]) -> Iterator[Fault]:
     asked: set[str] = set()
     for index, layer in enumerate(runtime.layers):
         if not layer.HasField("rtds_layer"):
             continue
         asked.add(layer.rtds_layer.name)
-        if layer.rtds_layer.name not in tree.runtime_names:
+        if layer.rtds_layer.name not in names:
             yield Fault(
                 "missing-runtime-layer",
                 f'the tree has no runtime layer "{layer.rtds_layer.name}"; the start waits for it until '
@@ -127,7 +117,7 @@ def _check_layers(runtime: DynamicMessage, tree: TreeFacts) -> Iterator[Fault]:
                 ("layered_runtime", "layers", index, "rtds_layer", "name"),
                 severity=Severity.WARNING,
             )
-    for name in tree.runtime_names:
+    for name in names:
         if name not in asked:
             yield Fault(
                 "unused-runtime-layer",
@@ -169,21 +159,17 @@ def xds_cluster_faults(
 
 def _check_addresses(cluster: StaticCluster) -> Iterator[Fault]:
     message = cluster.message
-    if message.WhichOneof("cluster_discovery_type") != "type" or message.type not in {STRICT_DNS, LOGICAL_DNS}:
-        return
-    if message.dns_lookup_family not in {_AUTO, _V6_ONLY} or "localhost" not in {
-        endpoint.endpoint.address.socket_address.address
-        for locality in message.load_assignment.endpoints
-        for endpoint in locality.lb_endpoints
-    }:
-        return
-    yield Fault(
-        "localhost-lookup",
-        "Envoy takes localhost for ::1, where fsxds listens only on request",
-        "add dns_lookup_family: V4_ONLY, or write 127.0.0.1 and type: STATIC",
-        cluster.field_path,
-        severity=Severity.WARNING,
-    )
+    is_dns = message.WhichOneof("cluster_discovery_type") == "type" and message.type in {STRICT_DNS, LOGICAL_DNS}
+    localities = message.load_assignment.endpoints
+    hosts = {one.endpoint.address.socket_address.address for each in localities for one in each.lb_endpoints}
+    if is_dns and message.dns_lookup_family in {_AUTO, _V6_ONLY} and "localhost" in hosts:
+        yield Fault(
+            "localhost-lookup",
+            "Envoy takes localhost for ::1, where fsxds listens only on request",
+            "add dns_lookup_family: V4_ONLY, or write 127.0.0.1 and type: STATIC",
+            cluster.field_path,
+            severity=Severity.WARNING,
+        )
 
 
 def _check_limits(cluster: StaticCluster, subscriptions: Collection[ConfigSourceUse]) -> Iterator[Fault]:
@@ -215,8 +201,8 @@ def _check_limits(cluster: StaticCluster, subscriptions: Collection[ConfigSource
 
 
 def _check_protocol(cluster: StaticCluster, catalogue: Catalogue, *, is_grpc: bool, is_rest: bool) -> Iterator[Fault]:
-    field_path, options = _http2_options(cluster, catalogue)
-    if is_grpc and options is None and not _has_other_protocol(cluster, catalogue):
+    field_path, options, has_other = _http2_options(cluster, catalogue)
+    if is_grpc and options is None and not has_other:
         yield Fault(
             "grpc-protocol",
             "gRPC needs HTTP/2, and this cluster speaks HTTP/1.1",
@@ -243,30 +229,22 @@ def _check_protocol(cluster: StaticCluster, catalogue: Catalogue, *, is_grpc: bo
             )
 
 
-def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldPath, DynamicMessage]:
+def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldPath, DynamicMessage, bool]:
+    """The options and their path, and whether another protocol may be HTTP/2: a negotiated or the downstream's."""
     message = cluster.message
     if message.HasField("http2_protocol_options"):
-        return (*cluster.field_path, "http2_protocol_options"), message.http2_protocol_options
-    options = _protocol_options(cluster, catalogue)
+        return (*cluster.field_path, "http2_protocol_options"), message.http2_protocol_options, False
+    extensions = message.typed_extension_protocol_options
+    options = catalogue.unpacked(extensions[_HTTP_OPTIONS]) if _HTTP_OPTIONS in extensions else None
     steps = ("explicit_http_config", "http2_protocol_options")
     field_path = (*cluster.field_path, "typed_extension_protocol_options", _HTTP_OPTIONS, *steps)
-    if options is not None and options.explicit_http_config.HasField("http2_protocol_options"):
-        return field_path, options.explicit_http_config.http2_protocol_options
-    return field_path, None
-
-
-def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> DynamicMessage:
-    extensions = cluster.message.typed_extension_protocol_options
-    return catalogue.unpacked(extensions[_HTTP_OPTIONS]) if _HTTP_OPTIONS in extensions else None
-
-
-def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
-    """A negotiated protocol, HTTP/3 or the downstream's may be HTTP/2."""
-    options = _protocol_options(cluster, catalogue)
     if options is None:
-        return False
-    chosen = options.WhichOneof("upstream_protocol_options")
-    return bool(chosen != "explicit_http_config" or options.explicit_http_config.HasField("http3_protocol_options"))
+        return field_path, None, False
+    explicit = options.explicit_http_config
+    if explicit.HasField("http2_protocol_options"):
+        return field_path, explicit.http2_protocol_options, False
+    is_explicit = options.WhichOneof("upstream_protocol_options") == "explicit_http_config"
+    return field_path, None, not is_explicit or explicit.HasField("http3_protocol_options")
 
 
 def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
@@ -282,31 +260,32 @@ def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: Envo
         )
 
 
-class ScopedRoutes:
-    """Checks scoped routes: Envoy takes one route table per file (ENVOY.md E28)."""
-
-    def __init__(self, names_of_tree: frozenset[str]) -> None:
-        self._names_of_tree = names_of_tree
-
-    def check(self, routes: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
-        """Check a ScopedRoutes."""
-        if routes.rds_config_source.WhichOneof("config_source_specifier") not in {"path", "path_config_source"}:
-            return
-        names = self._names_of_tree if routes.HasField("scoped_rds") else ()
-        if len(names) > 1:
-            yield Fault(
-                "one-file-for-routes",
-                f"{len(names)} route tables are to come from one file; Envoy takes one table a file, and rejects them all",
-                "serve them by REST or gRPC, or use one route table",
-                (*field_path, "rds_config_source"),
-            )
+def check_scoped_routes(
+    names_of_tree: Collection[str], routes: DynamicMessage, field_path: FieldPath, _: EnvoyFacts
+) -> Iterator[Fault]:
+    """Check a ScopedRoutes: Envoy takes one route table per file (ENVOY.md E28)."""
+    is_file = routes.rds_config_source.WhichOneof("config_source_specifier") in {"path", "path_config_source"}
+    if is_file and routes.HasField("scoped_rds") and len(names_of_tree) > 1:
+        fact = f"{len(names_of_tree)} route tables are to come from one file"
+        yield Fault(
+            "one-file-for-routes",
+            f"{fact}; Envoy takes one table a file, and rejects them all",
+            "serve them by REST or gRPC, or use one route table",
+            (*field_path, "rds_config_source"),
+        )
 
 
 def check_route_table(table: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
     """Find tables rejected while a cluster is missing (ENVOY.md E55)."""
     is_inline = field_path[-1:] == ("route_config",)
     is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
-    if is_eager and _names_clusters(table):
+    names_clusters = any(
+        route.route.WhichOneof("cluster_specifier") in {"cluster", "weighted_clusters"}
+        for host in table.virtual_hosts
+        for route in host.routes
+        if route.HasField("route")
+    )
+    if is_eager and names_clusters:
         where = "is within a listener" if is_inline else "has validate_clusters: true"
         yield Fault(
             "eager-cluster-check",
@@ -316,15 +295,6 @@ def check_route_table(table: DynamicMessage, field_path: FieldPath, _: EnvoyFact
             (*field_path, "validate_clusters"),
             severity=Severity.NOTE,
         )
-
-
-def _names_clusters(table: DynamicMessage) -> bool:
-    routes = (route for host in table.virtual_hosts for route in host.routes)
-    return any(
-        route.route.WhichOneof("cluster_specifier") in {"cluster", "weighted_clusters"}
-        for route in routes
-        if route.HasField("route")
-    )
 
 
 _RULE = "stream-need"

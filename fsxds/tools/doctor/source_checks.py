@@ -24,7 +24,9 @@ def path_faults(path: str, watched: str | None, field_path: FieldPath, envoy: En
     yield from _check_suffix(path, facts, field_path)
     if watched is not None and not envoy.look_at(watched).exists:
         yield _missing_file(watched, (*field_path, "watched_directory"))
-    elif facts.swapped_in is not None and _normal(facts.swapped_in) != (None if watched is None else _normal(watched)):
+    elif facts.swapped_in is not None and (
+        watched is None or PurePosixPath(facts.swapped_in) != PurePosixPath(watched)
+    ):
         fact = "a ConfigMap or Secret volume" if facts.is_config_map else "a directory that a link is swapped in"
         yield Fault(
             "unwatched-directory",
@@ -45,30 +47,21 @@ def _missing_file(path: str, field_path: FieldPath) -> Fault:
 
 
 def _check_suffix(path: str, facts: FileFacts, field_path: FieldPath) -> Iterator[Fault]:
-    name = path.lower()
-    begin = facts.head.lstrip()
+    name, begin, how = path.lower(), facts.head.lstrip(), ""
     if name.endswith(_TEXT_FORMAT):
-        yield _misread(path, "JSON: text format is read under the suffix .pb_text alone", field_path)
+        how = "JSON: text format is read under the suffix .pb_text alone"
     elif name.endswith(".pb"):
         if begin.startswith(_TEXT_HEADS):
-            yield _misread(
-                path, "binary, and reads text as an empty response, so it deletes every resource", field_path
-            )
+            how = "binary, and reads text as an empty response, so it deletes every resource"
     elif not name.endswith((*_READ_AS_YAML, ".pb_text")) and begin and not begin.startswith(b"{"):
-        yield _misread(path, "JSON, which it is not", field_path)
-
-
-def _misread(path: str, how: str, field_path: FieldPath) -> Fault:
-    return Fault(
-        "misread-file",
-        f"Envoy goes by the suffix, and reads {PurePosixPath(path).name} as {how}",
-        "rename it to .yaml, .json, .pb or .pb_text, whichever it is",
-        field_path,
-    )
-
-
-def _normal(path: str) -> str:
-    return str(PurePosixPath(path))
+        how = "JSON, which it is not"
+    if how:
+        yield Fault(
+            "misread-file",
+            f"Envoy goes by the suffix, and reads {PurePosixPath(path).name} as {how}",
+            "rename it to .yaml, .json, .pb or .pb_text, whichever it is",
+            field_path,
+        )
 
 
 _LONGEST_DELAY_S = 5.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, OneofDescriptor
@@ -35,7 +35,6 @@ from fsxds.tools.value_schemas import (
     scalar_schema,
     shared,
     well_known_type_schema,
-    wrapper_schema,
 )
 
 Spelling: TypeAlias = Literal["snake", "camel", "both"]
@@ -92,8 +91,9 @@ class MessageSchemas:
     def _message(self, descriptor: Descriptor, rules: RuleGroups, place: Place) -> Schema:
         name = descriptor.full_name
         if name in WRAPPERS:
-            value = descriptor.fields_by_name["value"]
-            return wrapper_schema(value, rules) if self._spelling == "both" else scalar_schema(value, rules)
+            return scalar_schema(
+                descriptor.fields_by_name["value"], rules, "-value" if self._spelling == "both" else ""
+            )
         special = well_known_type_schema(name, rules)
         if special is not None:
             return special
@@ -144,12 +144,8 @@ class MessageSchemas:
         holder = oneof.containing_type
         given: list[Schema] = [{"required": [name]} for name in names]
         is_required = self._rules.is_required(oneof)
-        if (
-            self._spelling != "both"
-            and len(names) == len(holder.fields)
-            and not self._packed.is_typed(holder.full_name)
-        ):
-            # The message has no other fields.
+        has_others = len(names) != len(holder.fields) or self._packed.is_typed(holder.full_name)
+        if self._spelling != "both" and not has_others:
             return {**({"minProperties": 1} if is_required else {}), "maxProperties": 1}
         if is_required:
             return {"oneOf": given}
@@ -162,7 +158,8 @@ class MessageSchemas:
         checks = [*whole_checks(field, rules)] if field.is_repeated else [*element_checks(field, rules)]
         words = [check.demand for check in (*checks, *disallowed_checks(field, self._rules))]
         if is_map(field):
-            schema = self._map(field, rules.get("map", {}), place)
+            schema = {"type": "object", "additionalProperties": self._one(map_parts(field)[1], {}, place)}
+            schema |= _limits(rules.get("map", {}), min_pairs="minProperties", max_pairs="maxProperties")
         elif field.is_repeated:
             schema = self._list(field, rules.get("repeated", {}), place)
         else:
@@ -191,48 +188,33 @@ class MessageSchemas:
         """Envoy takes one item for a list of one."""
         element = self._one(field, rules.get("items", {}), place)
         schema: Schema = {"type": "array", "items": element}
-        for rule, keyword in (("min_items", "minItems"), ("max_items", "maxItems")):
-            if rules.get(rule) and not rules.get("ignore_empty"):
-                schema[keyword] = rules[rule]
-        if rules.get("unique"):
-            schema["uniqueItems"] = True
+        schema |= _limits(rules, min_items="minItems", max_items="maxItems", unique="uniqueItems")
         return schema if rules.get("min_items", 0) > 1 else {"anyOf": [schema, element]}
-
-    def _map(self, field: FieldDescriptor, rules: Rules, place: Place) -> Schema:
-        schema: Schema = {"type": "object", "additionalProperties": self._one(map_parts(field)[1], {}, place)}
-        for rule, keyword in (("min_pairs", "minProperties"), ("max_pairs", "maxProperties")):
-            if rules.get(rule) and not rules.get("ignore_empty"):
-                schema[keyword] = rules[rule]
-        return schema
 
     def _enum(self, enum: EnumDescriptor, rules: Rules) -> Schema:
         """Accept names, in lower or any case, and numbers."""
         if enum.full_name == NULL_VALUE:
             return {"type": "null"}
-        if {"in", "not_in", "const"} & rules.keys():
-            allowed = {rules["const"]} if "const" in rules else set(rules.get("in", enum.values_by_number))
-            return self._enum_schema(
-                enum,
-                lambda number: number in allowed and number not in rules.get("not_in", ()),
-                is_closed=bool(rules.get("defined_only")),
-            )
         # With this constraint, Envoy rejects numbers that the enum does not define.
         is_closed = bool(rules.get("defined_only"))
+        allowed = {rules["const"]} if "const" in rules else set(rules.get("in", enum.values_by_number))
+        if {"in", "not_in", "const"} & rules.keys():
+            return self._enum_schema(enum, allowed.difference(rules.get("not_in", ())), is_closed=is_closed)
         name = enum.full_name + (_DEFINED_ONLY if is_closed else "")
         if name not in self.definitions:
-            self.definitions[name] = self._enum_schema(enum, None, is_closed=is_closed)
+            self.definitions[name] = self._enum_schema(enum, allowed, is_closed=is_closed)
         return shared(name)
 
-    def _enum_schema(
-        self, enum: EnumDescriptor, is_allowed: Callable[[int], bool] | None, *, is_closed: bool
-    ) -> Schema:
+    def _enum_schema(self, enum: EnumDescriptor, allowed: Collection[int], *, is_closed: bool) -> Schema:
         disallowed = self._rules.disallowed_values(enum)
-        values = [value for value in enum.values if value.number not in disallowed]
-        if is_allowed is not None:
-            values = [value for value in values if is_allowed(value.number)]
+        values = [value for value in enum.values if value.number in allowed and value.number not in disallowed]
         names = [value.name for value in values]
-        numbers = _range_of(sorted({value.number for value in values})) if is_closed else {}
-        other: Schema = {"type": "integer", **numbers}
+        other: Schema = {"type": "integer"}
+        if is_closed:
+            # Editors do not propose a range beside the names.
+            numbers = {value.number for value in values}
+            gaps = sorted(set(range(min(numbers), max(numbers) + 1)) - numbers)
+            other |= {"minimum": min(numbers), "maximum": max(numbers), **({"not": {"enum": gaps}} if gaps else {})}
         if self._spelling != "both":
             # People who know the type from code write lower case; all spellings together make a text four times as
             # long.
@@ -254,25 +236,21 @@ class MessageSchemas:
     def _any(self, place: Place) -> Schema:
         """The types' schemas do not depend on the place."""
         if _PACKED not in self.definitions:
-            self._define_packed()
-        lists = [shared(name) for word in place if (name := self._urls_of(_short((word,)), self._packed.types(word)))]
+            types = self._packed.types_of_all_places()
+            pattern = _OTHER_HOST if self._packed.is_chosen else rf"{_OTHER_HOST}|\.v3alpha\."
+            self.definitions[_OTHER_URL] = {"anyOf": [{"enum": _urls(types)}, {"type": "string", "pattern": pattern}]}
+            self.definitions[_ANY_URL] = {"type": "string", "pattern": "/"}
+            self.definitions[_PACKED] = {"type": "object"}
+            self._pack(types)
+        lists = []
+        for word in place:
+            name, types = f"types:{_short((word,))}", self._packed.types(word)
+            if types and name not in self.definitions:
+                self.definitions[name] = {"enum": _urls(types)}
+                self._pack(types)
+            lists += [shared(name)] if types else []
         other = _ANY_URL if ANYTHING in place and not self._packed.is_chosen else _OTHER_URL
         return {**shared(_PACKED), "properties": {"@type": {"anyOf": [*lists, shared(other)]}}}
-
-    def _define_packed(self) -> None:
-        types = self._packed.types_of_all_places()
-        pattern = _OTHER_HOST if self._packed.is_chosen else rf"{_OTHER_HOST}|\.v3alpha\."
-        self.definitions[_OTHER_URL] = {"anyOf": [{"enum": _urls(types)}, {"type": "string", "pattern": pattern}]}
-        self.definitions[_ANY_URL] = {"type": "string", "pattern": "/"}
-        self.definitions[_PACKED] = {"type": "object"}
-        self._pack(types)
-
-    def _urls_of(self, word: str, types: tuple[str, ...]) -> str | None:
-        name = f"types:{word}"
-        if types and name not in self.definitions:
-            self.definitions[name] = {"enum": _urls(types)}
-            self._pack(types)
-        return name if types else None
 
     def _pack(self, types: Iterable[str]) -> None:
         for name in types:
@@ -298,17 +276,13 @@ class MessageSchemas:
             content = self.definitions[reference_of(schema) or ""] if "$ref" in schema else schema
             if schema != _OPEN_OBJECT:
                 by_content.setdefault(json.dumps(content), []).append(name)
-        return [
-            {
-                "if": {"properties": {"@type": {"pattern": self._end_pattern(names)}}},
-                "then": self._packed_messages[names[0]],
-            }
-            for names in by_content.values()
-        ]
-
-    def _end_pattern(self, names: list[str]) -> str:
-        ends = "|".join(self._packed.end_of(name) for name in names)
-        return rf"\b({ends})$" if len(names) > 1 else rf"\b{ends}$"
+        choices: list[Schema] = []
+        for names in by_content.values():
+            ends = "|".join(self._packed.end_of(name) for name in names)
+            pattern = rf"\b({ends})$" if len(names) > 1 else rf"\b{ends}$"
+            condition = {"properties": {"@type": {"pattern": pattern}}}
+            choices.append({"if": condition, "then": self._packed_messages[names[0]]})
+        return choices
 
 
 def drafts(catalogue: Catalogue) -> frozenset[str]:
@@ -343,8 +317,9 @@ def _joined(demands: list[Schema]) -> Schema:
     return {**({"required": names} if names else {}), **more}
 
 
-def _range_of(numbers: list[int]) -> Schema:
-    """Editors do not propose a range beside the names."""
-    gaps = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
-    schema: Schema = {"minimum": numbers[0], "maximum": numbers[-1]}
-    return schema | ({"not": {"enum": gaps}} if gaps else {})
+def _limits(rules: Rules, **keywords: str) -> Schema:
+    return {
+        keyword: rules[rule]
+        for rule, keyword in keywords.items()
+        if rules.get(rule) and (rule == "unique" or not rules.get("ignore_empty"))
+    }

@@ -43,11 +43,10 @@ _DURATION_TEXT = r"[0-9]{1,12}(\.[0-9]{1,9})?s$"
 
 def any_case(*words: str) -> str:
     """Return a portable regular expression for words in any case."""
-    return f"^({'|'.join(''.join(_either(letter) for letter in word) for word in words)})$"
-
-
-def _either(letter: str) -> str:
-    return f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else re.escape(letter)
+    either = (
+        "".join(f"[{one.lower()}{one.upper()}]" if one.isalpha() else re.escape(one) for one in word) for word in words
+    )
+    return f"^({'|'.join(either)})$"
 
 
 def _integer(low: int, high: int) -> Schema:
@@ -95,12 +94,7 @@ SHARED: Mapping[str, Schema] = MappingProxyType({
 })  # fmt: skip
 
 _OPEN: Mapping[str, Schema] = MappingProxyType(
-    {
-        FIELD_MASK: {"type": "string"},
-        LIST_VALUE: {"type": "array"},
-        STRUCT: {"type": "object"},
-        VALUE: {},
-    }
+    {FIELD_MASK: {"type": "string"}, LIST_VALUE: {"type": "array"}, STRUCT: {"type": "object"}, VALUE: {}}
 )
 
 
@@ -118,28 +112,40 @@ def reference_of(schema: Schema) -> str | None:
 def scalar_schema(field: FieldDescriptor, rules: RuleGroups, suffix: str = "") -> Schema:
     """Return a scalar field's schema, enums excepted.
 
-    `suffix` is `-value` if the value may be wrapped.
+    `suffix` is `-value` if the value may be wrapped: Envoy also takes `{"value": ...}`.
     """
     own: Rules = next((group for name, group in rules.items() if name != "message"), {})
     if field.type == FieldDescriptor.TYPE_STRING:
         keywords = _text_keywords(own)
-        return {"type": "string"} | keywords if not suffix else shared(f"string{suffix}") | _of_text(keywords)
+        if not suffix:
+            return {"type": "string"} | keywords
+        if keywords.keys() & {"enum", "const", "not"}:
+            keywords = {"if": {"type": "string"}, "then": keywords}
+        return shared(f"string{suffix}") | keywords
     if field.type == FieldDescriptor.TYPE_BOOL:
-        return shared(f"bool{suffix}") | _constant(own)
+        schema = shared(f"bool{suffix}")
+        if "const" in own:
+            wanted = bool(own["const"])
+            schema |= {"pattern": any_case(*(_TRUE if wanted else _FALSE)), "not": {"const": not wanted}}
+        return schema
     if field.type == FieldDescriptor.TYPE_BYTES:
         return shared(f"bytes{suffix}")
-    return shared(f"{_number_of(field)}{suffix}") | _bounds(own)
-
-
-def wrapper_schema(field: FieldDescriptor, rules: RuleGroups) -> Schema:
-    """Return a wrapper's schema; Envoy also takes `{"value": ...}`."""
-    return scalar_schema(field, rules, "-value")
+    size = 64 if field.type in LONG_INTEGERS else 32
+    integer = f"{'u' if field.type in UNSIGNED_INTEGERS else ''}int{size}"
+    return shared(f"{integer if field.type in INTEGERS else 'number'}{suffix}") | _bounds(own)
 
 
 def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | None:
     """Return the schema of special JSON; None for other messages and an Any."""
     if message_type == DURATION:
-        return _duration(rules.get("duration", {}))
+        own = rules.get("duration", {})
+        low = own.get("gt", own.get("gte"))
+        # A pattern can express no bound but zero.
+        if low is None or "lte" in own:
+            return shared("duration")
+        # No API has a negative lower bound; the description has the rest.
+        is_positive = "gt" in own or low.seconds > 0 or low.nanos > 0
+        return shared("duration-positive" if is_positive else "duration-not-negative")
     if message_type == TIMESTAMP:
         return shared("timestamp")
     return dict(_OPEN[message_type]) if message_type in _OPEN else None
@@ -148,25 +154,6 @@ def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | Non
 def is_special(message_type: str) -> bool:
     """Return whether a message's JSON is no object of its fields."""
     return message_type in {DURATION, TIMESTAMP} | WRAPPERS | _OPEN.keys()
-
-
-def _number_of(field: FieldDescriptor) -> str:
-    if field.type not in INTEGERS:
-        return "number"
-    return f"{'u' if field.type in UNSIGNED_INTEGERS else ''}int{64 if field.type in LONG_INTEGERS else 32}"
-
-
-def _constant(rules: Rules) -> Schema:
-    if "const" not in rules:
-        return {}
-    wanted = bool(rules["const"])
-    return {"pattern": any_case(*(_TRUE if wanted else _FALSE)), "not": {"const": not wanted}}
-
-
-def _of_text(keywords: Schema) -> Schema:
-    if keywords.keys() & {"enum", "const", "not"}:
-        return {"if": {"type": "string"}, "then": keywords}
-    return keywords
 
 
 def _text_keywords(rules: Rules) -> Schema:
@@ -214,12 +201,3 @@ def _bounds(rules: Rules) -> Schema:
     allowed = [rules["const"]] if "const" in rules else sorted(rules.get("in", ()))
     members = {"if": {"type": "number"}, "then": {"enum": allowed}} if allowed else {}
     return {names[rule]: rules[rule] for rule in names if rule in rules} | members
-
-
-def _duration(rules: Rules) -> Schema:
-    """A pattern can express no bound but zero."""
-    low = rules.get("gt", rules.get("gte"))
-    if low is None or "lte" in rules:
-        return shared("duration")
-    # No API has a negative lower bound; the description has the rest.
-    return shared("duration-positive" if "gt" in rules or low.seconds > 0 or low.nanos > 0 else "duration-not-negative")

@@ -26,6 +26,7 @@ from fsxds.cli.subjects import (
     print_report,
     read_subjects,
 )
+from fsxds.events.phrases import escape
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.reference_findings import with_undefined_names
 from fsxds.lint.report import Report, findings_of, resource_counts
@@ -70,7 +71,7 @@ def run_check(paths: tuple[str, ...], settings: Settings, choice: Choice, flags:
             if len(subjects) != 1 or subjects[0].is_partial:
                 raise click.UsageError("--against takes one whole tree; name its directory, or files with --tree DIR")
             # It imports an HTTP client, which other checks do not need.
-            from fsxds.cli.against import read_server
+            from fsxds.tools.held_changes import read_server
 
             subjects = (replace(subjects[0], server=read_server(flags["against"], settings)),)
     report = _together([check_subject(subject, base, settings, catalogue, choice) for subject in subjects])
@@ -104,7 +105,12 @@ def check_subject(
         loader = ViewLoader(settings, catalogue, linter, subject.directory)
         loader.progress = progress
         (loaded,) = loader.load((subject.tree,), choose)
-        held = [] if subject.server is None else subject.server.problems(loaded, settings, linter.is_static)
+        held: tuple[Problem, ...] = ()
+        if (server := subject.server) is not None:
+            held = server.problems(loaded, settings, linter.is_static)
+            if server.outlines and server.outlines.keys().isdisjoint(loaded.served):
+                fact = "serves none of these views, so no resource would be held"
+                print(f"{escape(server.address)}: {fact}", file=sys.stderr)
         found = (*with_undefined_names(loaded.problems, settings), *filter(None, map(linter.adjusted, held)))
         loaded = replace(loaded, problems=found)
     if subject.refers_to_others(loaded.problems):

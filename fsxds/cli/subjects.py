@@ -34,7 +34,7 @@ from fsxds.source.listing import Exclusion
 from fsxds.source.scan import FileContent, UnreadableFile, read_file
 
 if TYPE_CHECKING:
-    from fsxds.cli.against import OtherServer
+    from fsxds.tools.held_changes import OtherServer
 
 
 STDIN = "-"

@@ -15,9 +15,8 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.snapshots.layer_documents import DELETE, KIND, PATCH
-from fsxds.tools.json_schema import MessageSchemas, Spelling
+from fsxds.tools.json_schema import MessageSchemas, Schema, Spelling, reference_of, shared
 from fsxds.tools.packed_places import PackedTypes, ends_of, packable_types
-from fsxds.tools.value_schemas import Schema, reference_of, shared
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -363,10 +363,10 @@ def code(text: str, *, in_table: bool = False) -> str:
     return f"{fence}{padding}{text}{padding}{fence}"
 
 
-def _alert(kind: str, fact: str, rows: Sequence[str]) -> Iterator[str]:
+def _alert(level: str, fact: str, rows: Sequence[str]) -> Iterator[str]:
     if rows:
         more = [f"and {len(rows) - _MOST_UNREAD} more"] if len(rows) > _MOST_UNREAD else []
-        yield from (f"> [!{kind}]", f"> {fact}", ">", *(f"> - {row}" for row in (*rows[:_MOST_UNREAD], *more)), "")
+        yield from (f"> [!{level}]", f"> {fact}", ">", *(f"> - {row}" for row in (*rows[:_MOST_UNREAD], *more)), "")
 
 
 def _table(differences: tuple[TypeDifference, ...]) -> Iterator[str]:

@@ -24,13 +24,13 @@ from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE
 from fsxds.settings.forms import Address, UnixAddress
 from fsxds.tools.doctor.bootstraps import (
     bootstrap_faults,
+    check_config_source,
     check_data_source,
     check_route_table,
     check_scoped_routes,
     xds_cluster_faults,
 )
 from fsxds.tools.doctor.facts import GRPC, REST, ConfigSourceUse, EnvoyFacts, LookAt, subscriptions_of
-from fsxds.tools.doctor.source_checks import check_config_source
 
 _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 2, 3, 5, 6  # ApiConfigSource.ApiType
 _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _AGGREGATED_DELTA_GRPC})

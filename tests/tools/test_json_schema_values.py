@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraint_options import ApiRules
-from fsxds.tools.value_schemas import (
+from fsxds.tools.json_schema import (
     SHARED,
     any_case,
     is_special,

@@ -34,8 +34,7 @@ from fsxds.tools.doctor.facts import BootstrapFile, Written, read_bootstrap
 from fsxds.tools.importing.pieces import ImportLossError, XdsConnection
 from fsxds.tools.importing.placing import Destination, write_import
 from fsxds.tools.importing.plan import ImportPlan, Planner, plain_text
-from fsxds.tools.importing.upgrading import upgraded
-from fsxds.tools.importing.yaml_nodes import placeholder_faults
+from fsxds.tools.importing.upgrading import placeholder_faults, upgraded
 
 STDIN = "-"
 
@@ -184,8 +183,7 @@ def _content(file: str) -> bytes:
 
 def _check(imported: Imported, settings: Settings, catalogue: Catalogue) -> Report:
     plan, target = imported.plan, imported.target
-    contents = [(file.path, file.content) for file in plan.files] + [(file.path, file.content) for file in plan.empty]
-    files = [SourceFile.of(path, content) for path, content in contents]
+    files = [SourceFile.of(path, content) for path, content, _ in plan.contents]
     tree = SourceTree(tuple(sorted(files, key=lambda file: file.path.parts)))
     with _bootstrap_of(plan) as bootstrap:
         settings = replace(settings, bootstrap=bootstrap)

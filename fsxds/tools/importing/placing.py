@@ -52,12 +52,10 @@ def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
             _staging(target.directory) as tree,
             _staging(target.bootstrap.parent) as beside,
         ):
-            contents = [(file.path, file.content, file.is_secret) for file in plan.files]
-            contents += [(file.path, file.content, False) for file in plan.empty]
-            for path, content, is_secret in contents:
+            for path, content, is_secret in plan.contents:
                 _write(tree / path, content, is_secret=is_secret)
             _write(beside / target.bootstrap.name, plan.bootstrap, is_secret=plan.is_secret)
-            folders = sorted({PurePosixPath(path.parts[0]) for path, _, _ in contents})
+            folders = sorted({PurePosixPath(path.parts[0]) for path, _, _ in plan.contents})
             with _undone_on_error(moves):
                 for folder in folders:
                     _move(tree / folder, target.directory / folder, moves)

@@ -1,4 +1,4 @@
-"""Rewrites API v2 in a YAML bootstrap (pure).
+"""Rewrites API v2 in a YAML bootstrap, and finds placeholders of templates (pure).
 
 Each round rewrites the outermost v2 fields: a `config` is readable only as a `typed_config`. Changes that need a
 decision are left for the parser to report.
@@ -6,6 +6,7 @@ decision are left for the parser to report.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -15,7 +16,9 @@ from google.protobuf.descriptor import Descriptor
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, SPECIAL_JSON, fields_by_name, is_map, map_parts, type_of_url
 from fsxds.api.v2_spellings import CONFIG, HOSTS, PATTERNS, TLS_CONTEXT, TLS_CONTEXTS, VALUE, successor_of
+from fsxds.formats.decoded import place_after
 from fsxds.model.resource_types import PREFIX
+from fsxds.model.values import Fault
 from fsxds.tools.doctor.facts import BOOTSTRAP
 from fsxds.tools.importing.yaml_nodes import (
     AliasNode,
@@ -26,6 +29,7 @@ from fsxds.tools.importing.yaml_nodes import (
     edited,
     in_flow,
     key_text,
+    nodes_in,
     read_nodes,
     reindented,
     resolved,
@@ -282,3 +286,38 @@ def _load_assignment(owner: _Owner, hosts: YamlNode) -> str | None:
         return None
     endpoints = ", ".join(f"{{endpoint: {{address: {in_flow(host)}}}}}" for host in _members(hosts))
     return f"load_assignment: {{cluster_name: {in_flow(name)}, endpoints: [{{lb_endpoints: [{endpoints}]}}]}}"
+
+
+# Of envsubst and shells, Go and Jinja, ERB. Not `${1}`: substitutions of regular expressions have it.
+_PLACEHOLDER = re.compile(r"\$\{[A-Za-z_]\w*(?::?[-=?+][^{}\n]*)?\}|\{\{.*?\}\}|\{%.*?%\}|<%.*?%>")
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_MOST_REPORTED = 20
+
+
+def placeholder_faults(text: str, file: str) -> list[Fault]:
+    """Return the template placeholders; `file` is the text's name.
+
+    A value with words around a placeholder may be intended and is not reported.
+    """
+    document = read_nodes(text)
+    if document is None:
+        # Placeholders keep the text from being YAML.
+        found = (
+            (number, _PLACEHOLDER.search(_COMMENT.sub("", line))) for number, line in enumerate(text.split("\n"), 1)
+        )
+        places = [(number, match.start() + 1) for number, match in found if match is not None]
+    else:
+        nodes = (written.node for written in nodes_in(document.root) if _is_placeholder(written.node))
+        places = [place_after(text[: node.start]) for node in nodes]
+    remedy = f"render the template first: envsubst < {file} | fsxds import - DIR"
+    fact = "this is a placeholder of a template, which Envoy takes as it is written"
+    return [Fault("bad-syntax", fact, remedy, (), line, column) for line, column in places[:_MOST_REPORTED]]
+
+
+def _is_placeholder(node: YamlNode) -> bool:
+    if isinstance(node, MappingNode):
+        # YAML reads an unquoted `{{ name }}` so.
+        return any(isinstance(key, MappingNode) for key, _ in node.pairs)
+    if not isinstance(node, TextNode) or not _PLACEHOLDER.search(node.text):
+        return False
+    return not re.search(r"\s", _PLACEHOLDER.sub("", node.text))

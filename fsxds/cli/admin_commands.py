@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from fsxds.cli.command import CommandOption, table_command
+from fsxds.cli.command import CommandOption, format_option, table_command
 from fsxds.settings.options import Settings
 
 if TYPE_CHECKING:
@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 _meant = partial(click.option, cls=CommandOption, group="Nodes")
 _by_view = _meant("--view", metavar="NAME", help="Nodes of this view, or of these layers, such as common+edge.")
 _by_node = _meant("--node-id", metavar="ID", help="Nodes with the same layers as this connected node.")
-_answer_format = _meant(
-    "--format",
-    "output_format",
-    type=click.Choice(("text", "json")),
-    default="text",
-    help="For people or for programs.",
-)
+_answer_format = format_option(group="Nodes")
 
 
 _shown = partial(click.option, cls=CommandOption, group="Selection")
@@ -42,12 +36,8 @@ _shown = partial(click.option, cls=CommandOption, group="Selection")
 @_shown("--view", metavar="NAME", help="Clients of this view, or of these layers, such as common+edge.")
 @_shown("--search", metavar="TEXT", help="Clients with this text in their node id, cluster or address.")
 @_shown("--watch", is_flag=True, help="Refresh each second until Ctrl-C.")
-@_shown(
-    "--format",
-    "output_format",
-    type=click.Choice(("text", "json")),
-    default="text",
-    help="For people, or the JSON of the admin address; with --watch one object per second.",
+@format_option(
+    group="Selection", help="For people, or the JSON of the admin address; with --watch one object per second."
 )
 def status(target: str | None, settings: Settings, **flags: Unpack[StatusFlags]) -> None:
     """Show the clients and problems of a running fsxds.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 import click
 from click.core import ParameterSource
@@ -97,12 +97,6 @@ class TableOption(click.Option):
         return values_of(self.row, incomplete)
 
 
-def _options(row: Option) -> Iterator[TableOption]:
-    yield TableOption(row)
-    if row.form.negation:
-        yield Negation(row)
-
-
 class Negation(TableOption):
     """A flag that sets a row to false."""
 
@@ -169,7 +163,8 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
         @functools.wraps(function)
         def call(**given: Any) -> None:
             negated = {row.name: False for row in rows if row.form.negation and given.pop(f"no_{row.name}")}
-            values = {row.name: _value(row, given.pop(row.name)) for row in rows}
+            values = {row.name: given.pop(row.name) for row in rows}
+            values |= {row.name: (*chain(*values[row.name]),) or None for row in rows if row.form.is_repeatable}
             # None is a value that may be given: `off`.
             flags = {
                 name: value
@@ -186,28 +181,23 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
             function(settings=read(), **given)
 
         command = click.command(name, cls=TableCommand, epilog=f"{EXAMPLES}{examples}")(call)
-        command.params += [option for row in rows for option in _options(row)]
+        for row in rows:
+            command.params += (TableOption(row), *([Negation(row)] if row.form.negation else []))
         return command
 
     return decorate
-
-
-def _value(row: Option, given: Any) -> Any:
-    return tuple(chain.from_iterable(given)) or None if row.form.is_repeatable else given
 
 
 tree_argument = click.argument("directory", metavar="DIR", type=existing_directory, shell_complete=directories)
 optional_tree_argument = click.argument(
     "directory", metavar="[DIR]", required=False, type=existing_directory, shell_complete=directories
 )
-
-
-_FILE = click.Path(path_type=Path)
+ANY_PATH = click.Path(path_type=Path)
 
 
 def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add `--ca`, `--cert` and `--key`; the function gets `tls`, None without them."""
-    flag = functools.partial(click.option, cls=CommandOption, group=group, metavar="FILE", type=_FILE)
+    flag = functools.partial(click.option, cls=CommandOption, group=group, metavar="FILE", type=ANY_PATH)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -232,35 +222,38 @@ Choice: TypeAlias = tuple[tuple[str, str], ...]
 """The node's attributes from flags, and the view's name under `view`; empty without flags."""
 
 
-class NodeFlags(TypedDict):
-    """The node of `fsxds dev`."""
-
-    node_id: str
-    node_cluster: str
-    node_metadata: dict[str, str]
-
-
 _viewed = functools.partial(click.option, cls=CommandOption, group="View")
 
 
-def read_metadata(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    """Return `KEY=VALUE` pairs; a dot in a key addresses a nested object."""
+def _read_metadata(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    """A dot in a key addresses a nested object."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (key and equals and value):
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE; write tier=gold, or labels.app=shop")
-        found[key] = value
+        found[f"metadata.{key}"] = value
     return found
 
 
+# The function gets attributes of the node, such as {"metadata.tier": "gold"}.
 node_metadata_option = functools.partial(
     click.option,
     "--node-metadata",
     cls=CommandOption,
     metavar="KEY=VALUE",
     multiple=True,
-    callback=read_metadata,
+    callback=_read_metadata,
+    help="Value in the node's metadata, such as tier=gold; repeatable.",
+)
+format_option = functools.partial(
+    click.option,
+    "--format",
+    "output_format",
+    cls=CommandOption,
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="For people or for programs.",
 )
 
 
@@ -273,12 +266,12 @@ def with_view_flags(function: Callable[..., None]) -> Callable[..., None]:
         texts |= zip(
             ("locality.region", "locality.zone", "locality.sub_zone"), given.pop("node_locality"), strict=False
         )
-        texts |= {f"metadata.{key}": value for key, value in given.pop("node_metadata").items()}
+        texts |= given.pop("node_metadata")
         choice = tuple((attribute, text) for attribute, text in texts.items() if text is not None)
         function(choice=choice, **given)
 
     for option in (
-        node_metadata_option(group="View", help="Value in the node's metadata, such as tier=gold; repeatable."),
+        node_metadata_option(group="View"),
         _viewed(
             "--node-locality",
             metavar="REGION/ZONE",

@@ -10,18 +10,18 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from fsxds.cli.admin_commands import history, rollback, rollout, status
 from fsxds.cli.command import (
+    ANY_PATH,
     EXAMPLES,
     Choice,
     CommandOption,
-    NodeFlags,
     TableCommand,
-    existing_directory,
+    format_option,
     node_metadata_option,
     optional_tree_argument,
     table_command,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 # The formats of `fsxds convert`.
 FORMAT_NAMES = ("yaml", "json", "textproto", "pb")
 
-_PATH = click.Path(path_type=Path)
 _TYPE_NAME = click.Choice([row.short_name for row in RESOURCE_TYPES])
 _FORMAT_NAME = click.Choice(FORMAT_NAMES)
 
@@ -57,7 +56,7 @@ _FORMAT_NAME = click.Choice(FORMAT_NAMES)
     cls=TableCommand,
     epilog=f"{EXAMPLES}  fsxds init envoy-config\n  fsxds init envoy-config --empty",
 )
-@click.argument("directory", metavar="DIR", type=_PATH, shell_complete=directories)
+@click.argument("directory", metavar="DIR", type=ANY_PATH, shell_complete=directories)
 @click.option(
     "--empty", "is_empty", cls=CommandOption, group="Writing", is_flag=True, help="Write files that have only comments."
 )
@@ -85,8 +84,8 @@ _local = partial(click.option, cls=CommandOption, group="Envoy")
 @tree_argument
 @_local("--node-id", metavar="ID", default="fsxds-dev", help="Node id of the Envoy, which views can match.")
 @_local("--node-cluster", metavar="NAME", default="fsxds-dev", help="Node cluster of the Envoy.")
-@node_metadata_option(group="Envoy", help="Value in the node's metadata, such as tier=gold; repeatable.")
-def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unpack[NodeFlags]) -> None:
+@node_metadata_option(group="Envoy")
+def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Any) -> None:
     """Serve DIR and run a real Envoy on it.
 
     Envoy gets its resources by REST, or by a gRPC stream if the tree needs one; --transport chooses. The command
@@ -101,8 +100,7 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unp
 
     # A tree is signed after editing.
     settings = replace(settings, verify_with=None)
-    metadata = metadata_of((f"metadata.{key}", value) for key, value in node["node_metadata"].items())
-    identity = Identity(node["node_id"], node["node_cluster"], metadata=metadata)
+    identity = Identity(node["node_id"], node["node_cluster"], metadata=metadata_of(node["node_metadata"].items()))
     with open_log(settings.log_format, settings.log_level) as log:
         run(serve_to_local_envoy(directory, settings, log, reader, identity))
 
@@ -120,7 +118,7 @@ _written = partial(click.option, cls=CommandOption, group="Writing")
   envsubst < envoy.yaml.in | fsxds import - xds""",
 )
 @click.argument("file", metavar="FILE", shell_complete=any_path)
-@click.argument("directory", metavar="DIR", type=_PATH, shell_complete=directories)
+@click.argument("directory", metavar="DIR", type=ANY_PATH, shell_complete=directories)
 @_imported(
     "--transport",
     type=click.Choice(("rest", "files", "ads", "delta")),
@@ -128,7 +126,7 @@ _written = partial(click.option, cls=CommandOption, group="Writing")
     help="How Envoy gets resources: REST long poll, mirrored files, or one gRPC stream (ads, or delta for changes only).",
 )
 @_imported("--address", metavar="HOST:PORT", help="Address of fsxds, or unix:/path; a name is looked up by DNS.")
-@_imported("--mirror", metavar="PATH", type=_PATH, help="Directory of the mirrored files.")
+@_imported("--mirror", metavar="PATH", type=ANY_PATH, help="Directory of the mirrored files.")
 @_imported("--node", metavar="ID", default="envoy", help="Node id, if the bootstrap has none.")
 @_imported("--cluster", metavar="NAME", default="envoy", help="Node cluster, if the bootstrap has none.")
 @_written(
@@ -141,13 +139,7 @@ _written = partial(click.option, cls=CommandOption, group="Writing")
 @_written("--force", is_flag=True, help="Replace existing files, which get hidden names in the same place.")
 @_written("--upgrade", is_flag=True, help="Rewrite API v2 as v3, if only the spelling differs.")
 @_written("--dry-run", is_flag=True, help="Print the files instead of writing them.")
-@_written(
-    "--format",
-    "output_format",
-    type=click.Choice(("text", "json")),
-    default="text",
-    help="For people or for programs.",
-)
+@format_option(group="Writing")
 def import_(file: str, directory: Path, settings: Settings, **flags: Unpack[ImportFlags]) -> None:
     """Turn an Envoy bootstrap into a tree of files.
 
@@ -372,7 +364,7 @@ _client = partial(click.option, cls=CommandOption, group="Client")
 @_client("--rest", is_flag=True, help="Poll over REST, as for an http:// or https:// address.")
 @_client("--node", "--node-id", metavar="ID", help="Node id; default: a new one.")
 @_client("--cluster", "--node-cluster", metavar="NAME", default="watch", help="Node cluster.")
-@node_metadata_option(group="Client", help="Value in the node's metadata, such as tier=gold; repeatable.")
+@node_metadata_option(group="Client")
 @_client(
     "--agent",
     metavar="NAME",
@@ -381,15 +373,9 @@ _client = partial(click.option, cls=CommandOption, group="Client")
 )
 @_client("--ttl", is_flag=True, help="Announce support for TTLs, and show heartbeats.")
 @_client("--count", metavar="N", type=click.IntRange(min=1), help="End after N updates.")
-@_client(
-    "--format",
-    "output_format",
-    type=click.Choice(("text", "json")),
-    default="text",
-    help="Text to read, or one JSON object per update.",
-)
+@format_option(group="Client", help="Text to read, or one JSON object per update.")
 @with_tls_flags("Client")
-@_client("--token", metavar="FILE", type=_PATH, help="Send the first bearer token in this file.")
+@_client("--token", metavar="FILE", type=ANY_PATH, help="Send the first bearer token in this file.")
 def watch(address: str, settings: Settings, tls: ClientTls | None, **flags: Unpack[WatchFlags]) -> None:
     """Print everything that an xDS server sends.
 
@@ -412,7 +398,7 @@ _envoy = partial(click.option, cls=CommandOption, group="Envoy")
   fsxds bootstrap --transport delta --address xds.example.com:18000 --format json
   fsxds bootstrap --address xds.example.com:18001 --ca /etc/fsxds/ca.crt""",
 )
-@click.argument("directory", metavar="[DIR]", required=False, type=existing_directory, shell_complete=directories)
+@optional_tree_argument
 @_envoy(
     "--transport",
     type=click.Choice(("rest", "files", "ads", "delta")),
@@ -421,14 +407,17 @@ _envoy = partial(click.option, cls=CommandOption, group="Envoy")
 )
 @_envoy("--address", metavar="HOST:PORT", help="Address of fsxds, or unix:/path; a name is looked up by DNS.")
 @_envoy(
-    "--ca", metavar="FILE", type=_PATH, help="Connect over TLS and trust the CAs in this file on the Envoy's machine."
+    "--ca",
+    metavar="FILE",
+    type=ANY_PATH,
+    help="Connect over TLS and trust the CAs in this file on the Envoy's machine.",
 )
-@_envoy("--cert", metavar="FILE", type=_PATH, help="Client certificate of the Envoy, for a fsxds with --client-ca.")
-@_envoy("--key", metavar="FILE", type=_PATH, help="Private key of --cert.")
-@_envoy("--mirror", metavar="PATH", type=_PATH, help="Directory of the mirrored files.")
+@_envoy("--cert", metavar="FILE", type=ANY_PATH, help="Client certificate of the Envoy, for a fsxds with --client-ca.")
+@_envoy("--key", metavar="FILE", type=ANY_PATH, help="Private key of --cert.")
+@_envoy("--mirror", metavar="PATH", type=ANY_PATH, help="Directory of the mirrored files.")
 @_envoy("--node", "--node-id", metavar="ID", default="envoy", help="Node id; each Envoy needs its own.")
 @_envoy("--cluster", "--node-cluster", metavar="NAME", default="envoy", help="Node cluster of the Envoy.")
-@node_metadata_option(group="Envoy", help="Value in the node's metadata, such as tier=gold; repeatable.")
+@node_metadata_option(group="Envoy")
 @_envoy("--view", metavar="NAME", help="Use this view, not the one that matches the node.")
 @_envoy(
     "--collection",
@@ -563,7 +552,7 @@ def completion(context: click.Context, shell: str) -> None:
   fsxds lsp config/xds
   fsxds lsp config/xds --settings config/fsxds.yaml""",
 )
-@click.argument("directory", metavar="[DIR]", required=False, type=existing_directory)
+@optional_tree_argument
 def lsp(directory: Path | None, settings: Settings) -> None:
     """Run the language server for editors.
 

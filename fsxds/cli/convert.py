@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import click
 
-from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of
+from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, print_problems, read_input, writing
 from fsxds.events.phrases import escape
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.libyaml import require_libyaml
@@ -24,8 +24,6 @@ from fsxds.tools.conversion import (
     NotOneResponseError,
     has_comments,
 )
-
-STDIN = "-"
 
 # By the names of `--to`.
 BY_NAME = {"pb" if row.name == "binary" else row.name: row for row in FORMATS}
@@ -47,11 +45,10 @@ def run_convert(file: str, settings: Settings, flags: ConvertFlags) -> None:
     source = _format(flags["source"], path, "--from")
     target = _format(flags["target"], PurePosixPath(flags["output"] or ""), "--to")
     hint = BY_SHORT_NAME[flags["type_name"]] if flags["type_name"] else type_from_path(path)
-    content = _read(file)
+    content = read_input(file, "give a file of resources, or - for stdin")
     catalogue = loading_rules.find_catalogue(settings)
     read = ConversionReader(catalogue).read(SourceFile.of(path, content), source, hint)
-    for problem in read.problems:
-        print(line_of(problem), file=sys.stderr)
+    print_problems(read.problems)
     if has_errors(read.problems):
         raise click.exceptions.Exit(FOUND_PROBLEMS)
     try:
@@ -69,15 +66,6 @@ def _format(name: str | None, path: PurePosixPath, flag: str) -> Format:
     if row is None:
         raise click.UsageError(f"no name tells the format; give {flag} {'|'.join(BY_NAME)}")
     return row
-
-
-def _read(file: str) -> bytes:
-    if file == STDIN:
-        return sys.stdin.buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
 
 
 def _message_of(error: NotOneResponseError | ConversionLossError, target: Format) -> str:
@@ -103,7 +91,5 @@ def _print(content: bytes, output: Path | None, target: Format) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
-    try:
+    with writing(output, "give another file"):
         output.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{output}: cannot be written: {error.strerror}") from error

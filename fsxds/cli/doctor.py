@@ -13,13 +13,12 @@ from envoy.config.core.v3 import base_pb2
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, chosen_view, path_from, print_report, warn_if_empty
+from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, chosen_view, path_from, print_report, read_input, warn_if_empty
 from fsxds.events.phrases import count_of, escape
 from fsxds.lint.linter import levels_of, linter_of, make_field_rules
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.lint.rules import RuleLevels, chapters
-from fsxds.model.errors import UsageError
 from fsxds.model.values import Problem, Severity, SourceTree
 from fsxds.protocol.messages import ENVOY
 from fsxds.protocol.node_attributes import attributes_of_message
@@ -46,7 +45,10 @@ def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()
         # Without the bootstrap: conflicts with it are reported below, and a file held for one could not be examined.
         alone = replace(settings, bootstrap=None)
         base = base_for(settings.check_format, directory)
-        bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
+        bootstrap = None
+        if (path := settings.bootstrap) is not None:
+            content = read_input(path, "give a bootstrap of Envoy")
+            bootstrap = read_bootstrap(path_from(base, path), content, catalogue, make_field_rules(catalogue))
 
         def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
             if bootstrap is None or bootstrap.message is None:
@@ -114,14 +116,6 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
         Severity(settings.check_severity),
         str(base),
     )
-
-
-def _read(path: Path, base: Path, catalogue: Catalogue) -> BootstrapFile:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{escape(str(path))}: cannot be read: {error.strerror}; give a bootstrap of Envoy") from error
-    return read_bootstrap(path_from(base, path), content, catalogue, make_field_rules(catalogue))
 
 
 def _adjusted(problems: Iterable[Problem], levels: RuleLevels) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ import click
 from fsxds.api.secrets import mask_text
 from fsxds.cli.command import Choice
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import has_errors, line_of, load_chosen, placed, warn_if_empty, writing
+from fsxds.cli.subjects import has_errors, load_chosen, print_problems, warn_if_empty, writing
 from fsxds.events.file_events import Remark
 from fsxds.events.phrases import count_of, escape, some_of
 from fsxds.model.errors import UsageError
@@ -43,11 +43,9 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
     with spinner(f"exporting {directory}", in_lines=True):
         catalogue = loading_rules.find_catalogue(settings)
         loaded = load_chosen(directory, settings, catalogue, choice)
-        problems = [placed(problem, directory) for problem in loaded.problems]
-        for problem in problems:
-            print(line_of(problem), file=sys.stderr)
+        print_problems(loaded.problems, directory)
         warn_if_empty(directory, loaded)
-        if has_errors(problems) or not loaded.records:
+        if has_errors(loaded.problems) or not loaded.records:
             print(f"not exported; {escape(str(out))} is unchanged", file=sys.stderr)
             raise click.exceptions.Exit(INCOMPLETE_EXPORT)
         pages = pages_of(loaded.snapshot, rules, catalogue)
@@ -89,7 +87,7 @@ def _print(out: Path, pages: Pages, report: FilesExported) -> None:
     names = [str(path) for path in report.written if path.parts[0] != "objects"]
     written = f"{count_of(len(report.written), 'file')} written{f' ({some_of(names)})' if names else ''}"
     print(
-        f"{out}: {count_of(pages.count, 'resource')}: {written}, {len(report.removed)} removed, "
+        f"{escape(str(out))}: {count_of(pages.count, 'resource')}: {written}, {len(report.removed)} removed, "
         f"{report.unchanged} unchanged"
     )
     if pages.secret_count:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -187,6 +187,16 @@ def writing(path: Path, remedy: str) -> Iterator[None]:
         raise UsageError(f"{fact}; {remedy}") from error
 
 
+def read_input(file: str | Path, remedy: str) -> bytes:
+    """Return a file's content, or stdin's for the text `-`; UsageError if it cannot be read."""
+    if file == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{escape(str(file))}: cannot be read: {error.strerror}; {remedy}") from error
+
+
 FOUND_PROBLEMS = 1
 
 # The readers of these formats know the repository, not the working directory of a pipeline's step.
@@ -235,9 +245,10 @@ def has_errors(problems: Sequence[Problem]) -> bool:
     return any(problem.severity is Severity.ERROR for problem in problems)
 
 
-def placed(problem: Problem, directory: Path) -> Problem:
-    """Return the problem with a path that can be opened from here."""
-    return replace(problem, path=PurePosixPath(directory) / problem.path)
+def print_problems(problems: Iterable[Problem], directory: Path = Path()) -> None:
+    """Print a line each on stderr, with paths that can be opened from here."""
+    for problem in problems:
+        print(line_of(replace(problem, path=PurePosixPath(directory) / problem.path)), file=sys.stderr)
 
 
 def line_of(problem: Problem) -> str:

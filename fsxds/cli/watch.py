@@ -57,7 +57,7 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTl
     # A unique id, because a server tracks by it the state of a polling client.
     own_id = f"watch-{socket.gethostname()}-{os.getpid()}"
     features = TTL_FEATURES if flags["ttl"] else frozenset[str]()
-    attributes = tuple(sorted((f"metadata.{key}", value) for key, value in flags["node_metadata"].items()))
+    attributes = tuple(sorted(flags["node_metadata"].items()))
     node = Node(
         flags["node"] or own_id, flags["cluster"], features=features, agent=flags["agent"], attributes=attributes
     )

@@ -289,18 +289,16 @@ class _StaticPart:
         self._fields: dict[str, tuple[FieldDescriptor, ...]] = {}
         self._by_name = {cluster.name: cluster for cluster in static.clusters}
         for field, value in bootstrap.ListFields():
-            if field.name == "static_resources":
-                continue
             members = value.values() if is_map(field) else value if field.is_repeated else (value,)
-            for part in members:
-                if isinstance(part, Message):
+            if field.message_type is not None and field.name != "static_resources":
+                for part in (one for one in members if isinstance(one, Message)):
                     self._keep_all_of(part, f"{field.name} of the bootstrap uses it")
         for noun, resources in (("cluster", static.clusters), ("listener", static.listeners)):
             for resource in resources:
                 name = resource.name or "without a name"
-                for reference in rules.check(resource).references:
-                    if reference.is_static and reference.type_url == CLUSTER:
-                        self._keep_cluster(reference.name, f"the {noun} {name} needs it in the bootstrap")
+                references = rules.check(resource).references
+                for named in (one.name for one in references if one.is_static and one.type_url == CLUSTER):
+                    self._keep_cluster(named, f"the {noun} {name} needs it in the bootstrap")
         for index, listener in enumerate(static.listeners):
             if listener.HasField("api_listener"):
                 self.listeners[index] = "Envoy takes API listeners from no server"

@@ -26,7 +26,7 @@ from fsxds.server import loading_rules
 from fsxds.server.event_loop import run
 from fsxds.settings.access_rules import read_token
 from fsxds.settings.options import Settings
-from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
+from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, report
 
 # The features of a client that supports TTLs, with a wrapper in SotW.
 TTL_FEATURES = frozenset({"xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"})
@@ -104,7 +104,7 @@ async def _until_interrupted(work: Coroutine[object, object, None]) -> None:
 
 
 async def _watch(
-    wanted: ClientOptions, node: Node, catalogue: Catalogue, printing: tuple[WatchOutput, int | None]
+    wanted: ClientOptions, node: Node, catalogue: Catalogue, printing: tuple[JsonOutput | TextOutput, int | None]
 ) -> None:
     output, left = printing
     holdings, troubles = Holdings(), TroubleReporter()

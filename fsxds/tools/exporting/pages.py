@@ -105,7 +105,11 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
         written = []
         for resource in resources:
             subject = f"{row.short_name}/{resource.name}"
-            page = _Page(resource, _content_of(resource, printer, rules))
+            if row.type_url == LIST_COLLECTION_URL:
+                plain = printer.resource_plain(row.type_url, resource.body)
+                page = _Page(resource, dump([*collection_content(plain, rules.urls)]))
+            else:
+                page = _Page(resource, content_of(resource, JSON_CONTENT, printer))
             if credentials.are_in(resource.type_url, resource.body) and not any(
                 fnmatchcase(subject, each) for each in rules.allowed
             ):
@@ -122,12 +126,6 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
         withheld.append(Remark(subject, f"{fact}; a web server that answers with 302 has to know it"))
     files = dict(_files(pages, snapshot, rules))
     return Pages(files, len(pages), secret_count, tuple(withheld), tuple(unnamed))
-
-
-def _content_of(resource: Resource, printer: Printer, rules: ExportRules) -> bytes:
-    if resource.type_url == LIST_COLLECTION_URL:
-        return dump([*collection_content(printer.resource_plain(resource.type_url, resource.body), rules.urls)])
-    return content_of(resource, JSON_CONTENT, printer)
 
 
 # -- assignment of files to resources

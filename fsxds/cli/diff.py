@@ -38,7 +38,7 @@ from fsxds.tools.admin_client import ask
 from fsxds.tools.diff.compare import ComparedView, Comparer, Difference, Gap, grouped
 from fsxds.tools.diff.difference import Compared, HeldInViews, Side, Unread, json_text, markdown, summary, text_lines
 from fsxds.tools.diff.sides import Repository, fetch_served, is_kept, is_running_address, read_kept
-from fsxds.tools.held_changes import HeldChange, held_changes
+from fsxds.tools.held_changes import held_changes
 from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.rollout_control import StatusReport
 
@@ -109,14 +109,13 @@ def _held(reads: _Reads, views: _Views, settings: Settings) -> tuple[HeldInViews
         view: held_changes(after, ServedOutline(view.layers, before, {}, has_upstreams=is_relay), rules)
         for view, (before, after) in views.items()
     })  # fmt: skip
-    return tuple(HeldInViews(change, _place_of(change, reads), shown) for change, shown in sorted(found.items()))
-
-
-def _place_of(change: HeldChange, reads: _Reads) -> str:
-    side = reads[0 if change.is_removed else 1].side
-    if side.prefix is None or not change.line:
-        return side.label
-    return f"{side.prefix}{change.path}:{change.line}"
+    held = []
+    for change, shown in sorted(found.items()):
+        side = reads[0 if change.is_removed else 1].side
+        is_placed = side.prefix is not None and change.line
+        place = f"{side.prefix}{change.path}:{change.line}" if is_placed else side.label
+        held.append(HeldInViews(change, place, shown))
+    return tuple(held)
 
 
 def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Choice) -> tuple[Compared, _Views]:

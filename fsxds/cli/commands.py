@@ -1,4 +1,4 @@
-"""Declares the commands; more are in `admin_commands` and `writing_commands`.
+"""Declares the commands; more are in `serving_commands`.
 
 A command imports its work's module when it runs, because `--help` and shell completion import this one.
 """
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
-from fsxds.cli.admin_commands import history, rollback, rollout, status
 from fsxds.cli.command import (
     ANY_PATH,
     EXAMPLES,
@@ -30,7 +29,7 @@ from fsxds.cli.command import (
     with_view_flags,
 )
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
-from fsxds.cli.writing_commands import export, mirror, sign
+from fsxds.cli.serving_commands import export, history, mirror, rollback, rollout, sign, status
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
 

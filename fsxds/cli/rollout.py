@@ -257,10 +257,9 @@ def _lingering(lingering: tuple[LingeringReport, ...]) -> Iterator[str]:
 
     for (short_name, listeners), group in groupby(sorted(lingering, key=waits_for), waits_for):
         members = list(group)
-        ends = [each.left_s for each in members if each.left_s is not None]
-        limit = (
-            f"for {_seconds(max(ends))} more at most" if len(ends) == len(members) else "clients have not left it yet"
-        )
+        ends, limit = [each.left_s for each in members if each.left_s is not None], "clients have not left it yet"
+        if len(ends) == len(members):
+            limit = f"for {_seconds(max(ends))} more at most"
         names, noun = some_of([each.name for each in members]), BY_SHORT_NAME[short_name].noun
         yield f"keeps {noun} {names} for open connections of listeners {some_of(listeners)}, {limit}"
 

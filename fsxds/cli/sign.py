@@ -43,11 +43,9 @@ def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
     except ImportError as error:
         raise UsageError("signing needs cryptography; pip install 'fsxds[certificates]'") from error
     now_s = time()
-    password = (
-        None
-        if flags["password_file"] is None
-        else _read("--password-file", flags["password_file"]).split(b"\n", 1)[0].removesuffix(b"\r")
-    )
+    password = None
+    if flags["password_file"] is not None:
+        password = _read("--password-file", flags["password_file"]).split(b"\n", 1)[0].removesuffix(b"\r")
     signer = Signer.of(_read("--key", flags["key"]), _read("--cert", flags["cert"]), password, now_s)
     with spinner(f"loading {directory}"):
         tree = loading_rules.scan_once(directory, settings)

@@ -40,22 +40,9 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 # Rules that need other files: whether they define the names used here, and use the names defined here.
-_ASKS_OTHERS = (
-    "no-cluster",
-    "no-endpoints",
-    "no-route-configuration",
-    "no-scoped-route",
-    "no-secret",
-    "no-extension-config",
-)
-_USED_BY_OTHERS = (
-    "unused-cluster",
-    "unused-endpoints",
-    "unused-route-configuration",
-    "unused-scoped-route",
-    "unused-secret",
-    "unused-extension-config",
-)
+_NOUNS = ("cluster", "endpoints", "route-configuration", "scoped-route", "secret", "extension-config")
+_ASKS_OTHERS = tuple(f"no-{noun}" for noun in _NOUNS)
+_USED_BY_OTHERS = tuple(f"unused-{noun}" for noun in _NOUNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +121,8 @@ def _subject_of_files(paths: Sequence[str], stdin_path: str | None, base: Path, 
     directory = settings.check_tree
     if directory is not None and all(_absolute(path).is_relative_to(_absolute(directory)) for path in named):
         scanned = loading_rules.scan_once(directory, settings)
-        inside = {
-            PurePosixPath(_absolute(path).relative_to(_absolute(directory))): content
-            for path, content in contents.items()
-        }
+        top = _absolute(directory)
+        inside = {PurePosixPath(_absolute(path).relative_to(top)): content for path, content in contents.items()}
         piped = inside if STDIN in paths else {}
         fresh = {path: SourceFile.of(path, content) for path, content in piped.items() if isinstance(content, bytes)}
         files = {file.path: file for file in scanned.files} | fresh
@@ -273,12 +258,10 @@ def chosen_view(choice: Choice, views: Views, existing: Collection[str]) -> View
         return EVERYTHING
     if view_name is not None and view_name not in names:
         near = get_close_matches(view_name, names, 1)
-        there = (
-            f"there are {', '.join(names)}"
-            if names
-            else "the settings define no views; name the settings file by --settings"
-        )
-        raise UsageError(f"there is no view {view_name}; {f'did you mean {near[0]}?' if near else there}")
+        hint = "the settings define no views; name the settings file by --settings"
+        if names:
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+        raise UsageError(f"there is no view {view_name}; {hint}")
     if not choice:
         remedy = "give one by --view, or a node by --node-id, --node-cluster and --node-metadata"
         raise UsageError(f"the settings have the views {', '.join(names)}; {remedy}")

@@ -66,17 +66,10 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTl
     if flags["rest"] and flags["delta"]:
         raise UsageError("there is no --delta over REST; give HOST:PORT of streams, and leave --rest out")
     names = (flags["names"] or "").split(",")
-    wanted = replace(
-        ClientOptions(
-            address,
-            tuple(BY_SHORT_NAME[name] for name in dict.fromkeys(flags["types"])),
-            tuple(dict.fromkeys(name for name in names if name)),
-            Wire.REST if over_rest else Wire.DELTA if flags["delta"] else Wire.SOTW,
-            is_aggregated=flags["ads"],
-        ),
-        tls=tls,
-        token=token,
-    )
+    rows = tuple(BY_SHORT_NAME[name] for name in dict.fromkeys(flags["types"]))
+    wire = Wire.REST if over_rest else Wire.DELTA if flags["delta"] else Wire.SOTW
+    wanted = ClientOptions(address, rows, tuple(dict.fromkeys(filter(None, names))), wire, is_aggregated=flags["ads"])
+    wanted = replace(wanted, tls=tls, token=token)
     wanted.check()
     with spinner("reading Envoy's API"):
         catalogue = loading_rules.find_catalogue(settings)

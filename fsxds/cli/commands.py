@@ -48,6 +48,14 @@ FORMAT_NAMES = ("yaml", "json", "textproto", "pb")
 
 _TYPE_NAME = click.Choice([row.short_name for row in RESOURCE_TYPES])
 _FORMAT_NAME = click.Choice(FORMAT_NAMES)
+_imported = partial(click.option, cls=CommandOption, group="New bootstrap")
+_written = partial(click.option, cls=CommandOption, group="Writing")
+_checked = partial(click.option, cls=CommandOption, group="Files")
+_compared = partial(click.option, cls=CommandOption, group="Comparing")
+_converted = partial(click.option, cls=CommandOption, group="Converting")
+_client = partial(click.option, cls=CommandOption, group="Client")
+_envoy = partial(click.option, cls=CommandOption, group="Envoy")
+_schema = partial(click.option, cls=CommandOption, group="Schema")
 
 
 @click.command(
@@ -56,9 +64,7 @@ _FORMAT_NAME = click.Choice(FORMAT_NAMES)
     epilog=f"{EXAMPLES}  fsxds init envoy-config\n  fsxds init envoy-config --empty",
 )
 @click.argument("directory", metavar="DIR", type=ANY_PATH, shell_complete=directories)
-@click.option(
-    "--empty", "is_empty", cls=CommandOption, group="Writing", is_flag=True, help="Write files that have only comments."
-)
+@_written("--empty", "is_empty", is_flag=True, help="Write files that have only comments.")
 def init(directory: Path, *, is_empty: bool) -> None:
     """Write a small tree into DIR, ready to serve.
 
@@ -70,9 +76,6 @@ def init(directory: Path, *, is_empty: bool) -> None:
     run_init(directory, is_empty=is_empty)
 
 
-_local = partial(click.option, cls=CommandOption, group="Envoy")
-
-
 @table_command(
     "dev",
     """\
@@ -81,8 +84,8 @@ _local = partial(click.option, cls=CommandOption, group="Envoy")
   fsxds dev config/xds --transport mirror --envoy ~/bin/envoy""",
 )
 @tree_argument
-@_local("--node-id", metavar="ID", default="fsxds-dev", help="Node id of the Envoy, which views can match.")
-@_local("--node-cluster", metavar="NAME", default="fsxds-dev", help="Node cluster of the Envoy.")
+@_envoy("--node-id", metavar="ID", default="fsxds-dev", help="Node id of the Envoy, which views can match.")
+@_envoy("--node-cluster", metavar="NAME", default="fsxds-dev", help="Node cluster of the Envoy.")
 @node_metadata_option(group="Envoy")
 def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Any) -> None:
     """Serve DIR and run a real Envoy on it.
@@ -102,10 +105,6 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Any
     identity = Identity(node["node_id"], node["node_cluster"], metadata=metadata_of(node["node_metadata"].items()))
     with open_log(settings.log_format, settings.log_level) as log:
         run(serve_to_local_envoy(directory, settings, log, reader, identity))
-
-
-_imported = partial(click.option, cls=CommandOption, group="New bootstrap")
-_written = partial(click.option, cls=CommandOption, group="Writing")
 
 
 @table_command(
@@ -151,9 +150,6 @@ def import_(file: str, directory: Path, settings: Settings, **flags: Unpack[Impo
     from fsxds.cli.import_bootstrap import run_import
 
     run_import(file, directory, settings, flags)
-
-
-_checked = partial(click.option, cls=CommandOption, group="Files")
 
 
 @table_command(
@@ -216,9 +212,6 @@ def explain(rule: str | None, settings: Settings) -> None:
     run_explain(rule, settings)
 
 
-_compared = partial(click.option, cls=CommandOption, group="Comparing")
-
-
 @table_command(
     "diff",
     """\
@@ -255,9 +248,6 @@ def diff(
     from fsxds.cli.diff import run_diff
 
     run_diff(sides, revisions, settings, (choice, tls))
-
-
-_converted = partial(click.option, cls=CommandOption, group="Converting")
 
 
 @table_command(
@@ -336,9 +326,6 @@ def serve(directory: Path | None, settings: Settings, reader: SettingsReader) ->
         run(serving.serve(directory, settings, log, linter_of, reader))
 
 
-_client = partial(click.option, cls=CommandOption, group="Client")
-
-
 @table_command(
     "watch",
     """\
@@ -384,9 +371,6 @@ def watch(address: str, settings: Settings, tls: ClientTls | None, **flags: Unpa
     from fsxds.cli.watch import run_watch
 
     run_watch(address, settings, flags, tls)
-
-
-_envoy = partial(click.option, cls=CommandOption, group="Envoy")
 
 
 @table_command(
@@ -473,9 +457,6 @@ def doctor(directory: Path, settings: Settings, envoys: tuple[str, ...]) -> None
     from fsxds.cli.doctor import run_doctor
 
     run_doctor(directory, settings, envoys)
-
-
-_schema = partial(click.option, cls=CommandOption, group="Schema")
 
 
 @table_command(

@@ -47,7 +47,6 @@ INCOMPLETE = 3
 
 _NOT_OVER_REST = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
 
-
 Client: TypeAlias = tuple[Node | None, ClientTls | None]
 """The client's node, and its TLS."""
 
@@ -139,13 +138,9 @@ def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Ch
         earlier.snapshot, later.snapshot, (earlier.gaps, later.gaps)
     )
     compared = Compared(reads[0].side, reads[1].side, difference, (*earlier.unread, *later.unread))
-    pair = earlier.snapshot, later.snapshot
-    return compared, {ComparedView((), ()): (_over_rest(pair[0]), _over_rest(pair[1])) if over_rest else pair}
-
-
-def _over_rest(snapshot: Snapshot) -> Snapshot:
-    nothing = {row.type_url: Rows(row.type_url) for row in _NOT_OVER_REST}
-    return replace(snapshot, by_type={**snapshot.by_type, **nothing})
+    nothing = {row.type_url: Rows(row.type_url) for row in _NOT_OVER_REST} if over_rest else {}
+    before, after = (replace(one.snapshot, by_type={**one.snapshot.by_type, **nothing}) for one in sides)
+    return compared, {ComparedView((), ()): (before, after)}
 
 
 def _compare_views(reads: _Reads, loader: ViewLoader, catalogue: Catalogue) -> tuple[Compared, _Views]:
@@ -191,12 +186,15 @@ def _read_both(sides: tuple[str, ...], settings: Settings, client: Client) -> It
         )
     names = frozenset(filter(is_kept, sides))
     kept = read_kept(_state_directory(settings), names) if names else {}
-    return (
-        _Read(Side(text, f"{text}:"), SourceTree(()), kept=kept[text])
-        if text in kept
-        else _read_side(text, settings, client)
-        for text in sides
-    )
+    for text in sides:
+        if text in kept:
+            yield _Read(Side(text, f"{text}:"), SourceTree(()), kept=kept[text])
+        elif is_running_address(text):
+            served = asyncio.run(fetch_served(text, *client))
+            yield _Read(Side(text, None), served.tree, is_running=True, unavailable=served.unavailable)
+        else:
+            directory = existing_directory(text)
+            yield _Read(_side_of(directory), loading_rules.scan_once(directory, settings))
 
 
 def _state_directory(settings: Settings) -> Path:
@@ -209,14 +207,6 @@ def _state_directory(settings: Settings) -> Path:
     if status.state is None:
         raise UsageError(f"{settings.admin}: fsxds keeps no history there; start it with --state DIR")
     return Path(status.state)
-
-
-def _read_side(text: str, settings: Settings, client: Client) -> _Read:
-    if is_running_address(text):
-        served = asyncio.run(fetch_served(text, *client))
-        return _Read(Side(text, None), served.tree, is_running=True, unavailable=served.unavailable)
-    directory = existing_directory(text)
-    return _Read(_side_of(directory), loading_rules.scan_once(directory, settings))
 
 
 def _read_git(revisions: str, sides: tuple[str, ...], settings: Settings) -> Iterator[_Read]:

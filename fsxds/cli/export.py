@@ -86,10 +86,8 @@ def _host_of(url: str) -> str:
 def _print(out: Path, pages: Pages, report: FilesExported) -> None:
     names = [str(path) for path in report.written if path.parts[0] != "objects"]
     written = f"{count_of(len(report.written), 'file')} written{f' ({some_of(names)})' if names else ''}"
-    print(
-        f"{escape(str(out))}: {count_of(pages.count, 'resource')}: {written}, {len(report.removed)} removed, "
-        f"{report.unchanged} unchanged"
-    )
+    counts = f"{written}, {len(report.removed)} removed, {report.unchanged} unchanged"
+    print(f"{escape(str(out))}: {count_of(pages.count, 'resource')}: {counts}")
     if pages.secret_count:
         print(f"{count_of(pages.secret_count, 'secret')} left out: secrets are never exported", file=sys.stderr)
     remarks: tuple[Remark, ...] = (*pages.withheld, *pages.unnamed, *report.blocked, *report.kept)

@@ -31,9 +31,9 @@ _meant = partial(click.option, cls=CommandOption, group="Nodes")
 _by_view = _meant("--view", metavar="NAME", help="Nodes of this view, or of these layers, such as common+edge.")
 _by_node = _meant("--node-id", metavar="ID", help="Nodes with the same layers as this connected node.")
 _answer_format = format_option(group="Nodes")
-
-
 _shown = partial(click.option, cls=CommandOption, group="Selection")
+_exported = partial(click.option, cls=CommandOption, group="Writing")
+_signed = partial(click.option, cls=CommandOption, group="Signature")
 
 
 @table_command(
@@ -169,9 +169,6 @@ def mirror(directory: Path, out: Path | None, settings: Settings, choice: Choice
     run_mirror(directory, out, settings, choice)
 
 
-_exported = partial(click.option, cls=CommandOption, group="Writing")
-
-
 @table_command(
     "export",
     """\
@@ -201,9 +198,6 @@ def export(directory: Path, out: Path, settings: Settings, choice: Choice, **fla
     from fsxds.cli.export import run_export
 
     run_export(directory, out, settings, choice, flags)
-
-
-_signed = partial(click.option, cls=CommandOption, group="Signature")
 
 
 @table_command(

@@ -209,7 +209,7 @@ class _EnvoySetup:
         ]
         levels = levels_of(self._application.settings)
         placed = resource_problems(reported, catalogue, self._sources(resource for resource, _ in reported))
-        return [adjusted for problem in placed if (adjusted := levels.adjusted(problem))]
+        return [*filter(None, map(levels.adjusted, placed))]
 
     def _sources(self, resources: Iterable[Resource]) -> dict[PurePosixPath, bytes]:
         sources: dict[PurePosixPath, bytes] = {}

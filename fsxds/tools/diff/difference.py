@@ -393,10 +393,11 @@ class _Part:
 
 
 class _Section:
+    _tail = "\n</details>\n\n"
+
     def __init__(self, difference: TypeDifference, compared: Compared) -> None:
         self._head = f"<details>\n<summary>{noun_of(difference.type_url)}: {counts_text(difference)}</summary>\n\n"
         self._lines = tuple(_lines(difference, compared))
-        self._tail = "\n</details>\n\n"
 
     @property
     def size(self) -> int:
@@ -404,17 +405,11 @@ class _Section:
 
     def text(self, longest: int) -> str:
         if self.size <= longest:
-            return self._head + "".join(f"{line}\n" for line in self._lines) + self._tail
+            return self._head + _text(self._lines) + self._tail
         room = longest - len(self._head) - len(self._tail) - _NOTE_LENGTH
-        kept: list[str] = []
-        for line in self._lines:
-            room -= len(line) + 1
-            if room < 0:
-                break
-            kept.append(line)
-        left_out = len(self._lines) - len(kept)
-        note = f"\n{left_out} more lines do not fit into a comment; `fsxds diff` prints them all.\n"
-        return self._head + "".join(f"{line}\n" for line in kept) + note + self._tail
+        kept = sum(size <= room for size in accumulate(len(line) + 1 for line in self._lines))
+        note = f"\n{len(self._lines) - kept} more lines do not fit into a comment; `fsxds diff` prints them all.\n"
+        return self._head + _text(self._lines[:kept]) + note + self._tail
 
 
 def _shares(sizes: list[int], room: int) -> list[int]:

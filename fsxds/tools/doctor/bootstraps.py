@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
+from functools import partial
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
@@ -22,6 +23,8 @@ from fsxds.tools.doctor.facts import (
     FileFacts,
     StaticCluster,
 )
+
+_warning = partial(Fault, severity=Severity.WARNING)
 
 # Envoy reads text format under these suffixes as JSON (ENVOY.md E22).
 _TEXT_FORMAT = (".textproto", ".txtpb", ".pbtxt", ".prototxt")
@@ -42,12 +45,11 @@ def path_faults(path: str, watched: str | None, field_path: FieldPath, envoy: En
         watched is None or PurePosixPath(facts.swapped_in) != PurePosixPath(watched)
     ):
         fact = "a ConfigMap or Secret volume" if facts.is_config_map else "a directory that a link is swapped in"
-        yield Fault(
+        yield _warning(
             "unwatched-directory",
             f"{path} is in {fact}: Envoy does not notice its changes unless it watches {facts.swapped_in}",
             f"add watched_directory: {{path: {facts.swapped_in}}} beside the path",
             (*field_path, "watched_directory") if watched is not None else field_path,
-            severity=Severity.WARNING,
         )
 
 
@@ -105,12 +107,11 @@ def check_config_source(source: DynamicMessage, field_path: FieldPath, envoy: En
         )
     is_waiting = source.HasField("initial_fetch_timeout") and seconds_of(source.initial_fetch_timeout) == 0
     if chosen in {"ads", "api_config_source"} and is_waiting:
-        yield Fault(
+        yield _warning(
             "endless-start",
             "0 makes the start wait for the first answer for ever",
             "give a limit such as 15s, or leave it out: that is Envoy's default",
             (*field_path, "initial_fetch_timeout"),
-            severity=Severity.WARNING,
         )
     if chosen == "api_config_source":
         yield from _check_api(source.api_config_source, (*field_path, chosen), envoy)
@@ -120,12 +121,11 @@ def _check_api(api: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) ->
     if api.api_type == REST:
         delay_s = seconds_of(api.refresh_delay)
         if delay_s > _LONGEST_DELAY_S:
-            yield Fault(
+            yield _warning(
                 "slow-refresh",
                 f"a change takes up to {2 * delay_s:g} s to be seen: Envoy pauses {delay_s:g} to {2 * delay_s:g} s after each poll",
                 "write 0.05s: fsxds holds polls, so that short pauses make no more of them",
                 (*field_path, "refresh_delay"),
-                severity=Severity.WARNING,
             )
         yield from _check_request_timeout(api, (*field_path, "request_timeout"))
         for index, name in enumerate(api.cluster_names):
@@ -144,12 +144,11 @@ def _check_request_timeout(api: DynamicMessage, field_path: FieldPath) -> Iterat
         fact = (
             f"a poll is held for {timeout_s:g} s" if given else "without it a poll is held for Envoy's default of 1 s"
         )
-        yield Fault(
+        yield _warning(
             "short-request-timeout",
             f"{fact}, so that each subscription sends {60 / timeout_s:.0f} requests of 77 kB in a quiet minute",
             "write request_timeout: 30s",
             field_path if given else field_path[:-1],
-            severity=Severity.WARNING,
         )
 
 
@@ -198,24 +197,22 @@ def _check_node(bootstrap: DynamicMessage) -> Iterator[Fault]:
     is_asked = any(source.WhichOneof("config_source_specifier") in {"ads", "api_config_source"} for source in sources)
     missing = [f"node.{name}" for name in ("id", "cluster") if not getattr(bootstrap.node, name)]
     if is_asked and missing:
-        yield Fault(
+        yield _warning(
             "no-node",
             f"{' and '.join(missing)} is missing; without both, Envoy does not start",
             "write node: {id: …, cluster: …}, unless Envoy is started with --service-node and --service-cluster",
             ("node",),
-            severity=Severity.WARNING,
         )
 
 
 def _check_admin(bootstrap: DynamicMessage) -> Iterator[Fault]:
     address = bootstrap.admin.address.socket_address.address
     if address in _EVERYWHERE:
-        yield Fault(
+        yield _warning(
             "open-admin",
             f"the admin page listens on {address}: any client that reaches it can read the configuration and stop Envoy",
             "listen on 127.0.0.1, unless a firewall protects the address",
             ("admin", "address", "socket_address", "address"),
-            severity=Severity.WARNING,
         )
 
 
@@ -249,12 +246,11 @@ def _check_subscriptions(dynamic: DynamicMessage, tree: Snapshot) -> Iterator[Fa
     for name, row in ((name, BY_SHORT_NAME[name]) for name in ("cds", "lds")):
         is_asked = dynamic.HasField(f"{name}_config") or getattr(dynamic, f"{name}_resources_locator")
         if tree.resources(row.type_url) and not is_asked:
-            yield Fault(
+            yield _warning(
                 "not-asked-for",
                 f"the tree has {row.noun}, and without {name}_config Envoy never asks for them",
                 f"add {name}_config to dynamic_resources, as `fsxds bootstrap DIR` writes it",
                 ("dynamic_resources",),
-                severity=Severity.WARNING,
             )
 
 
@@ -265,22 +261,20 @@ def _check_layers(runtime: DynamicMessage, names: Collection[str]) -> Iterator[F
             continue
         asked.add(layer.rtds_layer.name)
         if layer.rtds_layer.name not in names:
-            yield Fault(
+            yield _warning(
                 "missing-runtime-layer",
                 f'the tree has no runtime layer "{layer.rtds_layer.name}"; the start waits for it until '
                 "initial_fetch_timeout",
                 "write such a layer into the tree, or remove this one",
                 ("layered_runtime", "layers", index, "rtds_layer", "name"),
-                severity=Severity.WARNING,
             )
     for name in names:
         if name not in asked:
-            yield Fault(
+            yield _warning(
                 "unused-runtime-layer",
                 f'the bootstrap does not use the runtime layer "{name}" of the tree',
                 f"add {{name: {name}, rtds_layer: {{name: {name}, rtds_config: …}}}} to the layers",
                 ("layered_runtime",),
-                severity=Severity.WARNING,
             )
 
 
@@ -319,12 +313,11 @@ def _check_addresses(cluster: StaticCluster) -> Iterator[Fault]:
     localities = message.load_assignment.endpoints
     hosts = {one.endpoint.address.socket_address.address for each in localities for one in each.lb_endpoints}
     if is_dns and message.dns_lookup_family in {_AUTO, _V6_ONLY} and "localhost" in hosts:
-        yield Fault(
+        yield _warning(
             "localhost-lookup",
             "Envoy takes localhost for ::1, where fsxds listens only on request",
             "add dns_lookup_family: V4_ONLY, or write 127.0.0.1 and type: STATIC",
             cluster.field_path,
-            severity=Severity.WARNING,
         )
 
 
@@ -346,13 +339,12 @@ def _check_limits(cluster: StaticCluster, subscriptions: Collection[ConfigSource
     counts = Counter(subscription.asked[0] for subscription in subscriptions)
     listed = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
     steps: FieldPath = () if index is None else ("circuit_breakers", "thresholds", index)
-    yield Fault(
+    yield _warning(
         "few-connections",
         f"{len(subscriptions)} subscriptions ({listed}) hold a poll each, but {low[0]} is {limits[low[0]]}; "
         "polls beyond the limit fail or wait",
         "set max_connections, max_pending_requests and max_requests in its circuit_breakers to 1000000",
         (*cluster.field_path, *steps),
-        severity=Severity.WARNING,
     )
 
 
@@ -366,22 +358,20 @@ def _check_protocol(cluster: StaticCluster, catalogue: Catalogue, *, is_grpc: bo
             cluster.field_path,
         )
     if is_rest and options is not None:
-        yield Fault(
+        yield _warning(
             "rest-protocol",
             "fsxds answers polls by HTTP/1.1 alone; by HTTP/2 they arrive only through a proxy that translates",
             "remove the protocol options, or let a proxy stand between",
             field_path,
-            severity=Severity.WARNING,
         )
     if is_grpc and options is not None and options.HasField("connection_keepalive"):
         interval_s = seconds_of(options.connection_keepalive.interval)
         if 0 < interval_s < _SHORTEST_PING_S:
-            yield Fault(
+            yield _warning(
                 "frequent-pings",
                 f"a ping each {interval_s:g} s; gRPC servers close connections that ping more than once in five minutes",
                 "write interval: 330s, and use upstream_connection_options.tcp_keepalive for shorter ones",
                 (*field_path, "connection_keepalive", "interval"),
-                severity=Severity.WARNING,
             )
 
 
@@ -406,13 +396,12 @@ def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldP
 def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
     """Check a DataSource's file."""
     if source.WhichOneof("specifier") == "filename" and not envoy.look_at(source.filename).exists:
-        yield Fault(
+        yield _warning(
             "missing-data-file",
             # The name is not repeated: it may be the secret itself, in the wrong field.
             "the file that this names does not exist here; Envoy rejects a reference to a missing file",
             "write it before Envoy reads this, or correct the path",
             (*field_path, "filename"),
-            severity=Severity.WARNING,
         )
 
 

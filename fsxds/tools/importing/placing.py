@@ -43,7 +43,7 @@ def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
     """Write an import, and return replaced files' new paths.
 
     Files with secrets are readable by their owner only. Files are moved to their destination, the bootstrap last; a
-    failure undoes all moves, and is a UsageError.
+    failure or Ctrl-C undoes all moves, and a failure is a UsageError.
     """
     moves: list[tuple[Path, Path]] = []
     try:
@@ -72,7 +72,7 @@ def _created(directory: Path) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
     try:
         yield
-    except OSError:
+    except (OSError, KeyboardInterrupt):
         for path in missing:
             with suppress(OSError):
                 path.rmdir()
@@ -109,7 +109,7 @@ def _move(path: Path, place: Path, moves: list[tuple[Path, Path]]) -> None:
 def _undone_on_error(moves: list[tuple[Path, Path]]) -> Iterator[None]:
     try:
         yield
-    except OSError:
+    except (OSError, KeyboardInterrupt):
         for old, new in reversed(moves):
             with suppress(OSError):
                 new.rename(old)

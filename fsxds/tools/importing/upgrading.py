@@ -158,9 +158,8 @@ class _Round:
             return
         successor = successor_of(self._catalogue, message_type)
         if successor is not None and not self._catalogue.knows(message_type):
-            self._edits.append(
-                _Edit(url.start, url.end, f'"{PREFIX}{successor}"', Change(self._line(url), message_type, successor))
-            )
+            change = Change(self._line(url), message_type, successor)
+            self._edits.append(_Edit(url.start, url.end, f'"{PREFIX}{successor}"', change))
         descriptor = self._catalogue.descriptor(successor or message_type)
         if descriptor is not None and descriptor.full_name not in SPECIAL_JSON:
             self._walk_fields(node, descriptor)
@@ -202,10 +201,13 @@ class _Round:
     def _rewrite(self, owner: _Owner, key: YamlNode, value: YamlNode) -> None:
         name = key_text(key) or ""
         message_type = owner.descriptor.full_name
-        pattern = PATTERNS.get((message_type, name))
+        new, _, rest = PATTERNS.get((message_type, name), "").partition(": ")
         after: str | None = None
-        if pattern is not None and pattern.partition(": ")[0] not in owner.values:
-            after = self._by_pattern(pattern, value)
+        if new and new not in owner.values:
+            if rest == VALUE:
+                after = f"{new}: {self._text[value.start : value.end]}"
+            elif not isinstance(value, AliasNode):
+                after = f"{new}: {rest.replace(VALUE, in_flow(value))}"
         elif name == HOSTS and message_type in TLS_CONTEXTS and "load_assignment" not in owner.values:
             after = _load_assignment(owner, value)
         elif name == TLS_CONTEXT and message_type in TLS_CONTEXTS and "transport_socket" not in owner.values:
@@ -213,14 +215,8 @@ class _Round:
         elif name == CONFIG and "typed_config" in owner.descriptor.fields_by_name:
             self._type_config(owner, key, value)
         if after is not None:
-            edit = _Edit(key.start, value.end, after, Change(self._line(key), name, after.partition(":")[0]))
-            self._edits.append(edit)
-
-    def _by_pattern(self, pattern: str, value: YamlNode) -> str | None:
-        name, _, rest = pattern.partition(": ")
-        if rest == VALUE:
-            return f"{name}: {self._text[value.start : value.end]}"
-        return f"{name}: {rest.replace(VALUE, in_flow(value))}" if not isinstance(value, AliasNode) else None
+            change = Change(self._line(key), name, after.partition(":")[0])
+            self._edits.append(_Edit(key.start, value.end, after, change))
 
     def _transport_socket(self, key: YamlNode, value: YamlNode, context: str) -> str | None:
         name = "envoy.transport_sockets.tls"

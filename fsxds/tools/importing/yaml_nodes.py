@@ -61,9 +61,9 @@ class MappingNode(YamlNode):
 
     pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
 
-    def value_of(self, *spellings: str) -> YamlNode | None:
-        """Return the first value with one of the spellings."""
-        return next((value for key, value in self.pairs if key_text(key) in spellings), None)
+    def value_of(self, text: str) -> YamlNode | None:
+        """Return the first value of a key."""
+        return next((value for key, value in self.pairs if key_text(key) == text), None)
 
 
 @dataclass(slots=True, eq=False)
@@ -274,10 +274,6 @@ class Cutter:
         for member, lead, start, following in zip(members, leads, starts, [*leads[1:], stop], strict=True):
             yield TextPart(member, lead, start, following, is_list)
 
-    def part_of(self, node: YamlNode) -> TextPart:
-        """Return a node as a part, without its surroundings."""
-        return TextPart(node, node.start, node.start, node.end, is_member=False)
-
     def cut(self, part: TextPart, known: Known) -> str:
         """Return a part without its dash, from the first column."""
         text = self._text_between(part.lead, part.stop, WrittenNode(part.node), known)
@@ -435,10 +431,10 @@ class YamlBootstrap:
         members = resolved(value)
         comments = self._text[part.lead : part.start].rstrip(" ") if part is not None else ""
         if not isinstance(members, SequenceNode):
-            return _List((self._cutter.part_of(members),), comments)
+            return _List((_part_of(members),), comments)
         if part is not None and members is value and members.is_block:
             return _List(tuple(self._cutter.parts(members, key.end, part.stop)), comments)
-        return _List(tuple(map(self._cutter.part_of, members.members)), comments)
+        return _List(tuple(map(_part_of, members.members)), comments)
 
     def _blocks(self, root: MappingNode, left: LeftOver, known: Known) -> Iterator[str | None]:
         waiting = dict(left.replaced)
@@ -511,11 +507,13 @@ class MergeKeyError(Exception):
     """The rest has a merge key, which Envoy does not know."""
 
 
+def _part_of(node: YamlNode) -> TextPart:
+    """Without its surroundings."""
+    return TextPart(node, node.start, node.start, node.end, is_member=False)
+
+
 def _target_of(part: TextPart) -> TextPart:
-    if not isinstance(part.node, AliasNode):
-        return part
-    target = part.node.target
-    return TextPart(target, target.start, target.start, target.end, is_member=False)
+    return _part_of(part.node.target) if isinstance(part.node, AliasNode) else part
 
 
 def _insertions(node: YamlNode, resource: StaticResource) -> Iterator[tuple[int, str]]:

@@ -207,13 +207,9 @@ def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., 
 
             function(tls=ClientTls.of(ca, cert, key), **given)
 
-        for option in (
-            flag("--key", help="Private key of --cert."),
-            flag("--cert", help="Client certificate, for a server with --client-ca."),
-            flag("--ca", help="Connect over TLS and trust the CAs in this file."),
-        ):
-            call = option(call)
-        return call
+        call = flag("--key", help="Private key of --cert.")(call)
+        call = flag("--cert", help="Client certificate, for a server with --client-ca.")(call)
+        return flag("--ca", help="Connect over TLS and trust the CAs in this file.")(call)
 
     return decorate
 

@@ -6,7 +6,7 @@ Source: ENVOY.md E72, E73, E77.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -164,27 +164,6 @@ _METADATA = "metadata"
 _OF_ENVOY = frozenset({"user_agent_name", "user_agent_version"})
 
 
-@dataclass(frozen=True, slots=True)
-class AskedCollection:
-    """A requested glob and its parameters; None for an unknown value."""
-
-    glob: ResourceName
-    params: dict[str, str | None]
-
-    def holds(self, member: ResourceName) -> bool:
-        """Whether Envoy takes this resource."""
-        context = dict(member.context)
-        return (
-            self.is_beside(member)
-            and context.keys() == self.params.keys()
-            and all(value is None or value == context[key] for key, value in self.params.items())
-        )
-
-    def is_beside(self, member: ResourceName) -> bool:
-        """Whether it is in the directory."""
-        return replace(member.glob, context=()) == self.glob
-
-
 def glob_faults(bootstrap: DynamicMessage, snapshot: Snapshot, catalogue: Catalogue) -> Iterator[Fault]:
     """Check the locators."""
     node = _node_params(bootstrap, Printer(catalogue))
@@ -196,22 +175,24 @@ def glob_faults(bootstrap: DynamicMessage, snapshot: Snapshot, catalogue: Catalo
             if fault is not None:
                 yield fault
             elif (name := ResourceName.parse(text)).is_glob:
-                asked = AskedCollection(replace(name, context=()), {**node, **dict(name.context)})
-                yield from _check_members(asked, row, place, snapshot)
+                names = map(parse_or_none, snapshot.resources(row.type_url))
+                faults = _check_members(name, {**node, **dict(name.context)}, row, filter(None, names))
+                yield from (replace(fault, field_path=place) for fault in faults)
 
 
 def _locator_fault(text: str, row: ResourceType, place: FieldPath, dynamic: DynamicMessage) -> Fault | None:
     example = f"write xdstp://<authority>/{row.message_type}/<directory>/*"
+    fact = ""
     try:
         name = ResourceName.parse(text)
     except MalformedName as error:
-        return Fault(
-            "impossible-locator", f"{error.fact}; Envoy does not start, or finds no resource", error.remedy, place
-        )
-    if text.startswith("udpa:"):
-        return Fault("impossible-locator", "Envoy does not start with the scheme udpa", example, place)
-    if name.message_type != row.message_type:
-        fact = f"Envoy does not start: it asks for resources of {row.message_type} here"
+        fact, example = f"{error.fact}; Envoy does not start, or finds no resource", error.remedy
+    else:
+        if text.startswith("udpa:"):
+            fact = "Envoy does not start with the scheme udpa"
+        elif name.message_type != row.message_type:
+            fact = f"Envoy does not start: it asks for resources of {row.message_type} here"
+    if fact:
         return Fault("impossible-locator", fact, example, place)
     source = getattr(dynamic, f"{row.short_name}_config")
     is_own = source.WhichOneof("config_source_specifier") == "api_config_source"
@@ -242,15 +223,21 @@ def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str |
     return params
 
 
-def _check_members(asked: AskedCollection, row: ResourceType, place: FieldPath, snapshot: Snapshot) -> Iterator[Fault]:
-    names = [name for text in snapshot.resources(row.type_url) if (name := parse_or_none(text)) is not None]
-    if any(map(asked.holds, names)):
-        return
-    others = sorted({", ".join(key for key, _ in name.context) or "none" for name in names if asked.is_beside(name)})
+def _check_members(
+    asked: ResourceName, params: Mapping[str, str | None], row: ResourceType, names: Iterable[ResourceName]
+) -> Iterator[Fault]:
+    """A parameter is None if its value is unknown."""
+    glob = replace(asked, context=())
+    beside = [dict(name.context) for name in names if replace(name.glob, context=()) == glob]
+    for context in beside:
+        is_equal = all(value is None or value == context.get(key) for key, value in params.items())
+        if is_equal and context.keys() == params.keys():
+            return
+    others = sorted({", ".join(context) or "none" for context in beside})
     fact = f"the tree has no {row.noun} in this collection; Envoy starts without any"
-    remedy = f'name {row.noun} "{replace(asked.glob, path=asked.glob.path[:-1] + "NAME")}"'
+    remedy = f'name {row.noun} "{replace(glob, path=glob.path[:-1] + "NAME")}"'
     if others:
-        wanted = ", ".join(sorted(asked.params)) or "none"
+        wanted = ", ".join(sorted(params)) or "none"
         fact += f": it asks with the parameters {wanted}, and resources in the directory have {' or '.join(others)}"
         remedy = "give them the same parameters and values; node_context_params adds parameters of the node"
-    yield Fault("no-members", fact, remedy, place, severity=Severity.WARNING)
+    yield Fault("no-members", fact, remedy, severity=Severity.WARNING)

@@ -30,8 +30,7 @@ from fsxds.model.values import FieldPath, PlainValue, SourceFile
 from fsxds.server.parse_worker import ParseRules
 
 FIELDS = {"listeners": BY_SHORT_NAME["lds"], "clusters": BY_SHORT_NAME["cds"], "secrets": BY_SHORT_NAME["sds"]}
-"""The fields of `static_resources`, with their types.
-"""
+"""The fields of `static_resources`, with their types."""
 
 # Commands of format strings, which take values from requests.
 _COMMANDS = re.compile(r"%[A-Z_0-9]+(\([^()]*\))?(:\d+)?%")
@@ -208,12 +207,8 @@ class XdsConnection:
         static, dynamic, node = (bootstrap.get(key, {}) for key in ("static_resources", "dynamic_resources", "node"))
         clusters = static.get("clusters", []) if isinstance(static, dict) else []
         clusters, dynamic = _renamed(clusters, name), _renamed(dynamic, name)
-        return cls(
-            transport,
-            clusters if isinstance(clusters, list) else [],
-            dynamic if isinstance(dynamic, dict) else {},
-            node if isinstance(node, dict) else {},
-        )
+        sections = (part if isinstance(part, dict) else {} for part in (dynamic, node))
+        return cls(transport, clusters if isinstance(clusters, list) else [], *sections)
 
     @property
     def source(self) -> PlainValue:
@@ -268,8 +263,7 @@ def left_over(
     value: Mapping[str, PlainValue], kept: Mapping[str, tuple[int, ...]], connection: XdsConnection
 ) -> LeftOver:
     """Return the remaining bootstrap."""
-    static = _section(value, "static_resources")
-    own = {name: _members(static, name) for name in FIELDS}
+    own = {name: members_of(value, name) for name in FIELDS}
     left: Section = {name: [own[name][index] for index in kept[name]] for name in FIELDS}
     left["clusters"] = [*connection.clusters, *(own["clusters"][index] for index in kept["clusters"])]
     replaced: dict[str, PlainValue] = {"static_resources": {name: part for name, part in left.items() if part}}
@@ -317,9 +311,5 @@ def _section(value: Mapping[str, PlainValue], name: str) -> Mapping[str, PlainVa
 
 def members_of(value: Mapping[str, PlainValue], name: str) -> list[PlainValue]:
     """Return a field of `static_resources`; one is a list of one."""
-    return _members(_section(value, "static_resources"), name)
-
-
-def _members(static: Mapping[str, PlainValue], name: str) -> list[PlainValue]:
-    found = static.get(name)
+    found = _section(value, "static_resources").get(name)
     return found if isinstance(found, list) else [] if found is None else [found]

@@ -53,8 +53,15 @@ def run_convert(file: str, settings: Settings, flags: ConvertFlags) -> None:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
     try:
         converted = ConversionWriter(catalogue).write(read.parts, target, hint)
-    except (NotOneResponseError, ConversionLossError) as error:
-        raise UsageError(f"{path}: {_message_of(error, target)}") from error
+    except NotOneResponseError as error:
+        fact = "its documents have different versions, or one has no resource of a type"
+        remedy = "convert them one by one, or --to yaml"
+        raise UsageError(f"{path}: {fact}, so they are not one DiscoveryResponse; {remedy}") from error
+    except ConversionLossError as error:
+        name = next(name for name, row in BY_NAME.items() if row is target)
+        where = f"{pointer_of(error.field_path)}: " if error.field_path else ""
+        others = " or ".join(f"--to {other}" for other in BY_NAME if other != name)
+        raise UsageError(f"{path}: {where}{name} cannot hold this{_REASONS.get(name, '')}; use {others}") from error
     for note in (converted.note, "comments are not kept" if has_comments(content, source.name) else ""):
         if note:
             print(f"{escape(file)}: {note}", file=sys.stderr)
@@ -66,16 +73,6 @@ def _format(name: str | None, path: PurePosixPath, flag: str) -> Format:
     if row is None:
         raise click.UsageError(f"no name tells the format; give {flag} {'|'.join(BY_NAME)}")
     return row
-
-
-def _message_of(error: NotOneResponseError | ConversionLossError, target: Format) -> str:
-    if isinstance(error, NotOneResponseError):
-        fact = "its documents have different versions, or one has no resource of a type, so they are not one DiscoveryResponse"
-        return f"{fact}; convert them one by one, or --to yaml"
-    name = next(name for name, row in BY_NAME.items() if row is target)
-    where = f"{pointer_of(error.field_path)}: " if error.field_path else ""
-    others = " or ".join(f"--to {other}" for other in BY_NAME if other != name)
-    return f"{where}{name} cannot hold this{_REASONS.get(name, '')}; use {others}"
 
 
 _REASONS = {

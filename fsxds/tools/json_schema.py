@@ -301,10 +301,8 @@ class MessageSchemas:
             schema = self._field(field, self._packed.place_of(field, place))
             properties |= dict.fromkeys(self.spellings(field), schema)
             if self._is_required(field):
-                names = self.spellings(field)
-                demands.append(
-                    {"required": [*names]} if len(names) == 1 else {"anyOf": [{"required": [name]} for name in names]}
-                )
+                needed: list[Schema] = [{"required": [name]} for name in self.spellings(field)]
+                demands.append(needed[0] if len(needed) == 1 else {"anyOf": needed})
         demands += [self._choice_of(oneof) for oneof in descriptor.oneofs if not _is_simple(oneof)]
         return {
             **self._described(descriptor.full_name, descriptor.GetOptions().deprecated, []),

@@ -201,9 +201,7 @@ class TextOutput:
     """Prints updates as text."""
 
     def __init__(self, catalogue: Catalogue, names: tuple[str, ...]) -> None:
-        self._console = Console(highlight=False)
-        self._comparer = Comparer(catalogue)
-        self._names = names
+        self._console, self._comparer, self._names = Console(highlight=False), Comparer(catalogue), names
 
     def step(self, step: HoldingsUpdate) -> None:
         """Print an update with its time."""
@@ -222,8 +220,7 @@ class JsonOutput:
     """Prints updates as JSON."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._comparer = Comparer(catalogue)
-        self._masker = Masker(catalogue)
+        self._comparer, self._masker = Comparer(catalogue), Masker(catalogue)
 
     def step(self, step: HoldingsUpdate) -> None:
         """Print a line; raises UsageError if JSON cannot hold a resource."""
@@ -236,13 +233,11 @@ class JsonOutput:
 def by_content(step: HoldingsUpdate) -> Difference:
     """Compare by content, without the message types."""
     before, after = step.before, step.after
-    changed = (name for name in sorted(after) if name in before and after[name] != before[name])
-    found = TypeDifference(
-        step.update.type_url,
-        tuple(after[name] for name in sorted(after) if name not in before),
-        tuple(before[name] for name in sorted(before) if name not in after),
-        tuple(ResourceChange(before[name], after[name], ()) for name in changed),
-    )
+    added = tuple(after[name] for name in sorted(after.keys() - before.keys()))
+    removed = tuple(before[name] for name in sorted(before.keys() - after.keys()))
+    both = ((before[name], after[name]) for name in sorted(before.keys() & after.keys()))
+    changed = tuple(ResourceChange(was, now, ()) for was, now in both if was != now)
+    found = TypeDifference(step.update.type_url, added, removed, changed)
     return Difference((found,) if found.added or found.removed or found.changed else ())
 
 

@@ -43,10 +43,7 @@ def run_show(directory: Path, settings: Settings, choice: Choice) -> None:
         _print_resources(rows)
     else:
         listing = _as_plain(rows, loaded, Masker(catalogue))
-        if settings.show_format == "json":
-            print(json.dumps(listing, indent=2))
-        else:
-            print(yaml.safe_dump(listing, sort_keys=False), end="")
+        print(dumped(listing, settings.show_format))
     warn_if_empty(directory, loaded)
     if loaded.problems:
         print(
@@ -109,3 +106,10 @@ def _plain_row(row: ServedResource, masker: Masker) -> PlainValue:
         **({"redirect": resource.redirect} if resource.redirect else {}),
         "resource": masker.shown(resource.type_url, resource.body),
     }
+
+
+def dumped(listing: dict[str, PlainValue], output_format: str) -> str:
+    """Return JSON or YAML."""
+    if output_format == "json":
+        return json.dumps(listing, indent=2)
+    return yaml.safe_dump(listing, sort_keys=False).rstrip("\n")

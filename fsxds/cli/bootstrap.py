@@ -45,17 +45,22 @@ INITIAL_FETCH_TIMEOUT = "15s"
 ALL_TYPES = BootstrapRequest(clusters=True, listeners=True)
 
 
-class BootstrapFlags(TypedDict):
-    """The flags."""
+class TransportFlags(TypedDict):
+    """The flags of the way to fsxds, and of the node."""
 
     transport: str
     address: str | None
-    ca: Path | None
-    cert: Path | None
-    key: Path | None
     mirror: Path | None
     node: str
     cluster: str
+
+
+class BootstrapFlags(TransportFlags):
+    """The flags."""
+
+    ca: Path | None
+    cert: Path | None
+    key: Path | None
     node_metadata: dict[str, str]
     view: str | None
     collections: tuple[str, ...]
@@ -66,16 +71,20 @@ class BootstrapFlags(TypedDict):
 def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFlags) -> None:
     """Print a bootstrap; UsageError without a way to reach fsxds."""
     address = None if flags["address"] is None else read_address(flags["address"])
-    request = ALL_TYPES if directory is None else _request_of(directory, settings, _choice(flags))
-    section = bootstrap_section(request, flags, address, settings)
+    named = {} if flags["view"] is None else {"view": flags["view"]}
+    choice = (*(named | {"id": flags["node"], "cluster": flags["cluster"]} | flags["node_metadata"]).items(),)
+    request = ALL_TYPES if directory is None else _request_of(directory, settings, choice)
+    metadata = metadata_of(flags["node_metadata"].items())
+    identity = Identity(flags["node"], flags["cluster"], flags["admin_port"], INITIAL_FETCH_TIMEOUT, metadata)
+    section = bootstrap_section(request, identity, flags, address, settings)
     section = _with_collections(section, flags, settings)
     ca, cert, key = flags["ca"], flags["cert"], flags["key"]
     if (cert is None) != (key is None):
         raise UsageError("--cert and --key belong together; give both, or neither")
     if ca is None and cert is not None:
         raise UsageError("--cert needs --ca: without the CA of fsxds, Envoy would trust any server; give --ca FILE")
-    if (tls := (None if ca is None else EnvoyTls(ca, cert, key))) is not None:
-        section = with_tls(section, tls)
+    if ca is not None:
+        section = with_tls(section, EnvoyTls(ca, cert, key))
     if flags["output_format"] == "json":
         print(json.dumps(section, indent=2, ensure_ascii=False))
     else:
@@ -89,12 +98,6 @@ def read_address(written: str) -> str:
     if isinstance(address, TcpAddress) and address.port == 0:
         raise UsageError(f"{escape(written)}: Envoy cannot connect to port 0; give the port that fsxds listens on")
     return str(address)
-
-
-def _choice(flags: BootstrapFlags) -> Choice:
-    named = () if flags["view"] is None else (("view", flags["view"]),)
-    metadata = ((f"metadata.{key}", value) for key, value in flags["node_metadata"].items())
-    return (*named, ("id", flags["node"]), ("cluster", flags["cluster"]), *metadata)
 
 
 def _request_of(directory: Path, settings: Settings, choice: Choice) -> BootstrapRequest:
@@ -114,11 +117,9 @@ def _request_of(directory: Path, settings: Settings, choice: Choice) -> Bootstra
 
 
 def bootstrap_section(
-    request: BootstrapRequest, flags: BootstrapFlags, address: str | None, settings: Settings
+    request: BootstrapRequest, identity: Identity, flags: TransportFlags, address: str | None, settings: Settings
 ) -> Section:
     """Return a bootstrap; UsageError without a way to reach fsxds."""
-    metadata = metadata_of((f"metadata.{key}", value) for key, value in flags["node_metadata"].items())
-    identity = Identity(flags["node"], flags["cluster"], flags["admin_port"], INITIAL_FETCH_TIMEOUT, metadata)
     if flags["transport"] == "files":
         mirror, suffix = mirror_of(flags, settings), f".{settings.mirror_format}"
 
@@ -148,7 +149,7 @@ def _listening(address: str, transport: str) -> str:
     return address
 
 
-def mirror_of(flags: BootstrapFlags, settings: Settings) -> Path:
+def mirror_of(flags: TransportFlags, settings: Settings) -> Path:
     """Return the mirror's directory, or raise UsageError."""
     mirror = flags["mirror"] or settings.mirror
     if mirror is None:

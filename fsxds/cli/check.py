@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias, TypedDict
@@ -26,6 +27,7 @@ from fsxds.cli.subjects import (
     print_report,
     read_subjects,
 )
+from fsxds.events.event import escape
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.reference_findings import with_undefined_names
 from fsxds.lint.report import Report, findings_of, resource_counts
@@ -38,8 +40,7 @@ from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
-from fsxds.snapshots.loaded_views import LoadedViews, named_in
-from fsxds.snapshots.proposals import Records
+from fsxds.snapshots.loaded_views import LoadedViews, by_views, named_in
 from fsxds.source.envoy_api import ApiCache, find_envoy
 
 # Incremented when Envoy is asked differently, to invalidate cached answers.
@@ -70,7 +71,7 @@ def run_check(paths: tuple[str, ...], settings: Settings, choice: Choice, flags:
             if len(subjects) != 1 or subjects[0].is_partial:
                 raise click.UsageError("--against takes one whole tree; name its directory, or files with --tree DIR")
             # It imports an HTTP client, which other checks do not need.
-            from fsxds.cli.against import read_server
+            from fsxds.tools.held_changes import read_server
 
             subjects = (replace(subjects[0], server=read_server(flags["against"], settings)),)
     report = _together([check_subject(subject, base, settings, catalogue, choice) for subject in subjects])
@@ -104,41 +105,34 @@ def check_subject(
         loader = ViewLoader(settings, catalogue, linter, subject.directory)
         loader.progress = progress
         (loaded,) = loader.load((subject.tree,), choose)
-        held = [] if subject.server is None else subject.server.problems(loaded, settings, linter.is_static)
+        held: tuple[Problem, ...] = ()
+        if (server := subject.server) is not None:
+            held = server.problems(loaded, settings, linter.is_static)
+            if server.outlines and server.outlines.keys().isdisjoint(loaded.served):
+                fact = "serves none of these views, so no resource would be held"
+                print(f"{escape(server.address)}: {fact}", file=sys.stderr)
         found = (*with_undefined_names(loaded.problems, settings), *filter(None, map(linter.adjusted, held)))
         loaded = replace(loaded, problems=found)
     if subject.refers_to_others(loaded.problems):
-        print(
-            f"{subject.label}: not validated with a real Envoy: these files refer to resources of other files",
-            file=sys.stderr,
-        )
+        fact = "not validated with a real Envoy: these files refer to resources of other files"
+        print(f"{subject.label}: {fact}", file=sys.stderr)
     else:
         loaded = _with_envoy_result(loaded, subject, settings, catalogue)
     # Untrusted files are checked too: their mistakes should be found before they are signed.
-    distrusted = (
-        () if subject.is_partial or subject.asked is not None else loading_rules.trust_faults(subject.tree, settings)
-    )
-    reported = [
-        problem
-        for problem in (*loaded.problems, *_emptiness(subject, settings), *distrusted)
-        if subject.is_reported(problem)
-    ]
-    return _report_of(subject, replace(loaded, problems=tuple(reported)), base, settings, catalogue)
+    is_whole = not subject.is_partial and subject.asked is None
+    distrusted = loading_rules.trust_faults(subject.tree, settings) if is_whole else ()
+    found = (*loaded.problems, *_emptiness(subject, settings), *distrusted)
+    reported = tuple(filter(subject.is_reported, found))
+    return _report_of(subject, replace(loaded, problems=reported), base, settings, catalogue)
 
 
 def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
     tree = subject.tree
     if tree.files or tree.problems or subject.is_partial or settings.check_allow_empty:
         return ()
-    problem = Problem(
-        PurePosixPath(),
-        1,
-        1,
-        "",
-        "no-configuration",
-        "no file in this directory is configuration",
-        "name the directory that holds the resource files; if it may be empty, give --allow-empty",
-    )
+    fact = "no file in this directory is configuration"
+    remedy = "name the directory that holds the resource files; if it may be empty, give --allow-empty"
+    problem = Problem(PurePosixPath(), 1, 1, "", "no-configuration", fact, remedy)
     adjusted = levels_of(settings).adjusted(problem)
     return () if adjusted is None else (adjusted,)
 
@@ -161,10 +155,9 @@ def _report_of(subject: Subject, loaded: LoadedViews, base: Path, settings: Sett
 def _together(reports: Sequence[Report]) -> Report:
     if len(reports) == 1:
         return reports[0]
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for report in reports:
-        for noun, number in report.resources.items():
-            counts[noun] = counts.get(noun, 0) + number
+        counts.update(report.resources)
     return replace(
         reports[0],
         subject=", ".join(report.subject for report in reports),
@@ -192,7 +185,7 @@ def _with_envoy_result(loaded: LoadedViews, subject: Subject, settings: Settings
         return loaded
     levels = levels_of(settings)
     try:
-        rejected = _rejected_by_envoy(loaded, subject, catalogue, (executable, ApiCache(settings.cache_dir)))
+        rejected = _rejected_by_envoy(loaded, subject, catalogue, executable, ApiCache(settings.cache_dir))
         problems = _without_overruled(loaded, _doubts(loaded, levels), (executable, catalogue))
     except UsageError as error:
         if wanted:
@@ -203,15 +196,25 @@ def _with_envoy_result(loaded: LoadedViews, subject: Subject, settings: Settings
 
 
 def _rejected_by_envoy(
-    loaded: LoadedViews, subject: Subject, catalogue: Catalogue, asked: tuple[Path, ApiCache]
+    loaded: LoadedViews, subject: Subject, catalogue: Catalogue, executable: Path, cache: ApiCache
 ) -> tuple[Problem, ...]:
-    executable, cache = asked
-    views = _views_to_ask(loaded, subject)
-    found: dict[Problem, list[Layers]] = {}
-    for layers, resources in views.items():
-        for problem in _ask_envoy(Question(executable, layers, resources), subject, catalogue, cache):
-            found.setdefault(problem, []).append(layers)
-    return tuple(problem if len(shown) == len(views) else named_in(problem, shown) for problem, shown in found.items())
+    """An accepted view is cached until it or the Envoy changes."""
+    contents = {file.path: file.content for file in subject.tree.files}
+    found: dict[Layers, tuple[Problem, ...]] = {}
+    for layers, resources in _views_to_ask(loaded, subject).items():
+        tree = "\0".join(("accepted by Envoy", str(subject.directory.absolute()), *layers))
+        digest, found[layers] = _digest(executable, resources, catalogue), ()
+        if cache.digest_of(tree) == digest:
+            continue
+        # Imported late: the import takes as long as a check of a small tree.
+        from fsxds.envoy.validate import ValidationOptions, validate_resources
+
+        with progress_bar("asking Envoy") as progress:
+            options = ValidationOptions(executable, catalogue, contents=contents, progress=progress)
+            found[layers] = validate_resources(resources, subject.directory, options)
+        if not found[layers]:
+            cache.note(tree, digest)
+    return tuple(named_in(problem, shown) if shown else problem for problem, shown in by_views(found).items())
 
 
 Doubts: TypeAlias = Mapping[Resource, Collection[Problem]]
@@ -237,23 +240,28 @@ def _without_overruled(loaded: LoadedViews, doubts: Doubts, asked: tuple[Path, C
     accepted = set(accepted_of(tuple(doubts), ValidationOptions(*asked)))
     still_wrong = {_place(one) for resource, errors in doubts.items() if resource not in accepted for one in errors}
     overruled = {_place(one) for resource in accepted for one in doubts[resource]} - still_wrong
-    return tuple(_as_note(problem) if _place(problem) in overruled else problem for problem in loaded.problems)
+    found = []
+    for problem in loaded.problems:
+        if _place(problem) in overruled:
+            message = f"{problem.message}; but the real Envoy that was asked accepts the resource"
+            remedy = f"a server does not ask Envoy and would hold the file back: if it is right, give the server --rules {problem.rule}=note"
+            found.append(replace(problem, message=message, remedy=remedy, severity=Severity.NOTE))
+        else:
+            found.append(problem)
+    return tuple(found)
 
 
 def _place(problem: Problem) -> tuple[PurePosixPath, int, int, str, str]:
     return problem.path, problem.line, problem.column, problem.pointer, problem.rule
 
 
-def _as_note(problem: Problem) -> Problem:
-    message = f"{problem.message}; but the real Envoy that was asked accepts the resource"
-    remedy = f"a server does not ask Envoy and would hold the file back: if it is right, give the server --rules {problem.rule}=note"
-    return replace(problem, message=message, remedy=remedy, severity=Severity.NOTE)
-
-
 def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:
     """Each view has a resource that earlier ones lack."""
     snapshots = loaded.served
-    held = {layers: sound_of_held(loaded.by_layers[layers].records) for layers in snapshots}
+    held: dict[Layers, dict[Key, Resource]] = {}
+    for layers in snapshots:
+        records = loaded.by_layers[layers].records.values()
+        held[layers] = {key_of(one): one for record in records if record.is_held for one in record.sound}
     largest_first = sorted(snapshots, key=lambda one: -sum(map(len, snapshots[one].by_type.values())))
     base = snapshots[largest_first[0]]
     seen: set[tuple[str, str, str]] = set()
@@ -264,57 +272,13 @@ def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Re
             chosen.append(layers)
             seen |= contents
     if len(chosen) > MOST_ASKED:
-        remedy = "give --view NAME, or --node-id ID, for another"
-        print(
-            f"{subject.label}: a real Envoy was asked about {MOST_ASKED} of {len(chosen)} views; {remedy}",
-            file=sys.stderr,
-        )
-    asked = {
-        layers: [
-            *(
-                one
-                for row in snapshots[layers].by_type.values()
-                for one in row.values()
-                if key_of(one) not in held[layers]
-            ),
-            *held[layers].values(),
-        ]
-        for layers in chosen[:MOST_ASKED]
-    }
+        fact = f"a real Envoy was asked about {MOST_ASKED} of {len(chosen)} views"
+        print(f"{subject.label}: {fact}; give --view NAME, or --node-id ID, for another", file=sys.stderr)
+    asked: dict[Layers, list[Resource]] = {}
+    for layers in chosen[:MOST_ASKED]:
+        served = (one for row in snapshots[layers].by_type.values() for one in row.values())
+        asked[layers] = [*(one for one in served if key_of(one) not in held[layers]), *held[layers].values()]
     return {layers: resources for layers, resources in asked.items() if resources}
-
-
-def sound_of_held(records: Records) -> dict[Key, Resource]:
-    """Return held files' valid resources."""
-    return {key_of(one): one for record in records.values() if record.is_held for one in record.sound}
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Whether Envoy accepts a view's resources."""
-
-    executable: Path
-    layers: Layers
-    resources: list[Resource]
-
-
-def _ask_envoy(question: Question, subject: Subject, catalogue: Catalogue, cache: ApiCache) -> tuple[Problem, ...]:
-    """An accepted view is cached until it or the Envoy changes."""
-    resources = question.resources
-    tree = "\0".join(("accepted by Envoy", str(subject.directory.absolute()), *question.layers))
-    digest = _digest(question.executable, resources, catalogue)
-    if cache.digest_of(tree) == digest:
-        return ()
-    # Imported late: the import takes as long as a check of a small tree.
-    from fsxds.envoy.validate import ValidationOptions, validate_resources
-
-    contents = {file.path: file.content for file in subject.tree.files}
-    with progress_bar("asking Envoy") as progress:
-        options = ValidationOptions(question.executable, catalogue, contents=contents, progress=progress)
-        found = validate_resources(resources, subject.directory, options)
-    if not found:
-        cache.note(tree, digest)
-    return found
 
 
 def _digest(executable: Path, resources: Iterable[Resource], catalogue: Catalogue) -> str:

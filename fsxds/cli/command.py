@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Mapping
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 import click
 from click.core import ParameterSource
@@ -48,10 +49,10 @@ def value_reader(row: Option) -> Callable[[str], object]:
 
 def existing_directory(written: str) -> Path:
     """Return the path; UsageError without such a directory."""
-    path = Path(written)
-    if path.is_dir():
-        return path
-    fact = "is not a directory" if path.exists() else "there is no such directory"
+    # `Path.is_dir` raises for a name that is too long, and for one in a directory of others.
+    if os.path.isdir(written):  # noqa: PTH112
+        return Path(written)
+    fact = "is not a directory" if os.path.exists(written) else "there is no such directory"  # noqa: PTH110
     from fsxds.events.event import escape
 
     remedy = "give the directory that holds the resource files, or write one by `fsxds init DIR`"
@@ -94,12 +95,6 @@ class TableOption(click.Option):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Return completions from the table."""
         return values_of(self.row, incomplete)
-
-
-def _options(row: Option) -> Iterator[TableOption]:
-    yield TableOption(row)
-    if row.form.negation:
-        yield Negation(row)
 
 
 class Negation(TableOption):
@@ -168,7 +163,8 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
         @functools.wraps(function)
         def call(**given: Any) -> None:
             negated = {row.name: False for row in rows if row.form.negation and given.pop(f"no_{row.name}")}
-            values = {row.name: _value(row, given.pop(row.name)) for row in rows}
+            values = {row.name: given.pop(row.name) for row in rows}
+            values |= {row.name: (*chain(*values[row.name]),) or None for row in rows if row.form.is_repeatable}
             # None is a value that may be given: `off`.
             flags = {
                 name: value
@@ -185,28 +181,23 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
             function(settings=read(), **given)
 
         command = click.command(name, cls=TableCommand, epilog=f"{EXAMPLES}{examples}")(call)
-        command.params += [option for row in rows for option in _options(row)]
+        for row in rows:
+            command.params += (TableOption(row), *([Negation(row)] if row.form.negation else []))
         return command
 
     return decorate
-
-
-def _value(row: Option, given: Any) -> Any:
-    return tuple(chain.from_iterable(given)) or None if row.form.is_repeatable else given
 
 
 tree_argument = click.argument("directory", metavar="DIR", type=existing_directory, shell_complete=directories)
 optional_tree_argument = click.argument(
     "directory", metavar="[DIR]", required=False, type=existing_directory, shell_complete=directories
 )
-
-
-_FILE = click.Path(path_type=Path)
+ANY_PATH = click.Path(path_type=Path)
 
 
 def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add `--ca`, `--cert` and `--key`; the function gets `tls`, None without them."""
-    flag = functools.partial(click.option, cls=CommandOption, group=group, metavar="FILE", type=_FILE)
+    flag = functools.partial(click.option, cls=CommandOption, group=group, metavar="FILE", type=ANY_PATH)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -216,13 +207,9 @@ def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., 
 
             function(tls=ClientTls.of(ca, cert, key), **given)
 
-        for option in (
-            flag("--key", help="Private key of --cert."),
-            flag("--cert", help="Client certificate, for a server with --client-ca."),
-            flag("--ca", help="Connect over TLS and trust the CAs in this file."),
-        ):
-            call = option(call)
-        return call
+        call = flag("--key", help="Private key of --cert.")(call)
+        call = flag("--cert", help="Client certificate, for a server with --client-ca.")(call)
+        return flag("--ca", help="Connect over TLS and trust the CAs in this file.")(call)
 
     return decorate
 
@@ -231,35 +218,38 @@ Choice: TypeAlias = tuple[tuple[str, str], ...]
 """The node's attributes from flags, and the view's name under `view`; empty without flags."""
 
 
-class NodeFlags(TypedDict):
-    """The node of `fsxds dev`."""
-
-    node_id: str
-    node_cluster: str
-    node_metadata: dict[str, str]
-
-
 _viewed = functools.partial(click.option, cls=CommandOption, group="View")
 
 
-def read_metadata(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    """Return `KEY=VALUE` pairs; a dot in a key addresses a nested object."""
+def _read_metadata(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    """A dot in a key addresses a nested object."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (key and equals and value):
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE; write tier=gold, or labels.app=shop")
-        found[key] = value
+        found[f"metadata.{key}"] = value
     return found
 
 
+# The function gets attributes of the node, such as {"metadata.tier": "gold"}.
 node_metadata_option = functools.partial(
     click.option,
     "--node-metadata",
     cls=CommandOption,
     metavar="KEY=VALUE",
     multiple=True,
-    callback=read_metadata,
+    callback=_read_metadata,
+    help="Value in the node's metadata, such as tier=gold; repeatable.",
+)
+format_option = functools.partial(
+    click.option,
+    "--format",
+    "output_format",
+    cls=CommandOption,
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="For people or for programs.",
 )
 
 
@@ -272,12 +262,12 @@ def with_view_flags(function: Callable[..., None]) -> Callable[..., None]:
         texts |= zip(
             ("locality.region", "locality.zone", "locality.sub_zone"), given.pop("node_locality"), strict=False
         )
-        texts |= {f"metadata.{key}": value for key, value in given.pop("node_metadata").items()}
+        texts |= given.pop("node_metadata")
         choice = tuple((attribute, text) for attribute, text in texts.items() if text is not None)
         function(choice=choice, **given)
 
     for option in (
-        node_metadata_option(group="View", help="Value in the node's metadata, such as tier=gold; repeatable."),
+        node_metadata_option(group="View"),
         _viewed(
             "--node-locality",
             metavar="REGION/ZONE",

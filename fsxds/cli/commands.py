@@ -1,4 +1,4 @@
-"""Declares the commands; more are in `admin_commands` and `writing_commands`.
+"""Declares the commands; more are in `serving_commands`.
 
 A command imports its work's module when it runs, because `--help` and shell completion import this one.
 """
@@ -10,18 +10,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
-from fsxds.cli.admin_commands import history, rollback, rollout, status
 from fsxds.cli.command import (
+    ANY_PATH,
     EXAMPLES,
     Choice,
     CommandOption,
-    NodeFlags,
     TableCommand,
-    existing_directory,
+    format_option,
     node_metadata_option,
     optional_tree_argument,
     table_command,
@@ -30,7 +29,7 @@ from fsxds.cli.command import (
     with_view_flags,
 )
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
-from fsxds.cli.writing_commands import export, mirror, sign
+from fsxds.cli.serving_commands import export, history, mirror, rollback, rollout, sign, status
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
 
@@ -47,9 +46,16 @@ if TYPE_CHECKING:
 # The formats of `fsxds convert`.
 FORMAT_NAMES = ("yaml", "json", "textproto", "pb")
 
-_PATH = click.Path(path_type=Path)
 _TYPE_NAME = click.Choice([row.short_name for row in RESOURCE_TYPES])
 _FORMAT_NAME = click.Choice(FORMAT_NAMES)
+_imported = partial(click.option, cls=CommandOption, group="New bootstrap")
+_written = partial(click.option, cls=CommandOption, group="Writing")
+_checked = partial(click.option, cls=CommandOption, group="Files")
+_compared = partial(click.option, cls=CommandOption, group="Comparing")
+_converted = partial(click.option, cls=CommandOption, group="Converting")
+_client = partial(click.option, cls=CommandOption, group="Client")
+_envoy = partial(click.option, cls=CommandOption, group="Envoy")
+_schema = partial(click.option, cls=CommandOption, group="Schema")
 
 
 @click.command(
@@ -57,10 +63,8 @@ _FORMAT_NAME = click.Choice(FORMAT_NAMES)
     cls=TableCommand,
     epilog=f"{EXAMPLES}  fsxds init envoy-config\n  fsxds init envoy-config --empty",
 )
-@click.argument("directory", metavar="DIR", type=_PATH, shell_complete=directories)
-@click.option(
-    "--empty", "is_empty", cls=CommandOption, group="Writing", is_flag=True, help="Write files that have only comments."
-)
+@click.argument("directory", metavar="DIR", type=ANY_PATH, shell_complete=directories)
+@_written("--empty", "is_empty", is_flag=True, help="Write files that have only comments.")
 def init(directory: Path, *, is_empty: bool) -> None:
     """Write a small tree into DIR, ready to serve.
 
@@ -72,9 +76,6 @@ def init(directory: Path, *, is_empty: bool) -> None:
     run_init(directory, is_empty=is_empty)
 
 
-_local = partial(click.option, cls=CommandOption, group="Envoy")
-
-
 @table_command(
     "dev",
     """\
@@ -83,10 +84,10 @@ _local = partial(click.option, cls=CommandOption, group="Envoy")
   fsxds dev config/xds --transport mirror --envoy ~/bin/envoy""",
 )
 @tree_argument
-@_local("--node-id", metavar="ID", default="fsxds-dev", help="Node id of the Envoy, which views can match.")
-@_local("--node-cluster", metavar="NAME", default="fsxds-dev", help="Node cluster of the Envoy.")
-@node_metadata_option(group="Envoy", help="Value in the node's metadata, such as tier=gold; repeatable.")
-def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unpack[NodeFlags]) -> None:
+@_envoy("--node-id", metavar="ID", default="fsxds-dev", help="Node id of the Envoy, which views can match.")
+@_envoy("--node-cluster", metavar="NAME", default="fsxds-dev", help="Node cluster of the Envoy.")
+@node_metadata_option(group="Envoy")
+def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Any) -> None:
     """Serve DIR and run a real Envoy on it.
 
     Envoy gets its resources by REST, or by a gRPC stream if the tree needs one; --transport chooses. The command
@@ -101,14 +102,9 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unp
 
     # A tree is signed after editing.
     settings = replace(settings, verify_with=None)
-    metadata = metadata_of((f"metadata.{key}", value) for key, value in node["node_metadata"].items())
-    identity = Identity(node["node_id"], node["node_cluster"], metadata=metadata)
+    identity = Identity(node["node_id"], node["node_cluster"], metadata=metadata_of(node["node_metadata"].items()))
     with open_log(settings.log_format, settings.log_level) as log:
         run(serve_to_local_envoy(directory, settings, log, reader, identity))
-
-
-_imported = partial(click.option, cls=CommandOption, group="New bootstrap")
-_written = partial(click.option, cls=CommandOption, group="Writing")
 
 
 @table_command(
@@ -120,7 +116,7 @@ _written = partial(click.option, cls=CommandOption, group="Writing")
   envsubst < envoy.yaml.in | fsxds import - xds""",
 )
 @click.argument("file", metavar="FILE", shell_complete=any_path)
-@click.argument("directory", metavar="DIR", type=_PATH, shell_complete=directories)
+@click.argument("directory", metavar="DIR", type=ANY_PATH, shell_complete=directories)
 @_imported(
     "--transport",
     type=click.Choice(("rest", "files", "ads", "delta")),
@@ -128,7 +124,7 @@ _written = partial(click.option, cls=CommandOption, group="Writing")
     help="How Envoy gets resources: REST long poll, mirrored files, or one gRPC stream (ads, or delta for changes only).",
 )
 @_imported("--address", metavar="HOST:PORT", help="Address of fsxds, or unix:/path; a name is looked up by DNS.")
-@_imported("--mirror", metavar="PATH", type=_PATH, help="Directory of the mirrored files.")
+@_imported("--mirror", metavar="PATH", type=ANY_PATH, help="Directory of the mirrored files.")
 @_imported("--node", metavar="ID", default="envoy", help="Node id, if the bootstrap has none.")
 @_imported("--cluster", metavar="NAME", default="envoy", help="Node cluster, if the bootstrap has none.")
 @_written(
@@ -141,13 +137,7 @@ _written = partial(click.option, cls=CommandOption, group="Writing")
 @_written("--force", is_flag=True, help="Replace existing files, which get hidden names in the same place.")
 @_written("--upgrade", is_flag=True, help="Rewrite API v2 as v3, if only the spelling differs.")
 @_written("--dry-run", is_flag=True, help="Print the files instead of writing them.")
-@_written(
-    "--format",
-    "output_format",
-    type=click.Choice(("text", "json")),
-    default="text",
-    help="For people or for programs.",
-)
+@format_option(group="Writing")
 def import_(file: str, directory: Path, settings: Settings, **flags: Unpack[ImportFlags]) -> None:
     """Turn an Envoy bootstrap into a tree of files.
 
@@ -160,9 +150,6 @@ def import_(file: str, directory: Path, settings: Settings, **flags: Unpack[Impo
     from fsxds.cli.import_bootstrap import run_import
 
     run_import(file, directory, settings, flags)
-
-
-_checked = partial(click.option, cls=CommandOption, group="Files")
 
 
 @table_command(
@@ -225,9 +212,6 @@ def explain(rule: str | None, settings: Settings) -> None:
     run_explain(rule, settings)
 
 
-_compared = partial(click.option, cls=CommandOption, group="Comparing")
-
-
 @table_command(
     "diff",
     """\
@@ -264,9 +248,6 @@ def diff(
     from fsxds.cli.diff import run_diff
 
     run_diff(sides, revisions, settings, (choice, tls))
-
-
-_converted = partial(click.option, cls=CommandOption, group="Converting")
 
 
 @table_command(
@@ -345,9 +326,6 @@ def serve(directory: Path | None, settings: Settings, reader: SettingsReader) ->
         run(serving.serve(directory, settings, log, linter_of, reader))
 
 
-_client = partial(click.option, cls=CommandOption, group="Client")
-
-
 @table_command(
     "watch",
     """\
@@ -372,7 +350,7 @@ _client = partial(click.option, cls=CommandOption, group="Client")
 @_client("--rest", is_flag=True, help="Poll over REST, as for an http:// or https:// address.")
 @_client("--node", "--node-id", metavar="ID", help="Node id; default: a new one.")
 @_client("--cluster", "--node-cluster", metavar="NAME", default="watch", help="Node cluster.")
-@node_metadata_option(group="Client", help="Value in the node's metadata, such as tier=gold; repeatable.")
+@node_metadata_option(group="Client")
 @_client(
     "--agent",
     metavar="NAME",
@@ -381,15 +359,9 @@ _client = partial(click.option, cls=CommandOption, group="Client")
 )
 @_client("--ttl", is_flag=True, help="Announce support for TTLs, and show heartbeats.")
 @_client("--count", metavar="N", type=click.IntRange(min=1), help="End after N updates.")
-@_client(
-    "--format",
-    "output_format",
-    type=click.Choice(("text", "json")),
-    default="text",
-    help="Text to read, or one JSON object per update.",
-)
+@format_option(group="Client", help="Text to read, or one JSON object per update.")
 @with_tls_flags("Client")
-@_client("--token", metavar="FILE", type=_PATH, help="Send the first bearer token in this file.")
+@_client("--token", metavar="FILE", type=ANY_PATH, help="Send the first bearer token in this file.")
 def watch(address: str, settings: Settings, tls: ClientTls | None, **flags: Unpack[WatchFlags]) -> None:
     """Print everything that an xDS server sends.
 
@@ -401,9 +373,6 @@ def watch(address: str, settings: Settings, tls: ClientTls | None, **flags: Unpa
     run_watch(address, settings, flags, tls)
 
 
-_envoy = partial(click.option, cls=CommandOption, group="Envoy")
-
-
 @table_command(
     "bootstrap",
     """\
@@ -412,7 +381,7 @@ _envoy = partial(click.option, cls=CommandOption, group="Envoy")
   fsxds bootstrap --transport delta --address xds.example.com:18000 --format json
   fsxds bootstrap --address xds.example.com:18001 --ca /etc/fsxds/ca.crt""",
 )
-@click.argument("directory", metavar="[DIR]", required=False, type=existing_directory, shell_complete=directories)
+@optional_tree_argument
 @_envoy(
     "--transport",
     type=click.Choice(("rest", "files", "ads", "delta")),
@@ -421,14 +390,17 @@ _envoy = partial(click.option, cls=CommandOption, group="Envoy")
 )
 @_envoy("--address", metavar="HOST:PORT", help="Address of fsxds, or unix:/path; a name is looked up by DNS.")
 @_envoy(
-    "--ca", metavar="FILE", type=_PATH, help="Connect over TLS and trust the CAs in this file on the Envoy's machine."
+    "--ca",
+    metavar="FILE",
+    type=ANY_PATH,
+    help="Connect over TLS and trust the CAs in this file on the Envoy's machine.",
 )
-@_envoy("--cert", metavar="FILE", type=_PATH, help="Client certificate of the Envoy, for a fsxds with --client-ca.")
-@_envoy("--key", metavar="FILE", type=_PATH, help="Private key of --cert.")
-@_envoy("--mirror", metavar="PATH", type=_PATH, help="Directory of the mirrored files.")
+@_envoy("--cert", metavar="FILE", type=ANY_PATH, help="Client certificate of the Envoy, for a fsxds with --client-ca.")
+@_envoy("--key", metavar="FILE", type=ANY_PATH, help="Private key of --cert.")
+@_envoy("--mirror", metavar="PATH", type=ANY_PATH, help="Directory of the mirrored files.")
 @_envoy("--node", "--node-id", metavar="ID", default="envoy", help="Node id; each Envoy needs its own.")
 @_envoy("--cluster", "--node-cluster", metavar="NAME", default="envoy", help="Node cluster of the Envoy.")
-@node_metadata_option(group="Envoy", help="Value in the node's metadata, such as tier=gold; repeatable.")
+@node_metadata_option(group="Envoy")
 @_envoy("--view", metavar="NAME", help="Use this view, not the one that matches the node.")
 @_envoy(
     "--collection",
@@ -485,9 +457,6 @@ def doctor(directory: Path, settings: Settings, envoys: tuple[str, ...]) -> None
     from fsxds.cli.doctor import run_doctor
 
     run_doctor(directory, settings, envoys)
-
-
-_schema = partial(click.option, cls=CommandOption, group="Schema")
 
 
 @table_command(
@@ -563,7 +532,7 @@ def completion(context: click.Context, shell: str) -> None:
   fsxds lsp config/xds
   fsxds lsp config/xds --settings config/fsxds.yaml""",
 )
-@click.argument("directory", metavar="[DIR]", required=False, type=existing_directory)
+@optional_tree_argument
 def lsp(directory: Path | None, settings: Settings) -> None:
     """Run the language server for editors.
 

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import click
 
-from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of
+from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, print_problems, read_input, writing
 from fsxds.events.event import escape
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.yaml_format import require_libyaml
@@ -24,8 +24,6 @@ from fsxds.tools.conversion import (
     NotOneResponseError,
     has_comments,
 )
-
-STDIN = "-"
 
 # By the names of `--to`.
 BY_NAME = {"pb" if row.name == "binary" else row.name: row for row in FORMATS}
@@ -47,17 +45,23 @@ def run_convert(file: str, settings: Settings, flags: ConvertFlags) -> None:
     source = _format(flags["source"], path, "--from")
     target = _format(flags["target"], PurePosixPath(flags["output"] or ""), "--to")
     hint = BY_SHORT_NAME[flags["type_name"]] if flags["type_name"] else type_from_path(path)
-    content = _read(file)
+    content = read_input(file, "give a file of resources, or - for stdin")
     catalogue = loading_rules.find_catalogue(settings)
     read = ConversionReader(catalogue).read(SourceFile.of(path, content), source, hint)
-    for problem in read.problems:
-        print(line_of(problem), file=sys.stderr)
+    print_problems(read.problems)
     if has_errors(read.problems):
         raise click.exceptions.Exit(FOUND_PROBLEMS)
     try:
         converted = ConversionWriter(catalogue).write(read.parts, target, hint)
-    except (NotOneResponseError, ConversionLossError) as error:
-        raise UsageError(f"{path}: {_message_of(error, target)}") from error
+    except NotOneResponseError as error:
+        fact = "its documents have different versions, or one has no resource of a type"
+        remedy = "convert them one by one, or --to yaml"
+        raise UsageError(f"{path}: {fact}, so they are not one DiscoveryResponse; {remedy}") from error
+    except ConversionLossError as error:
+        name = next(name for name, row in BY_NAME.items() if row is target)
+        where = f"{pointer_of(error.field_path)}: " if error.field_path else ""
+        others = " or ".join(f"--to {other}" for other in BY_NAME if other != name)
+        raise UsageError(f"{path}: {where}{name} cannot hold this{_REASONS.get(name, '')}; use {others}") from error
     for note in (converted.note, "comments are not kept" if has_comments(content, source.name) else ""):
         if note:
             print(f"{escape(file)}: {note}", file=sys.stderr)
@@ -69,25 +73,6 @@ def _format(name: str | None, path: PurePosixPath, flag: str) -> Format:
     if row is None:
         raise click.UsageError(f"no name tells the format; give {flag} {'|'.join(BY_NAME)}")
     return row
-
-
-def _read(file: str) -> bytes:
-    if file == STDIN:
-        return sys.stdin.buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
-
-
-def _message_of(error: NotOneResponseError | ConversionLossError, target: Format) -> str:
-    if isinstance(error, NotOneResponseError):
-        fact = "its documents have different versions, or one has no resource of a type, so they are not one DiscoveryResponse"
-        return f"{fact}; convert them one by one, or --to yaml"
-    name = next(name for name, row in BY_NAME.items() if row is target)
-    where = f"{pointer_of(error.field_path)}: " if error.field_path else ""
-    others = " or ".join(f"--to {other}" for other in BY_NAME if other != name)
-    return f"{where}{name} cannot hold this{_REASONS.get(name, '')}; use {others}"
 
 
 _REASONS = {
@@ -103,7 +88,5 @@ def _print(content: bytes, output: Path | None, target: Format) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
-    try:
+    with writing(output, "give another file"):
         output.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{output}: cannot be written: {error.strerror}") from error

@@ -33,12 +33,12 @@ from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.load import Loaded, may_define
-from fsxds.snapshots.loaded_views import LoadedViews, only_view
-from fsxds.tools.admin_client import AdminServer, ask_admin
+from fsxds.snapshots.loaded_views import LoadedViews, by_views
+from fsxds.tools.admin_client import ask
 from fsxds.tools.diff.compare import ComparedView, Comparer, Difference, Gap, grouped
 from fsxds.tools.diff.difference import Compared, HeldInViews, Side, Unread, json_text, markdown, summary, text_lines
 from fsxds.tools.diff.sides import Repository, fetch_served, is_kept, is_running_address, read_kept
-from fsxds.tools.held_changes import HeldChange, held_changes
+from fsxds.tools.held_changes import held_changes
 from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.admin_reports import StatusReport
 
@@ -46,7 +46,6 @@ DIFFERENT = 1
 INCOMPLETE = 3
 
 _NOT_OVER_REST = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
-
 
 Client: TypeAlias = tuple[Node | None, ClientTls | None]
 """The client's node, and its TLS."""
@@ -79,15 +78,15 @@ def run_diff(
     choice, tls = asked
     with spinner("loading both sides"):
         node = node_of(choice) if choice else None
-        read = (
-            _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings, (node, tls))
-        )
+        read = _read_both(sides, settings, (node, tls)) if revisions is None else _read_git(revisions, sides, settings)
         reads = tuple(read)
         catalogue = loading_rules.find_catalogue(settings)
         loader = ViewLoader(settings, catalogue, linter_of(settings))
         are_views = loader.views.names and not choice and all(one.is_tree for one in reads)
-        compare = _compare_views(reads, loader, catalogue) if are_views else _compare(reads, loader, catalogue, choice)
-        compared = replace(compare.compared, held=_held(reads, compare.views, settings))
+        compared, views = (
+            _compare_views(reads, loader, catalogue) if are_views else _compare(reads, loader, catalogue, choice)
+        )
+        compared = replace(compared, held=_held(reads, views, settings))
     _print(compared, settings.diff_format)
     if compared.unread:
         raise click.exceptions.Exit(INCOMPLETE)
@@ -95,50 +94,39 @@ def run_diff(
         raise click.exceptions.Exit(DIFFERENT)
 
 
-@dataclass(frozen=True, slots=True)
-class _Compare:
-    """Snapshots by view; the view of trees without views has no name."""
-
-    compared: Compared
-    views: Mapping[ComparedView, tuple[Snapshot, Snapshot]]
+_Views: TypeAlias = Mapping[ComparedView, tuple[Snapshot, Snapshot]]
+"""Both snapshots by view; the view of trees without views has no name."""
 
 
-def _held(
-    reads: _Reads, views: Mapping[ComparedView, tuple[Snapshot, Snapshot]], settings: Settings
-) -> tuple[HeldInViews, ...]:
+def _held(reads: _Reads, views: _Views, settings: Settings) -> tuple[HeldInViews, ...]:
     is_relay = has_upstreams(settings)
     # A server's resources from upstreams cannot be distinguished from those from files.
     if not reads[1].is_tree or (reads[0].is_running and is_relay):
         return ()
     rules = PublishRules.of(settings, linter_of(settings).is_static).holding
-    found: dict[HeldChange, list[ComparedView]] = {}
-    for view, (before, after) in views.items():
-        outline = ServedOutline(view.layers, before, {}, has_upstreams=is_relay)
-        for change in held_changes(after, outline, rules):
-            found.setdefault(change, []).append(view)
-    return tuple(
-        HeldInViews(change, _place_of(change, reads), () if len(shown) == len(views) else tuple(shown))
-        for change, shown in sorted(found.items(), key=lambda one: one[0])
-    )
+    found = by_views({
+        view: held_changes(after, ServedOutline(view.layers, before, {}, has_upstreams=is_relay), rules)
+        for view, (before, after) in views.items()
+    })  # fmt: skip
+    held = []
+    for change, shown in sorted(found.items()):
+        side = reads[0 if change.is_removed else 1].side
+        is_placed = side.prefix is not None and change.line
+        place = f"{side.prefix}{change.path}:{change.line}" if is_placed else side.label
+        held.append(HeldInViews(change, place, shown))
+    return tuple(held)
 
 
-def _place_of(change: HeldChange, reads: _Reads) -> str:
-    side = reads[0 if change.is_removed else 1].side
-    if side.prefix is None or not change.line:
-        return side.label
-    return f"{side.prefix}{change.path}:{change.line}"
-
-
-def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Choice) -> _Compare:
+def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Choice) -> tuple[Compared, _Views]:
     # A server sends one view.
     own = loader.load(
         [read.tree for read in reads if read.is_tree],
         lambda views, existing: (chosen_view(choice, views, existing),),
     )
     sent = loader.load_whole(read.tree for read in reads if read.is_running)
-    of_own, of_sent = map(only_view, own), map(only_view, sent)
+    views = {True: iter(sent), False: iter(own)}
     sides = [
-        _SideView(read.kept) if read.kept else _side_view(read, next(of_sent if read.is_running else of_own))
+        _SideView(read.kept) if read.kept else next(iter(_side_views(read, next(views[read.is_running])).values()))
         for read in reads
     ]
     over_rest = any(read.is_running for read in reads)
@@ -150,16 +138,12 @@ def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Ch
         earlier.snapshot, later.snapshot, (earlier.gaps, later.gaps)
     )
     compared = Compared(reads[0].side, reads[1].side, difference, (*earlier.unread, *later.unread))
-    pair = earlier.snapshot, later.snapshot
-    return _Compare(compared, {ComparedView((), ()): (_over_rest(pair[0]), _over_rest(pair[1])) if over_rest else pair})
+    nothing = {row.type_url: Rows(row.type_url) for row in _NOT_OVER_REST} if over_rest else {}
+    before, after = (replace(one.snapshot, by_type={**one.snapshot.by_type, **nothing}) for one in sides)
+    return compared, {ComparedView((), ()): (before, after)}
 
 
-def _over_rest(snapshot: Snapshot) -> Snapshot:
-    nothing = {row.type_url: Rows(row.type_url) for row in _NOT_OVER_REST}
-    return replace(snapshot, by_type={**snapshot.by_type, **nothing})
-
-
-def _compare_views(reads: _Reads, loader: ViewLoader, catalogue: Catalogue) -> _Compare:
+def _compare_views(reads: _Reads, loader: ViewLoader, catalogue: Catalogue) -> tuple[Compared, _Views]:
     before, after = (loader.folders_of(read.tree) for read in reads)
     pairs = {
         ComparedView(names, layers): (layers_within(layers, before), layers_within(layers, after))
@@ -177,7 +161,7 @@ def _compare_views(reads: _Reads, loader: ViewLoader, catalogue: Catalogue) -> _
         differences[view] = comparer.compare(earlier.snapshot, later.snapshot, (earlier.gaps, later.gaps))
     unread = dict.fromkeys(one for side in sides for view in side.values() for one in view.unread)
     compared = Compared.of_views((reads[0].side, reads[1].side), grouped(differences), tuple(unread), len(pairs))
-    return _Compare(compared, views)
+    return compared, views
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +171,9 @@ class _SideView:
     unread: tuple[Unread, ...] = ()
 
 
-def _side_view(read: _Read, loaded: Loaded) -> _SideView:
-    _print_problems(read, loaded.problems, is_empty=not loaded.records)
-    return _SideView(loaded.snapshot, *_gaps(read, loaded, _contents(read)))
-
-
 def _side_views(read: _Read, views: LoadedViews) -> dict[Layers, _SideView]:
-    _print_problems(read, views.problems, is_empty=not read.tree.files)
-    contents, served = _contents(read), views.served
+    _print_problems(read, views.problems, is_empty=not any(one.records for one in views.by_layers.values()))
+    served, contents = views.served, {file.path: file.content for file in read.tree.files}
     return {
         layers: _SideView(served[layers], *_gaps(read, loaded, contents)) for layers, loaded in views.by_layers.items()
     }
@@ -207,33 +186,27 @@ def _read_both(sides: tuple[str, ...], settings: Settings, client: Client) -> It
         )
     names = frozenset(filter(is_kept, sides))
     kept = read_kept(_state_directory(settings), names) if names else {}
-    return (
-        _Read(Side(text, f"{text}:"), SourceTree(()), kept=kept[text])
-        if text in kept
-        else _read_side(text, settings, client)
-        for text in sides
-    )
+    for text in sides:
+        if text in kept:
+            yield _Read(Side(text, f"{text}:"), SourceTree(()), kept=kept[text])
+        elif is_running_address(text):
+            served = asyncio.run(fetch_served(text, *client))
+            yield _Read(Side(text, None), served.tree, is_running=True, unavailable=served.unavailable)
+        else:
+            directory = existing_directory(text)
+            yield _Read(_side_of(directory), loading_rules.scan_once(directory, settings))
 
 
 def _state_directory(settings: Settings) -> Path:
     if settings.state is not None:
         return settings.state
     try:
-        answer = asyncio.run(ask_admin(AdminServer.of(settings), "GET", "/api/rollout", {}))
-        status = report_of(StatusReport, answer)
+        status = report_of(StatusReport, ask(settings, "/api/rollout"))
     except UsageError as error:
         raise UsageError(f"{error} To compare without it, give its --state DIR") from error
     if status.state is None:
         raise UsageError(f"{settings.admin}: fsxds keeps no history there; start it with --state DIR")
     return Path(status.state)
-
-
-def _read_side(text: str, settings: Settings, client: Client) -> _Read:
-    if is_running_address(text):
-        served = asyncio.run(fetch_served(text, *client))
-        return _Read(Side(text, None), served.tree, is_running=True, unavailable=served.unavailable)
-    directory = existing_directory(text)
-    return _Read(_side_of(directory), loading_rules.scan_once(directory, settings))
 
 
 def _read_git(revisions: str, sides: tuple[str, ...], settings: Settings) -> Iterator[_Read]:
@@ -263,10 +236,6 @@ def _print_problems(read: _Read, problems: Iterable[Problem], *, is_empty: bool)
             raise UsageError(f"{fact}; give its Envoy by --envoy, or its types by --descriptors")
         if problem.severity is not Severity.NOTE:
             print(line_of(replace(problem, path=PurePosixPath(f"{_prefix(read.side)}{problem.path}"))), file=sys.stderr)
-
-
-def _contents(read: _Read) -> Mapping[PurePosixPath, bytes]:
-    return {file.path: file.content for file in read.tree.files}
 
 
 def _gaps(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -13,14 +13,13 @@ from envoy.config.core.v3 import base_pb2
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, chosen_view, path_from, print_report, warn_if_empty
+from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, chosen_view, path_from, print_report, read_input, warn_if_empty
 from fsxds.events.event import count_of, escape
 from fsxds.lint.linter import levels_of, linter_of, make_field_rules
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
-from fsxds.lint.rules import RuleLevels, chapters
-from fsxds.model.errors import UsageError
-from fsxds.model.values import Problem, Severity, SourceTree
+from fsxds.lint.rules import chapters
+from fsxds.model.values import Severity, SourceTree
 from fsxds.protocol.messages import ENVOY, attributes_of_message
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules
@@ -45,7 +44,10 @@ def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()
         # Without the bootstrap: conflicts with it are reported below, and a file held for one could not be examined.
         alone = replace(settings, bootstrap=None)
         base = base_for(settings.check_format, directory)
-        bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
+        bootstrap = None
+        if (path := settings.bootstrap) is not None:
+            content = read_input(path, "give a bootstrap of Envoy")
+            bootstrap = read_bootstrap(path_from(base, path), content, catalogue, make_field_rules(catalogue))
 
         def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
             if bootstrap is None or bootstrap.message is None:
@@ -93,17 +95,16 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
     levels = levels_of(settings)
     rules_of_loading = _SOURCE_RULES.union(rule.name for rule in chapters()["bootstrap"].rules)
     known = [one for one in examined.loaded.problems if one in held or one.rule in rules_of_loading]
-    of_tree = _adjusted(
-        (problem for one in found for problem in resource_problems(one.resources, catalogue, sources)), levels
-    )
-    findings = findings_of((*known, *of_tree), root, shown, sources.keys(), catalogue.knows_word)
+    of_tree = [problem for one in found for problem in resource_problems(one.resources, catalogue, sources)]
+    adjusted = filter(None, map(levels.adjusted, of_tree))
+    findings = findings_of((*known, *adjusted), root, shown, sources.keys(), catalogue.knows_word)
     files = [str(root / path) for path in sources]
     if bootstrap is not None:
         path = bootstrap.written.file.path
         faults = [fault for one in found for fault in one.bootstrap]
-        of_bootstrap = _adjusted((*bootstrap.problems, *bootstrap.problems_of(faults)), levels)
+        adjusted = filter(None, map(levels.adjusted, (*bootstrap.problems, *bootstrap.problems_of(faults))))
         shown = {path: bootstrap.written.file.content} if shown else {}
-        findings += findings_of(of_bootstrap, PurePosixPath(), shown, is_word=catalogue.knows_word)
+        findings += findings_of(tuple(adjusted), PurePosixPath(), shown, is_word=catalogue.knows_word)
         files.append(str(path))
     return Report(
         str(examined.directory),
@@ -113,15 +114,3 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
         Severity(settings.check_severity),
         str(base),
     )
-
-
-def _read(path: Path, base: Path, catalogue: Catalogue) -> BootstrapFile:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{escape(str(path))}: cannot be read: {error.strerror}; give a bootstrap of Envoy") from error
-    return read_bootstrap(path_from(base, path), content, catalogue, make_field_rules(catalogue))
-
-
-def _adjusted(problems: Iterable[Problem], levels: RuleLevels) -> Iterator[Problem]:
-    return (adjusted for problem in problems if (adjusted := levels.adjusted(problem)))

@@ -13,7 +13,7 @@ import click
 from fsxds.api.secrets import mask_text
 from fsxds.cli.command import Choice
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import has_errors, line_of, load_chosen, placed, warn_if_empty
+from fsxds.cli.subjects import has_errors, load_chosen, print_problems, warn_if_empty, writing
 from fsxds.events.event import count_of, escape, some_of
 from fsxds.events.file_events import Remark
 from fsxds.model.errors import UsageError
@@ -43,21 +43,15 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
     with spinner(f"exporting {directory}", in_lines=True):
         catalogue = loading_rules.find_catalogue(settings)
         loaded = load_chosen(directory, settings, catalogue, choice)
-        problems = [placed(problem, directory) for problem in loaded.problems]
-        for problem in problems:
-            print(line_of(problem), file=sys.stderr)
+        print_problems(loaded.problems, directory)
         warn_if_empty(directory, loaded)
-        if has_errors(problems) or not loaded.records:
+        if has_errors(loaded.problems) or not loaded.records:
             print(f"not exported; {escape(str(out))} is unchanged", file=sys.stderr)
             raise click.exceptions.Exit(INCOMPLETE_EXPORT)
         pages = pages_of(loaded.snapshot, rules, catalogue)
-        try:
+        remedy = "make it writable and large enough, or give another one, and export again: it goes on there"
+        with writing(out, remedy):
             report = write_files(out, pages.files)
-        except OSError as error:
-            fact = f"{error.filename or out}: cannot be written: {error.strerror}"
-            raise UsageError(
-                f"{fact}; make it writable and large enough, or give another one, and export again: it goes on there"
-            ) from error
     _print(out, pages, report)
     if pages.withheld or pages.unnamed or report.blocked or report.kept:
         raise click.exceptions.Exit(INCOMPLETE_EXPORT)
@@ -92,10 +86,8 @@ def _host_of(url: str) -> str:
 def _print(out: Path, pages: Pages, report: FilesExported) -> None:
     names = [str(path) for path in report.written if path.parts[0] != "objects"]
     written = f"{count_of(len(report.written), 'file')} written{f' ({some_of(names)})' if names else ''}"
-    print(
-        f"{out}: {count_of(pages.count, 'resource')}: {written}, {len(report.removed)} removed, "
-        f"{report.unchanged} unchanged"
-    )
+    counts = f"{written}, {len(report.removed)} removed, {report.unchanged} unchanged"
+    print(f"{escape(str(out))}: {count_of(pages.count, 'resource')}: {counts}")
     if pages.secret_count:
         print(f"{count_of(pages.secret_count, 'secret')} left out: secrets are never exported", file=sys.stderr)
     remarks: tuple[Remark, ...] = (*pages.withheld, *pages.unnamed, *report.blocked, *report.kept)

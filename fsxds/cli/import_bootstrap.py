@@ -6,19 +6,26 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, TypedDict
+from typing import Any
 
 import click
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.cli.bootstrap import ALL_TYPES, BootstrapFlags, bootstrap_section, mirror_of, read_address
+from fsxds.cli.bootstrap import (
+    ALL_TYPES,
+    INITIAL_FETCH_TIMEOUT,
+    TransportFlags,
+    bootstrap_section,
+    mirror_of,
+    read_address,
+)
 from fsxds.cli.check import catalogue_of, check_subject
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import FOUND_PROBLEMS, Subject, has_errors, line_of, print_report
+from fsxds.cli.subjects import FOUND_PROBLEMS, Subject, has_errors, print_problems, print_report, read_input
+from fsxds.envoy.envoy_bootstrap import Identity
 from fsxds.events.event import count_of, escape
 from fsxds.formats import FORMATS, format_of
 from fsxds.lint.report import Report
@@ -34,24 +41,16 @@ from fsxds.tools.doctor.facts import BootstrapFile, Written, read_bootstrap
 from fsxds.tools.importing.pieces import ImportLossError, XdsConnection
 from fsxds.tools.importing.placing import Destination, write_import
 from fsxds.tools.importing.plan import ImportPlan, Planner, plain_text
-from fsxds.tools.importing.upgrading import upgraded
-from fsxds.tools.importing.yaml_nodes import placeholder_faults
-
-STDIN = "-"
+from fsxds.tools.importing.upgrading import placeholder_faults, upgraded
 
 # The maximum number of files listed as text; JSON lists all.
 _MOST_LISTED = 40
 _OWNED = " (for its owner alone)"
 
 
-class ImportFlags(TypedDict):
+class ImportFlags(TransportFlags):
     """The flags."""
 
-    transport: str
-    address: str | None
-    mirror: Path | None
-    node: str
-    cluster: str
     output: Path | None
     force: bool
     dry_run: bool
@@ -76,23 +75,9 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
     Raises:
         UsageError: the file is unreadable, the destination taken, or a part would be lost.
     """
-    bootstrap_flags = BootstrapFlags(
-        transport=flags["transport"],
-        address=flags["address"],
-        ca=None,
-        cert=None,
-        key=None,
-        mirror=flags["mirror"],
-        node=flags["node"],
-        node_metadata={},
-        view=None,
-        cluster=flags["cluster"],
-        collections=(),
-        admin_port=0,
-        output_format="yaml",
-    )
     address = None if flags["address"] is None else read_address(flags["address"])
-    section = bootstrap_section(ALL_TYPES, bootstrap_flags, address, settings)
+    identity = Identity(flags["node"], flags["cluster"], 0, INITIAL_FETCH_TIMEOUT)
+    section = bootstrap_section(ALL_TYPES, identity, flags, address, settings)
     with spinner(f"importing {file}"):
         catalogue = catalogue_of(settings)
         planner = _planner(file, _read(file, catalogue, is_upgraded=flags["upgrade"]), catalogue)
@@ -105,7 +90,7 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
     if not flags["force"]:
         target.require_free()
     replaced = () if flags["dry_run"] else write_import(plan, target)
-    commands = _commands(target, bootstrap_flags, address, settings)
+    commands = _commands(target, flags, address, settings)
     imported = Imported(target, plan, replaced, not flags["dry_run"], commands)
     report = _check(imported, settings, catalogue)
     if flags["output_format"] == "json":
@@ -117,9 +102,13 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
 
 
 def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFile:
-    path, content = PurePosixPath(file), _content(file)
+    path, content = PurePosixPath(file), read_input(file, "give a bootstrap of Envoy")
     rules = field_rules(catalogue, NoCheck())
-    text = _text_of(path, content)
+    text = None
+    if (format_of(path) or FORMATS[0]).name in {"yaml", "json"}:
+        # The reader rejects other text.
+        with suppress(UnicodeDecodeError):
+            text = plain_text(content)
     if text is None:
         return read_bootstrap(path, content, catalogue, rules)
     if faults := placeholder_faults(text, file):
@@ -141,20 +130,9 @@ def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFil
     return replace(read, problems=tuple(placed))
 
 
-def _text_of(path: PurePosixPath, content: bytes) -> str | None:
-    """None for other formats, and text that the reader will reject."""
-    if (format_of(path) or FORMATS[0]).name not in {"yaml", "json"}:
-        return None
-    try:
-        return plain_text(content)
-    except UnicodeDecodeError:
-        return None
-
-
 def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
     if has_errors(read.problems) or read.message is None:
-        for problem in read.problems:
-            print(line_of(problem), file=sys.stderr)
+        print_problems(read.problems)
         print(f"{escape(file)}: not imported", file=sys.stderr)
         raise click.exceptions.Exit(FOUND_PROBLEMS)
     if not read.message.HasField("static_resources"):
@@ -173,36 +151,20 @@ def _instead(read: BootstrapFile) -> str:
     return "`fsxds bootstrap` prints a bootstrap that asks fsxds"
 
 
-def _content(file: str) -> bytes:
-    if file == STDIN:
-        return sys.stdin.buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{escape(file)}: cannot be read: {error.strerror}; give a bootstrap of Envoy") from error
-
-
 def _check(imported: Imported, settings: Settings, catalogue: Catalogue) -> Report:
     plan, target = imported.plan, imported.target
-    contents = [(file.path, file.content) for file in plan.files] + [(file.path, file.content) for file in plan.empty]
-    files = [SourceFile.of(path, content) for path, content in contents]
+    files = [SourceFile.of(path, content) for path, content, _ in plan.contents]
     tree = SourceTree(tuple(sorted(files, key=lambda file: file.path.parts)))
-    with _bootstrap_of(plan) as bootstrap:
-        settings = replace(settings, bootstrap=bootstrap)
+    with tempfile.NamedTemporaryFile(suffix=plan.suffix) as bootstrap:
+        bootstrap.write(plan.bootstrap)
+        bootstrap.flush()
+        settings = replace(settings, bootstrap=Path(bootstrap.name))
         if imported.is_written:
             tree = loading_rules.scan_once(target.directory, settings)
         return check_subject(Subject(str(target.directory), target.directory, tree), Path.cwd(), settings, catalogue)
 
 
-@contextmanager
-def _bootstrap_of(plan: ImportPlan) -> Iterator[Path]:
-    with tempfile.NamedTemporaryFile(suffix=plan.suffix) as file:
-        file.write(plan.bootstrap)
-        file.flush()
-        yield Path(file.name)
-
-
-def _commands(target: Destination, flags: BootstrapFlags, address: str | None, settings: Settings) -> tuple[str, ...]:
+def _commands(target: Destination, flags: ImportFlags, address: str | None, settings: Settings) -> tuple[str, ...]:
     tree, bootstrap = str(target.directory), _shown(target.bootstrap)
     serve = ["fsxds", "serve", tree, "--bootstrap", bootstrap]
     if flags["transport"] == "files":
@@ -228,8 +190,14 @@ def _print(imported: Imported, report: Report) -> None:
     for empty in plan.empty:
         print(escape(f"{target.directory / empty.path}"))
     print(escape(f"{_shown(target.bootstrap)}{_OWNED if plan.is_secret else ''}"))
-    counts = ", ".join(_counts(plan))
-    print(f"\n{would_be}imported: {counts or 'no resource'}; the bootstrap and the tree together are complete")
+    counts = [
+        count_of(number, row.noun.removesuffix("s"))
+        for row in (BY_SHORT_NAME[short_name] for short_name in ("lds", "cds", "sds"))
+        if (number := sum(file.resource.row is row for file in plan.files))
+    ]
+    print(
+        f"\n{would_be}imported: {', '.join(counts) or 'no resource'}; the bootstrap and the tree together are complete"
+    )
     for kept in plan.kept:
         noun = kept.resource.row.noun.removesuffix("s")
         print(escape(f"stays in the bootstrap: {noun} {kept.resource.name}: {kept.reason}"))
@@ -240,14 +208,6 @@ def _print(imported: Imported, report: Report) -> None:
     print("file paths in resources are unchanged: Envoy resolves them from the directory in which it starts\n")
     print_report(report, "text")
     print("\nGo on with:\n  " + "\n  ".join(imported.commands))
-
-
-def _counts(plan: ImportPlan) -> Iterator[str]:
-    for short_name in ("lds", "cds", "sds"):
-        row = BY_SHORT_NAME[short_name]
-        number = sum(file.resource.row is row for file in plan.files)
-        if number:
-            yield count_of(number, row.noun.removesuffix("s"))
 
 
 def _as_json(imported: Imported, report: Report) -> dict[str, object]:

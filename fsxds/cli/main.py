@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 import threading
@@ -20,6 +21,7 @@ from fsxds.settings.reading import why_gone
 
 WRONG_USE = 2
 SHORT_HELP = 59  # the characters of a line of 80 beside a task and a command
+NOT_READ = 1  # the reader of a pipe went away; click has the same
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 # Objects between runs of the garbage collector, instead of 700. Imports make 400 000 that stay, and waking five
 # thousand held polls makes ten thousand; scanning all objects took two thirds of the time, and found next to nothing.
@@ -95,15 +97,34 @@ def run_process() -> NoReturn:
     gc.set_threshold(COLLECT_AFTER)
     # Otherwise gRPC writes a line, unlike those of our log, about each client that TLS rejects.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A file may have any name, and the terminal any encoding; JSON has the same escapes.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = main()
+        print(end="", flush=True)
     except KeyboardInterrupt:
         status = INTERRUPTED
+    except OSError as error:
+        status = _unprinted(error)
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         from fsxds.runtime.supervisor import leave_at_once
 
         leave_at_once(status)
     sys.exit(status)
+
+
+def _unprinted(error: OSError) -> int:
+    """Report a stdout that takes no more, as on a full disk; other errors are raised again."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        # Python would fail again when it flushes the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return NOT_READ
+        return _wrong_use(f"fsxds: stdout cannot be written: {error.strerror}")
+    raise error
 
 
 def _wrong_use(text: str) -> int:

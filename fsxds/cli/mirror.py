@@ -10,7 +10,7 @@ import click
 
 from fsxds.cli.command import Choice
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import chosen_view, has_errors, line_of, placed, warn_if_empty
+from fsxds.cli.subjects import chosen_view, has_errors, print_problems, warn_if_empty, writing
 from fsxds.events.event import escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
@@ -42,22 +42,18 @@ def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Ch
         loader = ViewLoader(settings, catalogue, linter_of(settings), directory)
         (loaded,) = loader.load((loading_rules.scan_trusted(directory, settings),), choose)
         finder = mirror_settings.listener_finder(settings, directory, catalogue)
-        reports = [
-            write_once(
-                loaded.served[view.layers],
-                Mirror(rule.directory, catalogue, MirrorOptions.of(settings, rule, finder)),
-            )
-            for rule, view in zip(rules, views, strict=True)
-        ]
+        reports = []
+        for rule, view in zip(rules, views, strict=True):
+            mirror = Mirror(rule.directory, catalogue, MirrorOptions.of(settings, rule, finder))
+            with writing(rule.directory, "make it writable and large enough, and mirror again: it goes on there"):
+                reports.append(write_once(loaded.served[view.layers], mirror))
     warn_if_empty(directory, next(iter(loaded.by_layers.values())))
-    problems = [placed(problem, directory) for problem in loaded.problems]
-    for problem in problems:
-        print(line_of(problem), file=sys.stderr)
+    print_problems(loaded.problems, directory)
     for rule, report in zip(rules, reports, strict=True):
-        print(f"{rule.directory}: {summary(report)}")
+        print(escape(f"{rule.directory}: {summary(report)}"))
         for line in remark_lines(report):
             print(escape(line.text), file=sys.stderr)
-    if any(report.blocked for report in reports) or has_errors(problems):
+    if any(report.blocked for report in reports) or has_errors(loaded.problems):
         raise click.exceptions.Exit(INCOMPLETE_MIRROR)
 
 

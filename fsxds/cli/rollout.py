@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,12 +18,11 @@ from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.rollout.holding import HoldReason
 from fsxds.settings.options import Settings
-from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
+from fsxds.tools.admin_client import NotDoneError, ask
 from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.admin_reports import (
     ChannelReport,
     DecisionReport,
-    HeldReport,
     LingeringReport,
     RetryReport,
     StatusReport,
@@ -75,9 +73,10 @@ def run_rollout(action: str, subject: str | None, settings: Settings, flags: Adm
     content = asked(settings, "POST", path, words)
     if action == "retry":
         count = count_of(report_of(RetryReport, content).versions, "version")
-        print_answer(content, flags, [f"{count} that nodes reject: offered to all nodes again"])
-        return
-    print_answer(content, flags, [f"{_DONE[action]} in {_channels(content)}"])
+        line = f"{count} that nodes reject: offered to all nodes again"
+    else:
+        line = f"{_DONE[action]} in {_channels(content)}"
+    print_answer(content, flags, [line])
 
 
 def run_rollback(number: str | None, settings: Settings, flags: AdminFlags, *, time: str | None) -> None:
@@ -113,10 +112,11 @@ def number_of(written: str, flags: AdminFlags) -> int:
 def asked(settings: Settings, method: str, path: str, words: Mapping[str, str | int]) -> dict[str, Any]:
     """Ask the admin address; exit with 1 if a request was not done."""
     try:
-        return asyncio.run(ask_admin(AdminServer.of(settings), method, path, words))
+        content: dict[str, Any] = ask(settings, path, words, method)
     except NotDoneError as error:
         print(f"fsxds: {escape(str(error))}", file=sys.stderr)
         raise click.exceptions.Exit(NOT_DONE) from error
+    return content
 
 
 def scope_parameters(flags: AdminFlags) -> dict[str, str | int]:
@@ -228,18 +228,16 @@ def _remarks(channel: ChannelReport) -> Iterator[str]:
         resources, since = count_of(channel.pinned, "resource"), _seconds(channel.pinned_for_s or 0.0)
         names = _held_names(channel, PINNED)
         yield f"{resources} rolled back for {since}{names}; each until it changes in the tree, or: fsxds rollout resume"
-    yield from (_held_line(one) for one in channel.held if one.reason not in (PINNED, WAITS))
+    for one in channel.held:
+        if one.reason not in (PINNED, WAITS):
+            since = "" if one.since_s is None else f", for {_seconds(one.since_s)}"
+            yield f"{one.place}: {one.message}{since}; {one.remedy}"
     yield from _lingering(channel.lingering)
 
 
 def _held_names(channel: ChannelReport, reason: str) -> str:
     names = [f"{one.type} {one.name}" for one in channel.held if one.reason == reason]
     return f": {some_of(names)}" if names else ""
-
-
-def _held_line(held: HeldReport) -> str:
-    since = "" if held.since_s is None else f", for {_seconds(held.since_s)}"
-    return f"{held.place}: {held.message}{since}; {held.remedy}"
 
 
 def _waits(step: StepReport) -> Iterator[str]:
@@ -259,10 +257,9 @@ def _lingering(lingering: tuple[LingeringReport, ...]) -> Iterator[str]:
 
     for (short_name, listeners), group in groupby(sorted(lingering, key=waits_for), waits_for):
         members = list(group)
-        ends = [each.left_s for each in members if each.left_s is not None]
-        limit = (
-            f"for {_seconds(max(ends))} more at most" if len(ends) == len(members) else "clients have not left it yet"
-        )
+        ends, limit = [each.left_s for each in members if each.left_s is not None], "clients have not left it yet"
+        if len(ends) == len(members):
+            limit = f"for {_seconds(max(ends))} more at most"
         names, noun = some_of([each.name for each in members]), BY_SHORT_NAME[short_name].noun
         yield f"keeps {noun} {names} for open connections of listeners {some_of(listeners)}, {limit}"
 
@@ -288,7 +285,8 @@ def run_history(number: str | None, settings: Settings, flags: AdminFlags) -> No
 
 
 def _row_of(kept: HistoryEntry) -> tuple[str, ...]:
-    changes = ", ".join(f"{_counts(change)} {BY_SHORT_NAME[name].noun}" for name, change in kept.changes.items())
+    counts = {name: " ".join(f"{sign}{one.count}" for sign, one in _parts(kept.changes[name])) for name in kept.changes}
+    changes = ", ".join(f"{count} {BY_SHORT_NAME[name].noun}" for name, count in counts.items())
     layers, commit = "+".join(kept.layers) or "whole tree", (kept.commit or "")[:COMMIT_DIGITS]
     return f"@{kept.number}", _time(kept), layers, kept.version, commit, changes
 
@@ -301,10 +299,6 @@ def _lines_of(kept: HistoryEntry) -> Iterator[str]:
             yield from (f"{sign} {BY_SHORT_NAME[short_name].noun} {name}" for name in some.names)
             if some.count > len(some.names):
                 yield f"{sign} {BY_SHORT_NAME[short_name].noun}: {some.count - len(some.names)} more"
-
-
-def _counts(change: HistoryChange) -> str:
-    return " ".join(f"{sign}{some.count}" for sign, some in _parts(change))
 
 
 def _parts(change: HistoryChange) -> list[tuple[str, SomeNames]]:

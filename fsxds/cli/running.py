@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from rich import box
 from rich.console import Console
@@ -32,7 +33,16 @@ def spinner(text: str, *, in_lines: bool = False) -> Iterator[None]:
             yield
         return
     status = console.status(text)
-    timer = threading.Timer(SPINNER_DELAY_S, status.start)
+    try:
+        with _delayed(status.start):
+            yield
+    finally:
+        status.stop()
+
+
+@contextmanager
+def _delayed(start: Callable[[], None]) -> Iterator[None]:
+    timer = threading.Timer(SPINNER_DELAY_S, start)
     timer.daemon = True
     timer.start()
     try:
@@ -40,7 +50,6 @@ def spinner(text: str, *, in_lines: bool = False) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        status.stop()
 
 
 def _print_wait(what: str, elapsed_s: float) -> None:
@@ -65,19 +74,13 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console, transient=True
     ) as progress:
         task = progress.add_task(text, total=None, visible=False)
-        timer = threading.Timer(SPINNER_DELAY_S, progress.update, (task,), {"visible": True})
-        timer.daemon = True
 
         def show(done: int, total: int) -> None:
             is_long = time.monotonic() - started_s > SPINNER_DELAY_S
             progress.update(task, completed=done, total=total, visible=is_long)
 
-        timer.start()
-        try:
+        with _delayed(partial(progress.update, task, visible=True)):
             yield show
-        finally:
-            timer.cancel()
-            timer.join()
 
 
 # Wide enough that no table is folded for a program.

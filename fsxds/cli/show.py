@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import yaml
 
@@ -14,7 +14,7 @@ from fsxds.api.secrets import Masker
 from fsxds.cli.command import Choice
 from fsxds.cli.running import print_table, spinner
 from fsxds.cli.subjects import load_chosen, warn_if_empty
-from fsxds.events.event import count_of, type_name
+from fsxds.events.event import count_of, escape, type_name
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue
 from fsxds.server import loading_rules
@@ -24,18 +24,13 @@ from fsxds.snapshots.load import Loaded
 SHORT_DIGITS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class ServedResource:
+class ServedResource(NamedTuple):
     """A resource; `version_info` is its author's, or None."""
 
+    type_name: str
     resource: Resource
     version_info: str | None
     place: str
-
-    @property
-    def type_name(self) -> str:
-        """Its short name, such as `cds`."""
-        return type_name(self.resource.type_url)
 
 
 def run_show(directory: Path, settings: Settings, choice: Choice) -> None:
@@ -43,19 +38,21 @@ def run_show(directory: Path, settings: Settings, choice: Choice) -> None:
     with spinner(f"loading {directory}"):
         catalogue = loading_rules.find_catalogue(settings)
         loaded = load_chosen(directory, settings, catalogue, choice)
-    rows = [row for row in rows_of(loaded, directory) if settings.show_type in (None, row.type_name)]
+    rows = [row for row in _rows_of(loaded, directory) if settings.show_type in (None, row.type_name)]
     if settings.show_format == "table":
-        print_resources(rows)
+        _print_resources(rows)
     else:
-        listing = as_plain(rows, loaded, Masker(catalogue))
+        listing = _as_plain(rows, loaded, Masker(catalogue))
         print(dumped(listing, settings.show_format))
     warn_if_empty(directory, loaded)
     if loaded.problems:
-        print(f"{count_of(len(loaded.problems), 'problem')}: fsxds check {directory} lists them", file=sys.stderr)
+        print(
+            f"{count_of(len(loaded.problems), 'problem')}: fsxds check {escape(str(directory))} lists them",
+            file=sys.stderr,
+        )
 
 
-def rows_of(loaded: Loaded, directory: Path) -> Iterator[ServedResource]:
-    """Yield resources by type and name."""
+def _rows_of(loaded: Loaded, directory: Path) -> Iterator[ServedResource]:
     good = (record.good for record in loaded.records.values() if record.good)
     authored = {
         (resource.type_url, resource.name): document.version_info
@@ -66,11 +63,10 @@ def rows_of(loaded: Loaded, directory: Path) -> Iterator[ServedResource]:
     for type_url, resources in loaded.snapshot.by_type.items():
         for name, resource in resources.items():
             place = f"{PurePosixPath(directory) / resource.origin.path}:{resource.origin.line}"
-            yield ServedResource(resource, authored.get((type_url, name)), place)
+            yield ServedResource(type_name(type_url), resource, authored.get((type_url, name)), place)
 
 
-def print_resources(rows: list[ServedResource]) -> None:
-    """Print a line per resource."""
+def _print_resources(rows: list[ServedResource]) -> None:
     columns: list[tuple[str, Callable[[ServedResource], str]]] = [
         ("TYPE", lambda row: row.type_name),
         ("NAME", lambda row: row.resource.name),
@@ -88,8 +84,7 @@ def print_resources(rows: list[ServedResource]) -> None:
     print_table([heading for heading, _ in columns], ([cell(row) for _, cell in columns] for row in rows))
 
 
-def as_plain(rows: list[ServedResource], loaded: Loaded, masker: Masker) -> dict[str, PlainValue]:
-    """Return version and resources by type, secrets hidden."""
+def _as_plain(rows: list[ServedResource], loaded: Loaded, masker: Masker) -> dict[str, PlainValue]:
     listing: dict[str, PlainValue] = {}
     for type_url, version in loaded.snapshot.versions.items():
         name = type_name(type_url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time
@@ -13,12 +12,12 @@ from typing import TypedDict
 import click
 
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of, placed
+from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, print_problems, writing
 from fsxds.events.event import count_of, escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, SourceFile
-from fsxds.runtime.views import View, Views
+from fsxds.runtime.views import Views
 from fsxds.server import loading_rules
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
@@ -44,23 +43,16 @@ def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
     except ImportError as error:
         raise UsageError("signing needs cryptography; pip install 'fsxds[certificates]'") from error
     now_s = time()
-    password = (
-        None
-        if flags["password_file"] is None
-        else _read("--password-file", flags["password_file"]).split(b"\n", 1)[0].removesuffix(b"\r")
-    )
+    password = None
+    if flags["password_file"] is not None:
+        password = _read("--password-file", flags["password_file"]).split(b"\n", 1)[0].removesuffix(b"\r")
     signer = Signer.of(_read("--key", flags["key"]), _read("--cert", flags["cert"]), password, now_s)
-
-    def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
-        return views.possible(existing)
-
     with spinner(f"loading {directory}"):
         tree = loading_rules.scan_once(directory, settings)
         loader = ViewLoader(settings, loading_rules.find_catalogue(settings), linter_of(settings), directory)
-        (loaded,) = loader.load((tree,), choose)
+        (loaded,) = loader.load((tree,), Views.possible)
     if has_errors(loaded.problems) or not tree.files:
-        for problem in loaded.problems:
-            print(line_of(placed(problem, directory)), file=sys.stderr)
+        print_problems(loaded.problems, directory)
         fact = "has mistakes" if tree.files else "has no configuration"
         print(f"{escape(str(directory))} {fact}; not signed", file=sys.stderr)
         raise click.exceptions.Exit(FOUND_PROBLEMS)
@@ -71,7 +63,7 @@ def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
     content = write_manifest(manifest)
     _write(directory, {MANIFEST_SIGNATURE: signer.sign(content), MANIFEST: content})
     counts = count_of(len(manifest.files), "file"), count_of(sum(map(len, manifest.resources.values())), "resource")
-    print(f"{directory}: {' and '.join(counts)} signed by {escape(signer.name)}, serial {serial}")
+    print(escape(f"{directory}: {' and '.join(counts)} signed by {signer.name}, serial {serial}"))
 
 
 def _serial(given: int | None, before: SourceFile | None, now_s: float) -> int:
@@ -101,7 +93,7 @@ def _read(flag: str, path: Path) -> bytes:
 
 def _write(directory: Path, contents: dict[str, bytes]) -> None:
     """Between the two replacements, a reader finds a wrong signature, and accepts neither."""
-    try:
+    with writing(directory, "make it writable, and sign again"):
         for name, content in contents.items():
             with (directory / f"{name}.tmp").open("wb") as file:
                 file.write(content)
@@ -109,6 +101,3 @@ def _write(directory: Path, contents: dict[str, bytes]) -> None:
                 os.fsync(file.fileno())
         for name in contents:
             (directory / f"{name}.tmp").replace(directory / name)
-    except OSError as error:
-        fact = f"{error.filename or directory}: cannot be written: {error.strerror}"
-        raise UsageError(f"{fact}; make it writable, and sign again") from error

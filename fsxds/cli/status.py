@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from functools import partial
+from typing import TypedDict
 from urllib.parse import quote
 
 import click
@@ -22,7 +22,7 @@ from fsxds.cli.running import console_of_stdout, table_of
 from fsxds.events.event import count_of, duration, escape
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.settings.options import Settings
-from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
+from fsxds.tools.admin_client import NotDoneError, ask, settings_at
 from fsxds.transports.admin.admin_api import report_of
 from fsxds.transports.admin.admin_reports import (
     ClientDetail,
@@ -68,17 +68,15 @@ class Shown:
     is_good: bool
 
 
+# Queries the server. Raises UsageError without an answer, NotDoneError without such a node.
 Look = Callable[[], Shown]
-"""Queries the server. Raises UsageError without an answer, NotDoneError without such a node."""
 
 
 def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> None:
     """Show a server or node; exit with 1 if a part is not good."""
     node = flags["node"]
     if target is not None and _ADDRESS.fullmatch(target):
-        if target.startswith("https://") and settings.admin_ca is None:
-            raise UsageError(f"{target}: https needs a CA to trust; give --admin-ca FILE")
-        settings = replace(settings, admin=re.sub("^https?://", "", target).removesuffix("/"))
+        settings = settings_at(target, settings)
     elif target is not None and node is not None:
         raise click.UsageError("two nodes are named; give one of them")
     else:
@@ -86,7 +84,7 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
     if node is not None and (flags["view"] or flags["search"]):
         raise click.UsageError("--view and --search choose among all nodes; leave them out, or NODE")
     console = console_of_stdout()
-    look: Look = (lambda: _look_at_all(settings, flags)) if node is None else (lambda: _look_at_node(settings, node))
+    look = partial(_look_at_all, settings, flags) if node is None else partial(_look_at_node, settings, node)
     if flags["watch"]:
         _watch(look, flags)
         return
@@ -105,25 +103,22 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
 
 def _look_at_all(settings: Settings, flags: StatusFlags) -> Shown:
     words = {name: word for name in ("view", "search") if (word := flags[name])}
-    status = _ask(settings, "/api/status")
-    clients = _ask(settings, "/api/clients", {**words, "limit": MOST_CLIENTS})
+    status = ask(settings, "/api/status")
+    clients = ask(settings, "/api/clients", {**words, "limit": MOST_CLIENTS})
     server = report_of(ServerReport, status)
     files = FileList(0, ())
     if bad_files(server):
-        listed = report_of(FileList, _ask(settings, "/api/files", {"limit": MOST_FILES}))
-        files = replace(listed, files=tuple(each for each in listed.files if each.state != "good"))
-    found = Overview(server, report_of(ClientList, clients), files)
-    return Shown({"status": status, **clients}, overview(found, console_of_stdout()), found.is_good)
+        files = report_of(FileList, ask(settings, "/api/files", {"limit": MOST_FILES}))
+        files = replace(files, files=tuple(each for each in files.files if each.state != "good"))
+    listed = report_of(ClientList, clients)
+    drawn = overview(server, listed, files, console_of_stdout())
+    return Shown({"status": status, **clients}, drawn, is_good(server, listed.clients))
 
 
 def _look_at_node(settings: Settings, node: str) -> Shown:
-    plain = _ask(settings, f"/api/clients/{quote(node, safe='', errors='surrogateescape')}")
+    plain = ask(settings, f"/api/clients/{quote(node, safe='', errors='surrogateescape')}")
     found = report_of(NodeReport, plain)
-    return Shown(plain, node_detail(found, console_of_stdout()), is_synced(found))
-
-
-def _ask(settings: Settings, path: str, words: Mapping[str, str | int] | None = None) -> Any:
-    return asyncio.run(ask_admin(AdminServer.of(settings), "GET", path, words or {}))
+    return Shown(plain, node_detail(found, console_of_stdout()), are_synced(found.clients))
 
 
 def _watch(look: Look, flags: StatusFlags) -> None:
@@ -199,24 +194,12 @@ _DIFFERENCES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """A server, some clients, and held files."""
-
-    server: ServerReport
-    clients: ClientList
-    files: FileList
-
-    @property
-    def is_good(self) -> bool:
-        """Whether all is synced and connected, and nothing held, rejected or degraded."""
-        server = self.server
-        # The worst come first.
-        are_synced = all(client.state not in ("NACK", "STALE") for client in self.clients.clients)
-        are_served = not any(map(is_held, server.rollouts))
-        are_well = all(each.state == "connected" and not each.rejected for each in server.upstreams)
-        is_whole = server.is_ready and not (server.degraded or bad_files(server))
-        return are_synced and are_served and are_well and is_whole
+def is_good(server: ServerReport, clients: Iterable[ClientReport]) -> bool:
+    """Whether all is synced and connected, and nothing held, rejected or degraded."""
+    are_served = not any(map(is_held, server.rollouts))
+    are_well = all(each.state == "connected" and not each.rejected for each in server.upstreams)
+    is_whole = server.is_ready and not (server.degraded or bad_files(server))
+    return are_synced(clients) and are_served and are_well and is_whole
 
 
 def bad_files(server: ServerReport) -> int:
@@ -224,14 +207,13 @@ def bad_files(server: ServerReport) -> int:
     return server.files.held + server.files.broken
 
 
-def is_synced(node: NodeReport) -> bool:
-    """Whether no type is rejected or stale."""
-    return all(client.state not in ("NACK", "STALE") for client in node.clients)
+def are_synced(clients: Iterable[ClientReport]) -> bool:
+    """Whether no type is rejected or stale; the worst come first."""
+    return all(client.state not in ("NACK", "STALE") for client in clients)
 
 
-def overview(shown: Overview, console: Console) -> Group:
-    """Render the overview."""
-    server, clients = shown.server, shown.clients
+def overview(server: ServerReport, clients: ClientList, files: FileList, console: Console) -> Group:
+    """Render a server, some clients, and held files."""
     parts: list[RenderableType] = [*map(Text, _server_lines(server))]
     if server.upstreams:
         parts.append(table_of(_UPSTREAM_HEADINGS, map(_upstream_row, server.upstreams), console))
@@ -243,13 +225,12 @@ def overview(shown: Overview, console: Console) -> Group:
         parts += map(Text, _reasons(clients.clients))
     if (others := clients.total - len(clients.clients)) > 0:
         parts.append(Text(f"and {count_of(others, 'more client')}; fsxds status --search TEXT finds some"))
-    if shown.files.files:
-        parts.append(table_of(("FILE", "STATE", "SINCE", "FIRST PROBLEM"), _file_rows(shown), console))
-    if (others := bad_files(server) - len(shown.files.files)) > 0:
+    if files.files:
+        rows = _file_rows(files, server.problems)
+        parts.append(table_of(("FILE", "STATE", "SINCE", "FIRST PROBLEM"), rows, console))
+    if (others := bad_files(server) - len(files.files)) > 0:
         parts.append(Text(f"and {count_of(others, 'more file')} held back; fsxds check lists all problems"))
-    at_work = [
-        channel for channel in server.rollouts if is_held(channel) or bool(channel.lingering) or not channel.is_done
-    ]
+    at_work = [one for one in server.rollouts if is_held(one) or one.lingering or not one.is_done]
     if at_work:
         parts.append(table_of(CHANNEL_HEADINGS, channel_rows(at_work), console))
         parts += (Text(_cut(line, LONGEST_REASON)) for line in remarks_on(at_work))
@@ -264,11 +245,8 @@ def node_detail(node: NodeReport, console: Console) -> Group:
         peer = f" from {client.peer}" if client.peer else ""
         cluster = f", cluster {client.cluster}" if client.cluster else ""
         view = f", view {client.view}" if client.view else ""
-        parts.append(
-            Text(
-                _cut(f"{_cut(client.node)}{cluster}{view}: {by}{peer} for {duration(client.since_s)}", 4 * LONGEST_TEXT)
-            )
-        )
+        title = f"{_cut(client.node)}{cluster}{view}: {by}{peer} for {duration(client.since_s)}"
+        parts.append(Text(_cut(title, 4 * LONGEST_TEXT)))
         parts.append(table_of(_TYPE_HEADINGS, map(_type_row, client.types), console))
         parts += map(Text, (*_reasons((client,)), *_differences(client)))
     return Group(*parts)
@@ -297,9 +275,8 @@ _FLEET_HEADINGS = ("FLEET", "PUBLICATION", "STATE", "CLIENTS")
 
 
 def _fleet_row(each: FleetServerReport) -> tuple[str | Text, ...]:
-    state = (
-        Text("behind", "yellow") if each.is_behind else Text("publishes" if each.is_publisher else "follows", "green")
-    )
+    good = Text("publishes" if each.is_publisher else "follows", "green")
+    state = Text("behind", "yellow") if each.is_behind else good
     return escape(each.name), each.publication, state, str(each.clients)
 
 
@@ -350,11 +327,9 @@ def _reasons(clients: Iterable[ClientReport]) -> Iterator[str]:
                 yield f"{_cut(client.node)} rejects {each.type}{version}: {reason}"
 
 
-def _file_rows(shown: Overview) -> Iterator[tuple[str | Text, ...]]:
-    first: Mapping[str, ProblemReport] = {
-        each.path: each for each in reversed(shown.server.problems) if each.severity == "error"
-    }
-    for file in shown.files.files:
+def _file_rows(files: FileList, problems: Sequence[ProblemReport]) -> Iterator[tuple[str | Text, ...]]:
+    first = {each.path: each for each in reversed(problems) if each.severity == "error"}
+    for file in files.files:
         problem = first.get(file.path)
         place, text = file.path, "waits for other files" if not file.problems else "see fsxds check"
         if problem is not None:

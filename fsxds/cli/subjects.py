@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -33,28 +34,15 @@ from fsxds.source.listing import Exclusion
 from fsxds.source.scan import FileContent, UnreadableFile, read_file
 
 if TYPE_CHECKING:
-    from fsxds.cli.against import OtherServer
+    from fsxds.tools.held_changes import OtherServer
 
 
 STDIN = "-"
 
 # Rules that need other files: whether they define the names used here, and use the names defined here.
-_ASKS_OTHERS = (
-    "no-cluster",
-    "no-endpoints",
-    "no-route-configuration",
-    "no-scoped-route",
-    "no-secret",
-    "no-extension-config",
-)
-_USED_BY_OTHERS = (
-    "unused-cluster",
-    "unused-endpoints",
-    "unused-route-configuration",
-    "unused-scoped-route",
-    "unused-secret",
-    "unused-extension-config",
-)
+_NOUNS = ("cluster", "endpoints", "route-configuration", "scoped-route", "secret", "extension-config")
+_ASKS_OTHERS = tuple(f"no-{noun}" for noun in _NOUNS)
+_USED_BY_OTHERS = tuple(f"unused-{noun}" for noun in _NOUNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +100,10 @@ def read_subjects(paths: Sequence[str], stdin_path: str | None, base: Path, sett
         paths = (str(settings.check_tree),)
     if not paths:
         raise click.UsageError("give a directory, files, or - for stdin")
-    directories = [path for path in paths if path != STDIN and Path(path).is_dir()]
+    directories = [path for path in paths if path != STDIN and os.path.isdir(path)]  # noqa: PTH112 - never raises
     others = [path for path in paths if path not in directories]
     for path in others:
-        if path != STDIN and not Path(path).exists():
+        if path != STDIN and not os.path.exists(path):  # noqa: PTH110
             remedy = "give a directory or files with resources, or write a tree by `fsxds init DIR`"
             raise UsageError(f"{escape(path)}: there is no such file or directory; {remedy}")
     for path in dict.fromkeys(directories):
@@ -133,10 +121,8 @@ def _subject_of_files(paths: Sequence[str], stdin_path: str | None, base: Path, 
     directory = settings.check_tree
     if directory is not None and all(_absolute(path).is_relative_to(_absolute(directory)) for path in named):
         scanned = loading_rules.scan_once(directory, settings)
-        inside = {
-            PurePosixPath(_absolute(path).relative_to(_absolute(directory))): content
-            for path, content in contents.items()
-        }
+        top = _absolute(directory)
+        inside = {PurePosixPath(_absolute(path).relative_to(top)): content for path, content in contents.items()}
         piped = inside if STDIN in paths else {}
         fresh = {path: SourceFile.of(path, content) for path, content in piped.items() if isinstance(content, bytes)}
         files = {file.path: file for file in scanned.files} | fresh
@@ -174,6 +160,26 @@ def _read(path: str, given: str, settings: Settings) -> bytes | Problem:
 
 def _absolute(path: str | Path) -> Path:
     return Path(path).absolute()
+
+
+@contextmanager
+def writing(path: Path, remedy: str) -> Iterator[None]:
+    """Turn an OSError of a file into a UsageError."""
+    try:
+        yield
+    except OSError as error:
+        fact = f"{escape(str(error.filename or path))}: cannot be written: {error.strerror}"
+        raise UsageError(f"{fact}; {remedy}") from error
+
+
+def read_input(file: str | Path, remedy: str) -> bytes:
+    """Return a file's content, or stdin's for the text `-`; UsageError if it cannot be read."""
+    if file == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{escape(str(file))}: cannot be read: {error.strerror}; {remedy}") from error
 
 
 FOUND_PROBLEMS = 1
@@ -224,9 +230,10 @@ def has_errors(problems: Sequence[Problem]) -> bool:
     return any(problem.severity is Severity.ERROR for problem in problems)
 
 
-def placed(problem: Problem, directory: Path) -> Problem:
-    """Return the problem with a path that can be opened from here."""
-    return replace(problem, path=PurePosixPath(directory) / problem.path)
+def print_problems(problems: Iterable[Problem], directory: Path = Path()) -> None:
+    """Print a line each on stderr, with paths that can be opened from here."""
+    for problem in problems:
+        print(line_of(replace(problem, path=PurePosixPath(directory) / problem.path)), file=sys.stderr)
 
 
 def line_of(problem: Problem) -> str:
@@ -251,12 +258,10 @@ def chosen_view(choice: Choice, views: Views, existing: Collection[str]) -> View
         return EVERYTHING
     if view_name is not None and view_name not in names:
         near = get_close_matches(view_name, names, 1)
-        there = (
-            f"there are {', '.join(names)}"
-            if names
-            else "the settings define no views; name the settings file by --settings"
-        )
-        raise UsageError(f"there is no view {view_name}; {f'did you mean {near[0]}?' if near else there}")
+        hint = "the settings define no views; name the settings file by --settings"
+        if names:
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+        raise UsageError(f"there is no view {view_name}; {hint}")
     if not choice:
         remedy = "give one by --view, or a node by --node-id, --node-cluster and --node-metadata"
         raise UsageError(f"the settings have the views {', '.join(names)}; {remedy}")

@@ -26,7 +26,7 @@ from fsxds.server import loading_rules
 from fsxds.server.event_loop import run
 from fsxds.settings.access_rules import read_token
 from fsxds.settings.options import Settings
-from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
+from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, report
 
 # The features of a client that supports TTLs, with a wrapper in SotW.
 TTL_FEATURES = frozenset({"xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"})
@@ -57,7 +57,7 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTl
     # A unique id, because a server tracks by it the state of a polling client.
     own_id = f"watch-{socket.gethostname()}-{os.getpid()}"
     features = TTL_FEATURES if flags["ttl"] else frozenset[str]()
-    attributes = tuple(sorted((f"metadata.{key}", value) for key, value in flags["node_metadata"].items()))
+    attributes = tuple(sorted(flags["node_metadata"].items()))
     node = Node(
         flags["node"] or own_id, flags["cluster"], features=features, agent=flags["agent"], attributes=attributes
     )
@@ -66,17 +66,10 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTl
     if flags["rest"] and flags["delta"]:
         raise UsageError("there is no --delta over REST; give HOST:PORT of streams, and leave --rest out")
     names = (flags["names"] or "").split(",")
-    wanted = replace(
-        ClientOptions(
-            address,
-            tuple(BY_SHORT_NAME[name] for name in dict.fromkeys(flags["types"])),
-            tuple(dict.fromkeys(name for name in names if name)),
-            Wire.REST if over_rest else Wire.DELTA if flags["delta"] else Wire.SOTW,
-            is_aggregated=flags["ads"],
-        ),
-        tls=tls,
-        token=token,
-    )
+    rows = tuple(BY_SHORT_NAME[name] for name in dict.fromkeys(flags["types"]))
+    wire = Wire.REST if over_rest else Wire.DELTA if flags["delta"] else Wire.SOTW
+    wanted = ClientOptions(address, rows, tuple(dict.fromkeys(filter(None, names))), wire, is_aggregated=flags["ads"])
+    wanted = replace(wanted, tls=tls, token=token)
     wanted.check()
     with spinner("reading Envoy's API"):
         catalogue = loading_rules.find_catalogue(settings)
@@ -104,7 +97,7 @@ async def _until_interrupted(work: Coroutine[object, object, None]) -> None:
 
 
 async def _watch(
-    wanted: ClientOptions, node: Node, catalogue: Catalogue, printing: tuple[WatchOutput, int | None]
+    wanted: ClientOptions, node: Node, catalogue: Catalogue, printing: tuple[JsonOutput | TextOutput, int | None]
 ) -> None:
     output, left = printing
     holdings, troubles = Holdings(), TroubleReporter()

@@ -37,6 +37,7 @@ from fsxds.snapshots.proposals import Check, NoCheck, Records
 from fsxds.snapshots.upstream_content import UpstreamContent
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 # The maximum number of views named in one problem.
 MOST_NAMED = 3
@@ -119,13 +120,11 @@ def with_served(
     """
     inputs = Inputs(rules, contents)
     staged = {layers: _staged(loaded, layers, inputs, before) for layers, loaded in views.by_layers.items()}
-    found = defaultdict[Problem, list[Layers]](list)
-    for layers, results in staged.items():
-        for problem in (problem for one in results if one is not None for problem in one.problems):
-            adjusted = rules.check.adjusted(problem)
-            if adjusted is not None:
-                found[adjusted].append(layers)
-    named = {problem if len(shown) == len(staged) else named_in(problem, shown) for problem, shown in found.items()}
+    found = {
+        layers: filter(None, (rules.check.adjusted(one) for result in results if result for one in result.problems))
+        for layers, results in staged.items()
+    }
+    named = {named_in(problem, shown) if shown else problem for problem, shown in by_views(found).items()}
     problems = tuple(sorted(named.union(views.problems))) if named else views.problems
     held = merged_held((views.held, *(one.held for results in staged.values() for one in results if one is not None)))
     return replace(views, staged=staged, contents=contents, problems=problems, held=held)
@@ -166,6 +165,15 @@ def unchecked_views(views: LoadedViews) -> LoadedViews:
     if memory is None:
         return replace(views, by_layers={layers: unchecked(loaded) for layers, loaded in views.by_layers.items()})
     return replace(views, memory=memory.unchecked())
+
+
+def by_views(findings: Mapping[V, Iterable[T]]) -> dict[T, tuple[V, ...]]:
+    """Return each finding once with its views, or with none if all have it."""
+    found: defaultdict[T, list[V]] = defaultdict(list)
+    for view, each in findings.items():
+        for finding in each:
+            found[finding].append(view)
+    return {finding: () if len(shown) == len(findings) else tuple(shown) for finding, shown in found.items()}
 
 
 def named_in(problem: Problem, views: Iterable[Layers]) -> Problem:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -31,37 +33,34 @@ class NotDoneError(FsxdsError):
     """The server did not carry out a request."""
 
 
-@dataclass(frozen=True, slots=True)
-class AdminServer:
-    """The admin address; plain text without `tls`."""
-
-    address: str
-    tls: ClientTls | None = None
-    token: str = field(default="", repr=False)
-
-    @classmethod
-    def of(cls, settings: Settings) -> AdminServer:
-        """Return the settings' server; UsageError for an unusable token file."""
-        token = "" if settings.admin_token is None else read_token(settings.admin_token)
-        return cls(settings.admin, ClientTls.of(settings.admin_ca, None, None), token)
+def settings_at(address: str, settings: Settings) -> Settings:
+    """Return the settings with an admin address as the user wrote it; UsageError for https without a CA."""
+    if address.startswith("https://") and settings.admin_ca is None:
+        raise UsageError(f"{address}: https needs a CA to trust; give --admin-ca FILE")
+    return replace(settings, admin=re.sub("^https?://", "", address).removesuffix("/"))
 
 
-async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[str, str | int]) -> Any:
+def ask(settings: Settings, path: str, words: Mapping[str, str | int] | None = None, method: str = "GET") -> Any:
     """Return the JSON response to a `GET`, or a `POST` for a change.
 
     Raises:
         NotDoneError: there is no such subject, or the request cannot be done now.
-        UsageError: no fsxds answers, or the request was wrong.
+        UsageError: no fsxds answers, the request was wrong, or the token's file is unusable.
     """
-    where = _address_of(server.address)
-    tls = server.tls if isinstance(where, TcpAddress) else None
+    return asyncio.run(_ask(settings, path, words or {}, method))
+
+
+async def _ask(settings: Settings, path: str, words: Mapping[str, str | int], method: str) -> Any:
+    where = _address_of(settings.admin)
+    token = "" if settings.admin_token is None else read_token(settings.admin_token)
+    tls = ClientTls.of(settings.admin_ca, None, None) if isinstance(where, TcpAddress) else None
     base = f"http{'s' if tls else ''}://{where if isinstance(where, TcpAddress) else 'fsxds'}"
     by_method: dict[str, Any] = {"params": words} if method == "GET" else {"json": dict(words)}
     try:
         async with (
             open_session(str(where), READ_PATIENCE_S, tls) as session,
             session.request(
-                method, f"{base}{path}", headers={**_HOST, **dict(credentials_of(server.token))}, **by_method
+                method, f"{base}{path}", headers={**_HOST, **dict(credentials_of(token))}, **by_method
             ) as response,
         ):
             status, body = response.status, await response.read()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Final, cast
 
 import yaml
@@ -32,7 +31,6 @@ from fsxds.snapshots.parse import problems_of
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, is_envelope, is_wrapper
 
 _READ_BACK = PurePosixPath("read-back")
-_ONE_RESPONSE = "became one DiscoveryResponse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +70,18 @@ class ConversionReader:
                 parts += reading.part(document.value)
                 faults += ((number, fault) for fault in reading.faults)
             else:
-                faults += ((number, fault) for fault in self._unreadable(document.message))
+                for part in unreadable_parts(document.message, self._catalogue):
+                    place = part.field_path
+                    if part.is_known:
+                        faults.append((number, replace(shape.broken_message(part.message_type, place), line=1)))
+                    elif part.message_type:
+                        similar = self._catalogue.similar(part.message_type)
+                        faults.append((number, replace(shape.unknown_type(part.message_type, similar, place), line=1)))
                 parts.append(Part((document.message,)))
         if not parts and not faults:
             fact = "the file is empty"
             faults.append((0, Fault("empty-file", fact, "write `resources: []` for an empty list", (), 1, 1)))
         return Input(tuple(parts), tuple(sorted(problems_of(file, file_format.locate, faults, self._catalogue))))
-
-    def _unreadable(self, message: Message) -> Iterator[Fault]:
-        for part in unreadable_parts(message, self._catalogue):
-            if part.is_known:
-                yield replace(shape.broken_message(part.message_type, part.field_path), line=1)
-            elif part.message_type:
-                similar = self._catalogue.similar(part.message_type)
-                yield replace(shape.unknown_type(part.message_type, similar, part.field_path), line=1)
 
 
 class _Reading:
@@ -194,12 +190,6 @@ class ConversionWriter:
         self._catalogue = catalogue
         self._printer = Printer(catalogue)
         self._reader = ConversionReader(catalogue)
-        self._writers: Mapping[
-            str, Callable[[Sequence[Part], Format, ResourceType | None], tuple[list[Message], ConvertedFile]]
-        ]
-        self._writers = MappingProxyType(
-            {"yaml": self._yaml, "json": self._json, "textproto": self._textproto, "binary": self._binary}
-        )
 
     def write(self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None) -> ConvertedFile:
         """Write documents; `hint` is their type if they have no resources.
@@ -209,36 +199,25 @@ class ConversionWriter:
             ConversionLossError: the format cannot hold a value.
             ApiError: a time is out of bounds, or an Any unreadable.
         """
-        messages, output = self._writers[file_format.name](parts, file_format, hint)
+        messages, name = _messages(parts), file_format.name
+        if name == "yaml":
+            output = ConvertedFile(encode_yaml([self._plain(part) for part in parts]))
+        elif name == "json" and len(parts) == 1:
+            output = ConvertedFile(encode_json(self._plain(parts[0])))
+        elif name == "json":
+            plain: list[PlainValue] = [self._plain_message(message) for message in messages]
+            output = ConvertedFile(encode_json(plain), "several documents became one list")
+        else:
+            is_one = len(parts) == 1 and not parts[0].is_list
+            if name == "binary":
+                is_one = len(messages) == 1 and _is(messages[0], DISCOVERY_RESPONSE)
+            if not is_one:
+                messages = [self._one_response(messages, hint)]
+            header = "" if name == "binary" else f"# proto-message: {messages[0].DESCRIPTOR.full_name}\n"
+            content = header.encode() + file_format.encode(messages[0], self._printer)
+            output = ConvertedFile(content, "" if is_one else f"{_names_of_parts(parts)} became one DiscoveryResponse")
         self._prove(messages, output, file_format)
         return output
-
-    def _yaml(self, parts: Sequence[Part], _: Format, __: ResourceType | None) -> tuple[list[Message], ConvertedFile]:
-        return _messages(parts), ConvertedFile(encode_yaml([self._plain(part) for part in parts]))
-
-    def _json(self, parts: Sequence[Part], _: Format, __: ResourceType | None) -> tuple[list[Message], ConvertedFile]:
-        messages = _messages(parts)
-        if len(parts) == 1:
-            return messages, ConvertedFile(encode_json(self._plain(parts[0])))
-        plain: list[PlainValue] = [self._plain_message(message) for message in messages]
-        return messages, ConvertedFile(encode_json(plain), "several documents became one list")
-
-    def _textproto(
-        self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None
-    ) -> tuple[list[Message], ConvertedFile]:
-        messages, note = _messages(parts), ""
-        if len(parts) != 1 or parts[0].is_list:
-            messages, note = [self._one_response(messages, hint)], f"{_names_of_parts(parts)} {_ONE_RESPONSE}"
-        header = f"# proto-message: {messages[0].DESCRIPTOR.full_name}\n"
-        return messages, ConvertedFile(header.encode() + file_format.encode(messages[0], self._printer), note)
-
-    def _binary(
-        self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None
-    ) -> tuple[list[Message], ConvertedFile]:
-        messages, note = _messages(parts), ""
-        if len(messages) != 1 or not _is(messages[0], DISCOVERY_RESPONSE):
-            messages, note = [self._one_response(messages, hint)], f"{_names_of_parts(parts)} {_ONE_RESPONSE}"
-        return messages, ConvertedFile(file_format.encode(messages[0], self._printer), note)
 
     def _plain(self, part: Part) -> PlainValue:
         plain: list[PlainValue] = [self._plain_message(message) for message in part.messages]
@@ -260,31 +239,33 @@ class ConversionWriter:
     def _one_response(self, messages: Sequence[Message], hint: ResourceType | None) -> Message:
         response: DynamicMessage = self._catalogue.message_class(DISCOVERY_RESPONSE)()
         envelopes = [message for message in messages if _is(message, DISCOVERY_RESPONSE)]
-        heads = {_head(envelope) for envelope in envelopes}
+        heads = set()
+        for envelope in envelopes:
+            head: DynamicMessage = type(envelope)()
+            head.CopyFrom(envelope)
+            head.ClearField("resources")
+            head.ClearField("type_url")
+            heads.add(head.SerializeToString(deterministic=True))
         if len(heads) > 1:
             raise NotOneResponseError
-        for head in heads:
-            response.MergeFromString(head)
+        for serialized in heads:
+            response.MergeFromString(serialized)
         for message in messages:
             if _is(message, DISCOVERY_RESPONSE):
                 response.resources.extend(cast("DynamicMessage", message).resources)
             else:
                 body = message.SerializeToString(deterministic=True)
                 response.resources.add(type_url=f"{PREFIX}{message.DESCRIPTOR.full_name}", value=body)
-        response.type_url = self._type_of(messages, hint)
-        checked: Message = response
-        return checked
-
-    def _type_of(self, messages: Sequence[Message], hint: ResourceType | None) -> str:
         found = {type_url for message in messages for type_url in self._types_of(message)}
-        if len(found) > 1 and any(
-            _is(message, DISCOVERY_RESPONSE) and not cast("DynamicMessage", message).resources for message in messages
-        ):
+        if len(found) > 1 and not all(cast("DynamicMessage", envelope).resources for envelope in envelopes):
             # The fact that there is no resource of a type would be lost.
             raise NotOneResponseError
-        if not found and hint is not None:
-            return hint.type_url
-        return next(iter(found)) if len(found) == 1 else ""
+        if len(found) == 1:
+            response.type_url = found.pop()
+        elif not found and hint is not None:
+            response.type_url = hint.type_url
+        checked: Message = response
+        return checked
 
     def _types_of(self, message: Message) -> set[str]:
         if _is(message, RESOURCE_WRAPPER):
@@ -295,15 +276,11 @@ class ConversionWriter:
         if envelope.type_url:
             return {envelope.type_url}
         wrapped = self._catalogue.message_class(RESOURCE_WRAPPER)
-        return {
-            part
-            for packed in envelope.resources
-            for part in (
-                self._types_of(wrapped.FromString(packed.value))
-                if packed.type_url == PREFIX + RESOURCE_WRAPPER
-                else {packed.type_url}
-            )
-        }
+        found: set[str] = set()
+        for packed in envelope.resources:
+            is_wrapped = packed.type_url == PREFIX + RESOURCE_WRAPPER
+            found |= self._types_of(wrapped.FromString(packed.value)) if is_wrapped else {packed.type_url}
+        return found
 
     def _prove(self, messages: Sequence[Message], output: ConvertedFile, file_format: Format) -> None:
         again = self._reader.read(SourceFile.of(_READ_BACK, output.content), file_format, None)
@@ -324,14 +301,6 @@ def _messages(parts: Sequence[Part]) -> list[Message]:
 
 def _is(message: Message, message_type: str) -> bool:
     return bool(message.DESCRIPTOR.full_name == message_type)
-
-
-def _head(envelope: Message) -> bytes:
-    head: DynamicMessage = type(envelope)()
-    head.CopyFrom(envelope)
-    head.ClearField("resources")
-    head.ClearField("type_url")
-    return bytes(head.SerializeToString(deterministic=True))
 
 
 def _names_of_parts(parts: Sequence[Part]) -> str:
@@ -438,18 +407,14 @@ def has_comments(content: bytes, format_name: str) -> bool:
     if b"#" not in content:
         return False
     if format_name == "yaml":
-        return _in_yaml(content.decode("utf-8-sig"))
+        text, end = content.decode("utf-8-sig"), 0
+        # Within a token, a # is text.
+        for token in yaml.scan(text, Loader=yaml.CSafeLoader):
+            if "#" in text[end : token.start_mark.index]:
+                return True
+            end = token.end_mark.index
+        return "#" in text[end:]
     if format_name == "textproto":
         found = _QUOTED_OR_COMMENT.finditer(content.decode("utf-8-sig"))
         return any(match["comment"] is not None and not _HEADER.match(match["comment"]) for match in found)
     return False
-
-
-def _in_yaml(text: str) -> bool:
-    """Within a token, a # is text."""
-    end = 0
-    for token in yaml.scan(text, Loader=yaml.CSafeLoader):
-        if "#" in text[end : token.start_mark.index]:
-            return True
-        end = token.end_mark.index
-    return "#" in text[end:]

@@ -36,7 +36,7 @@ from fsxds.lint.linter import levels_of, linter_of
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Key, Origin, Resource, Snapshot
-from fsxds.model.values import Fault, Problem
+from fsxds.model.values import Problem
 from fsxds.observe.log import Log
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import ENVOY, attributes_of_json
@@ -200,14 +200,15 @@ class _EnvoySetup:
         catalogue = self._application.catalogue
         message = Converter(catalogue).convert(bootstrap, BOOTSTRAP).message
         found = examine(Case(message, snapshot, is_rewritten=transport == "mirror"), catalogue, look_at).resources
+        of_transport, remedy = {"no-ads", "no-xds-cluster"}, "give --transport delta or mirror"
         reported = [
-            (resource, _remedied(fault))
+            (resource, replace(fault, remedy=remedy) if fault.rule in of_transport else fault)
             for resource, fault in found
             if not (transport in {"ads", "delta"} and "api_config_source" in fault.field_path)
         ]
         levels = levels_of(self._application.settings)
         placed = resource_problems(reported, catalogue, self._sources(resource for resource, _ in reported))
-        return [adjusted for problem in placed if (adjusted := levels.adjusted(problem))]
+        return [*filter(None, map(levels.adjusted, placed))]
 
     def _sources(self, resources: Iterable[Resource]) -> dict[PurePosixPath, bytes]:
         sources: dict[PurePosixPath, bytes] = {}
@@ -243,8 +244,3 @@ class _EnvoySetup:
     def _file_of(self, short_name: str, name: str | None) -> Path:
         suffix = f".{self._settings.mirror_format}"
         return self._out / path_of(BY_SHORT_NAME[short_name].type_url, name, suffix)
-
-
-def _remedied(fault: Fault) -> Fault:
-    of_transport = {"no-ads", "no-xds-cluster"}
-    return replace(fault, remedy="give --transport delta or mirror") if fault.rule in of_transport else fault

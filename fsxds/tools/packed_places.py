@@ -93,14 +93,13 @@ _OPEN: Mapping[str, str] = {
            ("OnMatch.action", _EVERY_ACTION))},
 }  # fmt: skip
 
-# Packages whose messages are never packed in a configuration: requests and responses of services, and options.
+# Packages whose messages, `_PLAIN` ones apart, are never packed in a configuration: of services, and options.
 _NEVER_PACKED = (
-    "envoy.admin.", "envoy.annotations.", "envoy.service.", "google.api.", "google.rpc.", "grpc.channelz.",
+    "google.protobuf.", "envoy.admin.", "envoy.annotations.", "envoy.service.", "google.api.", "google.rpc.", "grpc.channelz.",
     "grpc.health.", "io.prometheus.", "opentelemetry.", "pb.", "skywalking.", "tcmalloc.", "udpa.annotations.",
     "validate.", "xds.annotations.", "xds.service.", "zipkin.",
 )  # fmt: skip
-_GOOGLE = "google.protobuf."
-_PLAIN = frozenset({*SPECIAL_JSON, f"{_GOOGLE}Empty"})
+_PLAIN = frozenset({*SPECIAL_JSON, "google.protobuf.Empty"})
 
 DISCOVERED = (
     "envoy.filters.http envoy.filters.http.upstream envoy.filters.listener envoy.filters.network "
@@ -115,18 +114,11 @@ Place = tuple[str, ...]
 def packable_types(catalogue: Catalogue) -> tuple[str, ...]:
     """Return the packable types, sorted."""
     extensions = (catalogue.features or packaged_features()).known
-    return tuple(
-        sorted(
-            descriptor.full_name
-            for descriptor in catalogue.descriptors()
-            if descriptor.full_name in extensions
-            or (descriptor.containing_type is None and _is_packable(descriptor.full_name))
-        )
-    )
-
-
-def _is_packable(name: str) -> bool:
-    return name in _PLAIN if name.startswith(_GOOGLE) else not name.startswith(_NEVER_PACKED)
+    names = {one.full_name for one in catalogue.descriptors() if one.full_name in extensions}
+    for name in (one.full_name for one in catalogue.descriptors() if one.containing_type is None):
+        if name in _PLAIN or not name.startswith(_NEVER_PACKED):
+            names.add(name)
+    return tuple(sorted(names))
 
 
 class PackedTypes:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import count as count_from
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.snapshots.layer_documents import DELETE, KIND, PATCH
-from fsxds.tools.json_schema import MessageSchemas, Spelling
+from fsxds.tools.json_schema import MessageSchemas, Schema, Spelling, reference_of, shared
 from fsxds.tools.packed_places import PackedTypes, ends_of, packable_types
-from fsxds.tools.value_schemas import Schema, reference_of, shared
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -24,7 +24,7 @@ _WRAPPER = "envoy.service.discovery.v3.Resource"
 _RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
 # Above this size, extensions that are work in progress are open: editors read a schema again at each start.
 _LIMIT_BYTES = 320_000
-_TYPED = {"required": ["@type"]}
+_WRAPPED: Schema = {"if": {"required": ["resource"]}, "then": shared("wrapper"), "else": shared("resource")}
 _IS_LAYER = {"properties": {"kind": {"const": KIND}}, "required": ["kind"]}
 
 
@@ -65,12 +65,16 @@ def _documents_schema(
         "element": {
             "if": {"required": ["resources"]},
             "then": shared("response"),
-            "else": {"if": {"required": ["resource"]}, "then": shared("wrapper"), "else": shared("resource")},
+            "else": _WRAPPED,
         },
-        "response": _response(schemas, catalogue),
+        "response": _with(schemas, catalogue, _RESPONSE, {
+            "resources": {"anyOf": [{"type": "array", "items": _WRAPPED}, _WRAPPED]},
+            # A plain `1.0` is the text "1.0" to Envoy.
+            "version_info": {"type": ["string", "number"]},
+        }),
         "wrapper": _with(schemas, catalogue, _WRAPPER, {"resource": shared("resource")}),
         "resource": _resource(own, known),
-    }
+    }  # fmt: skip
     nouns = ", ".join(row.noun for row in known)
     return {
         "$schema": DIALECT,
@@ -82,24 +86,11 @@ def _documents_schema(
 
 def schema_text(schema: Schema) -> str:
     """Return a line per definition; equal schemas give equal text."""
-    return "".join(_lines(schema))
-
-
-def _lines(schema: Schema) -> Iterator[str]:
-    yield "{\n"
-    rows = [(key, value) for key, value in schema.items() if key != "$defs"]
-    definitions = schema.get("$defs", {})
-    for number, (key, value) in enumerate(rows, 1):
-        yield f'"{key}":{_compact(value)}{"," if number < len(rows) or definitions else ""}\n'
+    rows = [f'"{key}":{_text(value)}' for key, value in schema.items() if key != "$defs"]
+    definitions = [f"{json.dumps(name)}:{_text(value)}" for name, value in schema.get("$defs", {}).items()]
     if definitions:
-        yield '"$defs":{\n'
-        yield ",\n".join(f"{json.dumps(name)}:{_compact(value)}" for name, value in definitions.items())
-        yield "\n}\n"
-    yield "}\n"
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+        rows.append('"$defs":{\n' + ",\n".join(definitions) + "\n}")
+    return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
 def _chosen(wanted: Collection[str], known: Collection[str]) -> list[str]:
@@ -134,45 +125,31 @@ def _layer() -> Schema:
 
 def _resource(own: list[Schema], rows: Collection[ResourceType]) -> Schema:
     """The type is in "@type", or else in the file's name."""
-    untyped: Schema = own[0] if len(own) == 1 else {"anyOf": own}
+    patterns = [_pattern(row.message_type) for row in rows]
     choices = [
-        {
-            "if": {"properties": {"@type": {"type": "string", "pattern": _pattern(row)}}, "required": ["@type"]},
-            "then": schema,
-        }
-        for row, schema in zip(rows, own, strict=True)
+        {"if": {"properties": {"@type": {"type": "string", "pattern": pattern}}, "required": ["@type"]}, "then": schema}
+        for pattern, schema in zip(patterns, own, strict=True)
     ]
-    pattern = "|".join(_pattern(row) for row in rows)
+    pattern = "|".join(patterns)
     url = {"anyOf": [{"enum": [row.type_url for row in rows]}, {"type": "string", "pattern": pattern}]}
     return {
         "type": "object",
         "properties": {"@type": url},
-        "if": _TYPED,
+        "if": {"required": ["@type"]},
         "then": {"allOf": choices},
-        "else": untyped,
+        "else": own[0] if len(own) == 1 else {"anyOf": own},
     }
 
 
-def _pattern(row: ResourceType) -> str:
-    return f"/{row.message_type}$".replace(".", r"\.")
-
-
-def _response(schemas: MessageSchemas, catalogue: Catalogue) -> Schema:
-    element: Schema = {"if": {"required": ["resource"]}, "then": shared("wrapper"), "else": shared("resource")}
-    # A plain `1.0` is the text "1.0" to Envoy.
-    own: dict[str, Schema] = {
-        "resources": {"anyOf": [{"type": "array", "items": element}, element]},
-        "version_info": {"type": ["string", "number"]},
-    }
-    return _with(schemas, catalogue, _RESPONSE, own)
+def _pattern(message_type: str) -> str:
+    return f"/{message_type}$".replace(".", r"\.")
 
 
 def _with(schemas: MessageSchemas, catalogue: Catalogue, message_type: str, own: Mapping[str, Schema]) -> Schema:
     fields = catalogue.pool.FindMessageTypeByName(message_type).fields_by_name
     replaced = {name: schema for field, schema in own.items() for name in schemas.spellings(fields[field])}
     definition = schemas.definitions[reference_of(schemas.message(message_type)) or ""]
-    pattern = f"/{message_type}$".replace(".", r"\.")
-    typed = {"@type": {"type": "string", "pattern": pattern}}
+    typed = {"@type": {"type": "string", "pattern": _pattern(message_type)}}
     return definition | {"properties": {**typed, **definition["properties"], **replaced}}
 
 
@@ -267,7 +244,12 @@ def _without_equal(definitions: _Definitions) -> dict[str, Schema]:
 
 def _with_inlined(definitions: _Definitions, root: str) -> dict[str, Schema]:
     uses = Counter(name for schema in definitions.values() for name in _references(schema))
-    short = {name for name, schema in definitions.items() if _is_shorter_inlined(name, schema, uses[name])} - {root}
+    short: set[str] = set()
+    for name, schema in definitions.items():
+        length, reference = len(_text(schema)), _REFERENCE_COST + len(name.rpartition(".")[2])
+        is_shorter = uses[name] * length <= length + reference + uses[name] * reference
+        if name != root and (uses[name] == 1 or is_shorter):
+            short.add(name)
 
     def expanded(schema: Schema, outer: frozenset[str]) -> Schema:
         name = reference_of(schema)
@@ -284,13 +266,6 @@ def _with_inlined(definitions: _Definitions, root: str) -> dict[str, Schema]:
             found[name] = expanded(definitions[name], frozenset((name,)))
             waiting += _references(found[name])
     return found
-
-
-def _is_shorter_inlined(name: str, schema: Schema, uses: int) -> bool:
-    if uses == 1:
-        return True
-    length, reference = len(_text(schema)), _REFERENCE_COST + len(name.rpartition(".")[2])
-    return uses * length <= length + reference + uses * reference
 
 
 def _without_implied(schema: Schema, implied: object = None) -> Schema:
@@ -321,7 +296,11 @@ def _without_repetitions(definitions: _Definitions) -> dict[str, Schema]:
 
     for schema in definitions.values():
         count(schema)
-    worthy = {text for text, number in counts.items() if _is_shorter_defined(text, number, _label(labels[text]))}
+    worthy: set[str] = set()
+    for text, uses in counts.items():
+        reference = _REFERENCE_COST + len(_label(labels[text]))
+        if uses * len(text) > len(text) + reference + uses * reference:
+            worthy.add(text)
     names = {_text(schema): name for name, schema in definitions.items()}
     found: dict[str, Schema] = {}
 
@@ -330,22 +309,14 @@ def _without_repetitions(definitions: _Definitions) -> dict[str, Schema]:
         if text not in worthy and text not in names:
             return _mapped(schema, replaced)
         if text not in names:
-            label = _label(labels[text])
-            taken = definitions.keys() | found.keys()
-            number = 1
-            while (name := f"{label}{number if number > 1 else ''}") in taken:
-                number += 1
-            names[text] = name
-            found[names[text]] = {}
-            found[names[text]] |= _mapped(schema, replaced)
+            label, taken = _label(labels[text]), definitions.keys() | found.keys()
+            numbered = (f"{label}{number if number > 1 else ''}" for number in count_from(1))
+            name = names[text] = next(name for name in numbered if name not in taken)
+            found[name] = {}
+            found[name] |= _mapped(schema, replaced)
         return shared(names[text])
 
     return {name: _mapped(schema, replaced) for name, schema in definitions.items()} | found
-
-
-def _is_shorter_defined(text: str, uses: int, label: str) -> bool:
-    reference = _REFERENCE_COST + len(label)
-    return uses * len(text) > len(text) + reference + uses * reference
 
 
 def _label(found: Counter[str]) -> str:
@@ -365,5 +336,5 @@ def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:
     return names
 
 
-def _text(schema: Schema) -> str:
+def _text(schema: object) -> str:
     return json.dumps(schema, separators=(",", ":"))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
-from typing import Protocol
 
 from rich.console import Console
 from rich.text import Text
@@ -64,7 +63,11 @@ class Holdings:
         """Apply an update."""
         before = self.of(update.type_url)
         is_first = update.type_url not in self._rows
-        received = {name: _by_content(resource) for name, resource in update.resources.items()}
+        # Servers may give several versions to equal content.
+        received = {
+            name: replace(one, version=version_of_body(one.type_url, one.redirect.encode() or one.body))
+            for name, one in update.resources.items()
+        }
         kept = {} if update.is_full else dict(before)
         gone = (*update.removed, *update.unpopulated)
         for name in gone:
@@ -72,12 +75,6 @@ class Holdings:
         after = MappingProxyType(kept | received)
         self._rows[update.type_url] = after
         return HoldingsUpdate(update, before, after, is_first, tuple(name for name in gone if name not in before))
-
-
-def _by_content(resource: Resource) -> Resource:
-    """Servers may give several versions to equal content."""
-    content = resource.redirect.encode() or resource.body
-    return replace(resource, version=version_of_body(resource.type_url, content))
 
 
 # A longer first list is useless on a terminal; the JSON has all names.
@@ -94,15 +91,19 @@ def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collectio
 
     `wanted` names are empty for a wildcard.
     """
+    version = step.update.version
+    short = version[:_SHORT_DIGITS] if _DIGEST.fullmatch(version) else escape(version)[:_LONGEST_VERSION]
     yield Text.assemble(
-        (escape(noun_of(step.update.type_url)), "bold"), f": {_headline(step, difference)}", (_version(step), "dim")
+        (escape(noun_of(step.update.type_url)), "bold"),
+        f": {_headline(step, difference)}",
+        (f"  version {short}" if version else "", "dim"),
     )
     if step.is_first:
         for name, resource in islice(sorted(step.after.items()), MOST_LISTED):
-            ttl = (f"  ttl {resource.ttl_s:g}s",) if resource.ttl_s is not None else ()
-            aliases = (f"  aliases {escape(', '.join(resource.aliases))}",) if resource.aliases else ()
-            redirect = (f"  redirects to {escape(resource.redirect)}",) if resource.redirect else ()
-            yield Text.assemble("  ", escape(name), ("".join((*ttl, *aliases, *redirect)), "dim"))
+            ttl = f"  ttl {resource.ttl_s:g}s" if resource.ttl_s is not None else ""
+            aliases = f"  aliases {escape(', '.join(resource.aliases))}" if resource.aliases else ""
+            redirect = f"  redirects to {escape(resource.redirect)}" if resource.redirect else ""
+            yield Text.assemble("  ", escape(name), (f"{ttl}{aliases}{redirect}", "dim"))
         if len(step.after) > MOST_LISTED:
             yield Text(f"  … and {len(step.after) - MOST_LISTED} more", "dim")
         left_out = (name for name in wanted if name not in step.after and name != "*") if step.update.is_full else ()
@@ -122,14 +123,6 @@ def _headline(step: HoldingsUpdate, difference: Difference) -> str:
     if step.update.heartbeats:
         return f"{len(step.update.heartbeats)} kept alive"
     return "nothing changed"
-
-
-def _version(step: HoldingsUpdate) -> str:
-    version = step.update.version
-    if not version:
-        return ""
-    short = version[:_SHORT_DIGITS] if _DIGEST.fullmatch(version) else escape(version)[:_LONGEST_VERSION]
-    return f"  version {short}"
 
 
 def _absent_names(step: HoldingsUpdate, wanted: Collection[str]) -> Iterator[str]:
@@ -204,20 +197,11 @@ def _now() -> str:
     return f"{datetime.now().astimezone():%H:%M:%S}"
 
 
-class WatchOutput(Protocol):
-    """Prints updates."""
-
-    def step(self, step: HoldingsUpdate) -> None:
-        """Print an update."""
-
-
 class TextOutput:
     """Prints updates as text."""
 
     def __init__(self, catalogue: Catalogue, names: tuple[str, ...]) -> None:
-        self._console = Console(highlight=False)
-        self._comparer = Comparer(catalogue)
-        self._names = names
+        self._console, self._comparer, self._names = Console(highlight=False), Comparer(catalogue), names
 
     def step(self, step: HoldingsUpdate) -> None:
         """Print an update with its time."""
@@ -236,8 +220,7 @@ class JsonOutput:
     """Prints updates as JSON."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._comparer = Comparer(catalogue)
-        self._masker = Masker(catalogue)
+        self._comparer, self._masker = Comparer(catalogue), Masker(catalogue)
 
     def step(self, step: HoldingsUpdate) -> None:
         """Print a line; raises UsageError if JSON cannot hold a resource."""
@@ -250,13 +233,11 @@ class JsonOutput:
 def by_content(step: HoldingsUpdate) -> Difference:
     """Compare by content, without the message types."""
     before, after = step.before, step.after
-    changed = (name for name in sorted(after) if name in before and after[name] != before[name])
-    found = TypeDifference(
-        step.update.type_url,
-        tuple(after[name] for name in sorted(after) if name not in before),
-        tuple(before[name] for name in sorted(before) if name not in after),
-        tuple(ResourceChange(before[name], after[name], ()) for name in changed),
-    )
+    added = tuple(after[name] for name in sorted(after.keys() - before.keys()))
+    removed = tuple(before[name] for name in sorted(before.keys() - after.keys()))
+    both = ((before[name], after[name]) for name in sorted(before.keys() & after.keys()))
+    changed = tuple(ResourceChange(was, now, ()) for was, now in both if was != now)
+    found = TypeDifference(step.update.type_url, added, removed, changed)
     return Difference((found,) if found.added or found.removed or found.changed else ())
 
 

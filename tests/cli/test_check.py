@@ -265,6 +265,18 @@ def test_an_envoy_that_accepts_a_resource_overrules_what_predicts_it(
     assert sorted(errors_in(refusing)) == sorted([*kept, "rds.yaml large-regex"])
 
 
+def test_an_accepted_document_does_not_overrule_the_errors_of_another(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The errors of a file of documents are not of one of them, and Envoy still rejects the second."""
+    documents = [(ROUTES % ("r", "a.example"))[2:].replace("\n  ", "\n") for _ in range(2)]
+    documents[0] = documents[0].replace("x{99}", "x").replace("name: r", "name: good")
+    monkeypatch.chdir(write_tree(tmp_path, rds="---\n".join(documents)))
+
+    assert 1 == main(["check", ".", "--with-envoy"])
+    assert ["rds.yaml large-regex"] == errors_in(capfd.readouterr().out)
+
+
 def test_an_envoy_does_not_overrule_a_conflict_between_resources(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

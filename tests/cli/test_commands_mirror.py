@@ -20,6 +20,13 @@ def test_a_tree_is_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert f"{out}: 0 files written, 0 removed, " in capfd.readouterr().out
 
 
+def test_a_directory_that_cannot_be_made_is_wrong_use(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """One line names the directory, the reason and the remedy."""
+    assert main(["mirror", str(write_tree(tmp_path, cds=CLUSTERS)), "/proc/no/such"]) == 2
+    fact = "fsxds: /proc/no: cannot be written: No such file or directory"
+    assert capfd.readouterr().err == f"{fact}; make it writable and large enough, and mirror again: it goes on there\n"
+
+
 def test_problems_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A file with a mistake is told and ends with status 1; the good ones are written."""
     tree, out = write_tree(tmp_path, cds=TYPO, sds=SECRETS), tmp_path / "out"

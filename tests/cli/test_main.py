@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import click
 import pytest
@@ -45,6 +47,8 @@ from fsxds.settings.reading import GONE
         (["show", ".", "--settings", "none.yaml"], "fsxds: none.yaml: cannot be read: No such file or directory;"),
         (["watch", "127.0.0.1:1"], "fsxds watch: Missing option '--type'. Choose from: rtds, sds, cds, eds,"),
         (["check", "no\n\x1b[31msuch"], r"fsxds: no\n\x1b[31msuch: there is no such file or directory"),
+        (["check", "a" * 300], f"fsxds: {'a' * 300}: there is no such file or directory; give a directory or files"),
+        (["show", "a" * 300], f"fsxds: {'a' * 300}: there is no such directory; give the directory that holds"),
     ],
 )
 def test_wrong_use_is_one_line(arguments: list[str], line: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -76,6 +80,41 @@ def test_commands_are_shown_by_task(capfd: pytest.CaptureFixture[str]) -> None:
     assert not any(text.endswith("...") for *_, text in listed)
     assert len(lines) <= 30
     assert max(map(len, lines)) <= 80
+
+
+def run_apart(arguments: list[str], stdout: int | IO[str] = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    """Run fsxds in a process, whose stdout takes nothing that UTF-8 cannot hold."""
+    command, variables = [sys.executable, "-m", "fsxds", *arguments], {"PYTHONIOENCODING": "utf-8:strict"}
+    return subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, env=os.environ | variables, text=True, check=False
+    )
+
+
+def test_a_name_that_is_no_text_is_escaped() -> None:
+    """A node id from the shell may be any bytes; JSON has them escaped."""
+    done = run_apart(["bootstrap", "--node", "\udcff", "--format", "json"])
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert json.loads(done.stdout)["node"]["id"] == "\udcff"
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["explain"], ["schema", "--settings"]])
+def test_a_stdout_on_a_full_disk_is_reported(arguments: list[str]) -> None:
+    """The status is not 1, by which check and diff report problems and differences."""
+    with Path("/dev/full").open("w") as full:
+        done = run_apart(arguments, full)
+
+    assert (2, "fsxds: stdout cannot be written: No space left on device\n") == (done.returncode, done.stderr)
+
+
+def test_a_reader_that_went_away_ends_the_command_in_silence() -> None:
+    """As with `fsxds explain | head -1`, whether the output fits into the pipe or not."""
+    for arguments in (["--version"], ["explain"], ["schema", "--settings"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "w") as closed:
+            done = run_apart(arguments, closed)
+        assert (1, "") == (done.returncode, done.stderr)
 
 
 def test_version(capfd: pytest.CaptureFixture[str]) -> None:

@@ -225,6 +225,8 @@ def _become(message: dict[str, Any], files: list[int]) -> list[str]:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    # The one of this process knows whether the previous file was seekable, and a terminal.
+    sys.stdout = os.fdopen(1, "w", encoding=sys.stdout.encoding, closefd=False)
     if message["own"]:
         os.setsid()
     os.environ.clear()

@@ -9,9 +9,8 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import BY_SHORT_NAME
-from fsxds.tools.json_schema import Spelling
+from fsxds.tools.json_schema import Schema, Spelling
 from fsxds.tools.schema_documents import documents_schema
-from fsxds.tools.value_schemas import Schema
 from tests.support.validation import Validator
 
 SchemaOf = Callable[..., Schema]

@@ -9,9 +9,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet, SourceCodeInfo
 from jsonschema import Draft202012Validator
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.tools.json_schema import MessageSchemas, Spelling
+from fsxds.tools.json_schema import MessageSchemas, Schema, Spelling
 from fsxds.tools.packed_places import PackedTypes
-from fsxds.tools.value_schemas import Schema
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
 ROUTE = "envoy.config.route.v3."

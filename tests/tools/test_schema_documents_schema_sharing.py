@@ -6,8 +6,8 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from fsxds.tools.json_schema import shared
 from fsxds.tools.schema_documents import compact
-from fsxds.tools.value_schemas import shared
 
 TEXT = {"type": "string", "minLength": 1, "description": "must not be empty"}
 

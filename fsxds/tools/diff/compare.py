@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -133,8 +133,8 @@ class FieldComparer:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._marks: dict[str, str] = {}
-        self._masker = Masker(catalogue, self._mark)
+        marks = self._marks = dict[str, str]()
+        self._masker = Masker(catalogue, lambda secret: marks.setdefault(secret, f"{_MARK}{len(marks)}{_MARK}"))
 
     def compare(self, before: dict[str, PlainValue], after: dict[str, PlainValue]) -> tuple[FieldChange, ...]:
         """Return the changes between two resources with `@type`, in order of fields.
@@ -143,9 +143,6 @@ class FieldComparer:
         """
         self._marks.clear()
         return tuple(self._compare(self._masker.masked(before), self._masker.masked(after), _Site()))
-
-    def _mark(self, secret: str) -> str:
-        return self._marks.setdefault(secret, f"{_MARK}{len(self._marks)}{_MARK}")
 
     def _compare(self, before: PlainValue, after: PlainValue, site: _Site) -> Iterator[FieldChange]:
         # In Python, 1 equals True, and 0.0 equals -0.0.
@@ -163,7 +160,10 @@ class FieldComparer:
     def _compare_objects(
         self, before: dict[str, PlainValue], after: dict[str, PlainValue], site: _Site
     ) -> Iterator[FieldChange]:
-        site = self._inside(after, site)
+        type_url = after.get("@type")
+        if isinstance(type_url, str) and (site.message is None or site.message.full_name == ANY):
+            message_type = type_of_url(type_url)
+            site = replace(site, message=self._catalogue.descriptor(message_type) if message_type else None)
         for name in (*before, *(name for name in after if name not in before)):
             here, field = self._at(name, before, site)
             default = _default(field)
@@ -200,13 +200,6 @@ class FieldComparer:
         if canonical(shown_before) == canonical(shown_after):
             return FieldChange(site.path, act, is_hidden=True)
         return FieldChange(site.path, act, shown_before, shown_after)
-
-    def _inside(self, value: dict[str, PlainValue], site: _Site) -> _Site:
-        type_url = value.get("@type")
-        if isinstance(type_url, str) and (site.message is None or site.message.full_name == ANY):
-            message_type = type_of_url(type_url)
-            return replace(site, message=self._catalogue.descriptor(message_type) if message_type else None)
-        return site
 
     def _at(self, name: str, owner: dict[str, PlainValue], site: _Site) -> tuple[_Site, FieldDescriptor | None]:
         path = _key_path(site.path, name)
@@ -352,11 +345,11 @@ class Comparer:
 
 
 def _parted(resources: Sequence[Resource], gaps: Gaps) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
-    unknown = [any(gap.may_hold(resource) for gap in gaps) for resource in resources]
-    return (
-        tuple(resource for resource, is_unknown in zip(resources, unknown, strict=True) if not is_unknown),
-        tuple(resource for resource, is_unknown in zip(resources, unknown, strict=True) if is_unknown),
-    )
+    known: list[Resource] = []
+    unknown: list[Resource] = []
+    for resource in resources:
+        (unknown if any(gap.may_hold(resource) for gap in gaps) else known).append(resource)
+    return tuple(known), tuple(unknown)
 
 
 def _around_field(name: str, before: PlainValue, after: PlainValue) -> Iterator[FieldChange]:
@@ -434,7 +427,11 @@ def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, 
     together: defaultdict[tuple[int, ...], list[_Identity]] = defaultdict(list)
     for identity, numbers in shown.items():
         together[tuple(numbers)].append(identity)
-    layers = _views_by_layer(views) if together else {}
+    by_layer: defaultdict[str, list[int]] = defaultdict(list)
+    for number, view in enumerate(views):
+        for layer in folders_of(view.layers):
+            by_layer[layer].append(number)
+    layers = {tuple(of_layer): layer for layer, of_layer in by_layer.items()}
     return tuple(
         ViewGroup(
             tuple(views[number] for number in numbers),
@@ -454,29 +451,20 @@ def _content(change: _Change, fields: dict[int, object]) -> tuple[str, object]:
     # Views that share a change have the same object.
     known = fields.get(id(change.fields))
     if known is None:
-        known = fields[id(change.fields)] = tuple(map(_field, change.fields))
+        known = fields[id(change.fields)] = tuple(
+            (one.path, one.act, one.is_hidden, canonical(one.before), canonical(one.after)) for one in change.fields
+        )
     return change.after.name, known
 
 
-def _field(change: FieldChange) -> object:
-    return change.path, change.act, change.is_hidden, canonical(change.before), canonical(change.after)
-
-
-def _views_by_layer(views: Iterable[ComparedView]) -> Mapping[tuple[int, ...], str]:
-    numbers: defaultdict[str, list[int]] = defaultdict(list)
-    for number, view in enumerate(views):
-        for layer in folders_of(view.layers):
-            numbers[layer].append(number)
-    return {tuple(of_layer): layer for layer, of_layer in numbers.items()}
-
-
 def _difference(changes: Mapping[_Identity, _Change]) -> Difference:
-    rows: defaultdict[TypeUrl, defaultdict[str, list[_Change]]] = defaultdict(lambda: defaultdict(list))
+    rows: defaultdict[TypeUrl, defaultdict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for (type_url, part, _, _), change in sorted(changes.items(), key=lambda one: one[0][2]):
         rows[type_url][part].append(change)
     ordered = sorted(rows.items(), key=lambda row: _ORDER[row[0]])
-    return Difference(tuple(TypeDifference(type_url, **_tuples(parts)) for type_url, parts in ordered))
-
-
-def _tuples(parts: Mapping[str, list[_Change]]) -> dict[str, Any]:
-    return {part: tuple(changes) for part, changes in parts.items()}
+    return Difference(
+        tuple(
+            TypeDifference(type_url, **{part: tuple(changes) for part, changes in parts.items()})
+            for type_url, parts in ordered
+        )
+    )

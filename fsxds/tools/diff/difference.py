@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Self
@@ -12,8 +12,7 @@ from typing import Self
 from rich.text import Text
 
 from fsxds.api.secrets import mask_text
-from fsxds.events.event import escape
-from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.events.event import escape, noun_of, type_name
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue
 from fsxds.snapshots.loaded_views import folders_of
@@ -22,7 +21,6 @@ from fsxds.tools.diff.compare import (
     ComparedView,
     Difference,
     FieldChange,
-    ResourceChange,
     TypeDifference,
     ViewGroup,
 )
@@ -140,20 +138,8 @@ def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[Differen
     yield from (DifferenceRow("+", resource, compared.after) for resource in difference.added)
     yield from (DifferenceRow("-", resource, compared.before) for resource in difference.removed)
     yield from (DifferenceRow("~", change.after, compared.after, change.fields) for change in difference.changed)
-    yield from (DifferenceRow("?", resource, side) for resource, side in unknown_of(difference, compared))
-
-
-def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple[Resource, Side]]:
-    """Yield resources only maybe added or removed."""
-    for resource in difference.maybe_added:
-        yield resource, compared.after
-    for resource in difference.maybe_removed:
-        yield resource, compared.before
-
-
-def noun_of(difference: TypeDifference) -> str:
-    """Return a type's noun, such as `clusters`."""
-    return BY_TYPE_URL[difference.type_url].noun
+    yield from (DifferenceRow("?", resource, compared.after) for resource in difference.maybe_added)
+    yield from (DifferenceRow("?", resource, compared.before) for resource in difference.maybe_removed)
 
 
 def counts_text(*rows: TypeDifference) -> str:
@@ -170,12 +156,8 @@ def counts_text(*rows: TypeDifference) -> str:
 def summary(compared: Compared) -> str:
     """Return the result in one line."""
     counts = counts_text(*compared.difference.types)
-    same, unread = "no difference", ""
-    if compared.unread:
-        same, unread = (
-            "no difference in the readable resources",
-            f"; not compared: {len(compared.unread)} that could not be read",
-        )
+    same = "no difference in the readable resources" if compared.unread else "no difference"
+    unread = f"; not compared: {len(compared.unread)} that could not be read" if compared.unread else ""
     held = f"; {len(compared.held)} would be held" if compared.held else ""
     return escape(f"{compared.before.label} → {compared.after.label}: {counts or same}{compared.extent}{held}{unread}")
 
@@ -227,21 +209,23 @@ def json_text(compared: Compared) -> str:
         "unread": [{"place": unread.place, "reason": mask_text(unread.reason)} for unread in compared.unread],
         "before": compared.before.label,
         "after": compared.after.label,
-        "held": [_held(one) for one in compared.held],
+        "held": [
+            {
+                "rule": held.change.rule,
+                "from": held.place,
+                "fact": held.change.fact,
+                "remedy": held.change.remedy,
+                "approval_id": held.change.approval_id or None,
+                "views": [_view(view) for view in held.views],
+            }
+            for held in compared.held
+        ],
         **(found if compared.view_count else {"types": _types(compared.difference, compared)}),
     }
     return json.dumps(content, indent=2)
 
 
-def _held(held: HeldInViews) -> PlainValue:
-    return {
-        "rule": held.change.rule,
-        "from": held.place,
-        "fact": held.change.fact,
-        "remedy": held.change.remedy,
-        "approval_id": held.change.approval_id or None,
-        "views": [_view(view) for view in held.views],
-    }
+_LISTS = {"+": "added", "-": "removed", "~": "changed", "?": "unknown"}
 
 
 def _view(view: ComparedView) -> PlainValue:
@@ -249,41 +233,34 @@ def _view(view: ComparedView) -> PlainValue:
 
 
 def _types(difference: Difference, compared: Compared) -> PlainValue:
-    return {BY_TYPE_URL[row.type_url].short_name: _type(row, compared) for row in difference.types}
+    types: dict[str, PlainValue] = {}
+    for row in difference.types:
+        lists: dict[str, list[PlainValue]] = {"added": [], "removed": [], "changed": [], "unknown": []}
+        for one in rows_of(row, compared):
+            if one.sign != "~":
+                lists[_LISTS[one.sign]].append({"name": one.resource.name, **_origin(one.resource, one.side)})
+        lists["changed"] += (
+            {
+                "name": change.after.name,
+                "before": _origin(change.before, compared.before),
+                "after": _origin(change.after, compared.after),
+                "fields": [field_content(field) for field in change.fields],
+            }
+            for change in row.changed
+        )
+        types[type_name(row.type_url)] = {**lists}
+    return types
 
 
-def _type(difference: TypeDifference, compared: Compared) -> PlainValue:
-    return {
-        "added": [_resource(resource, compared.after) for resource in difference.added],
-        "removed": [_resource(resource, compared.before) for resource in difference.removed],
-        "changed": [_change(change, compared) for change in difference.changed],
-        "unknown": [_resource(one, side) for one, side in unknown_of(difference, compared)],
-    }
-
-
-def _resource(resource: Resource, side: Side) -> PlainValue:
-    return {"name": resource.name, "version": resource.version, "from": side.place(resource) or None}
-
-
-def _change(change: ResourceChange, compared: Compared) -> PlainValue:
-    return {
-        "name": change.after.name,
-        "before": {"version": change.before.version, "from": compared.before.place(change.before) or None},
-        "after": {"version": change.after.version, "from": compared.after.place(change.after) or None},
-        "fields": [field_content(field) for field in change.fields],
-    }
+def _origin(resource: Resource, side: Side) -> dict[str, PlainValue]:
+    return {"version": resource.version, "from": side.place(resource) or None}
 
 
 def field_content(field: FieldChange) -> PlainValue:
     """Return a change as JSON, secrets hidden."""
     if field.is_hidden:
         return {"path": field.path, "act": field.act.value, "hidden": True}
-    return {
-        "path": field.path,
-        "act": field.act.value,
-        "before": field.before,
-        "after": field.after,
-    }
+    return {"path": field.path, "act": field.act.value, "before": field.before, "after": field.after}
 
 
 STYLES = {"+": "green", "-": "red", "~": "yellow", "?": "magenta"}
@@ -297,7 +274,7 @@ def text_lines(compared: Compared) -> Iterator[Text]:
         if heading:
             yield Text(escape(heading), "bold underline")
         for difference in part.types:
-            yield Text.assemble((noun_of(difference), "bold"), f": {counts_text(difference)}")
+            yield Text.assemble((noun_of(difference.type_url), "bold"), f": {counts_text(difference)}")
             for row in rows_of(difference, compared):
                 place = row.side.place(row.resource)
                 head = (f"{row.sign} {escape(row.resource.name)}", STYLES[row.sign])
@@ -339,7 +316,7 @@ _LONGEST_FACT = 400
 _MOST_UNREAD = 20
 
 _BACKTICKS = re.compile("`+")
-_WORDS = {"+": "added", "-": "removed", "~": "changed", "?": "unknown whether added or removed"}
+_WORDS = {**_LISTS, "?": "unknown whether added or removed"}
 
 
 def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
@@ -348,7 +325,14 @@ def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
     Each group of views has its own, while half of the characters are left.
     """
     lines = [f"### xDS resources: {code(compared.before.label)} → {code(compared.after.label)}", ""]
-    lines += (*_banner(compared), *_alert(compared))
+    fact = "**This comparison is not complete.** Whether resources that may stand in these were added or removed is unknown:"
+    unread = [f"{code(one.place)}: {code(one.reason[:_LONGEST_NAME])}" for one in compared.unread]
+    lines += _alert("WARNING", fact, unread)
+    held = [
+        f"{code(one.place)}: {code(one.fact[:_LONGEST_FACT])}; {code(one.change.remedy[:_LONGEST_FACT])}"
+        for one in compared.held
+    ]
+    lines += _alert("CAUTION", "**A server would hold these, and serve the rest:**", held)
     if compared.are_same:
         fact = "No difference in the readable resources." if compared.unread else "No difference."
         return _text((*lines, fact))
@@ -379,31 +363,10 @@ def code(text: str, *, in_table: bool = False) -> str:
     return f"{fence}{padding}{text}{padding}{fence}"
 
 
-def _banner(compared: Compared) -> Iterator[str]:
-    if not compared.unread:
-        return
-    yield "> [!WARNING]"
-    yield "> **This comparison is not complete.** Whether resources that may stand in these were added or removed is unknown:"
-    yield ">"
-    for unread in compared.unread[:_MOST_UNREAD]:
-        yield f"> - {code(unread.place)}: {code(unread.reason[:_LONGEST_NAME])}"
-    if len(compared.unread) > _MOST_UNREAD:
-        yield f"> - and {len(compared.unread) - _MOST_UNREAD} more"
-    yield ""
-
-
-def _alert(compared: Compared) -> Iterator[str]:
-    if not compared.held:
-        return
-    yield "> [!CAUTION]"
-    yield "> **A server would hold these, and serve the rest:**"
-    yield ">"
-    for held in compared.held[:_MOST_UNREAD]:
-        fact, remedy = held.fact[:_LONGEST_FACT], held.change.remedy[:_LONGEST_FACT]
-        yield f"> - {code(held.place)}: {code(fact)}; {code(remedy)}"
-    if len(compared.held) > _MOST_UNREAD:
-        yield f"> - and {len(compared.held) - _MOST_UNREAD} more"
-    yield ""
+def _alert(level: str, fact: str, rows: Sequence[str]) -> Iterator[str]:
+    if rows:
+        more = [f"and {len(rows) - _MOST_UNREAD} more"] if len(rows) > _MOST_UNREAD else []
+        yield from (f"> [!{level}]", f"> {fact}", ">", *(f"> - {row}" for row in (*rows[:_MOST_UNREAD], *more)), "")
 
 
 def _table(differences: tuple[TypeDifference, ...]) -> Iterator[str]:
@@ -412,7 +375,7 @@ def _table(differences: tuple[TypeDifference, ...]) -> Iterator[str]:
     yield f"| --- | ---: | ---: | ---: |{' ---: |' if has_unknown else ''}"
     for row in differences:
         unknown = f" {row.unknown} |" if has_unknown else ""
-        yield f"| {noun_of(row)} | {len(row.added)} | {len(row.changed)} | {len(row.removed)} |{unknown}"
+        yield f"| {noun_of(row.type_url)} | {len(row.added)} | {len(row.changed)} | {len(row.removed)} |{unknown}"
     yield ""
 
 
@@ -430,10 +393,11 @@ class _Part:
 
 
 class _Section:
+    _tail = "\n</details>\n\n"
+
     def __init__(self, difference: TypeDifference, compared: Compared) -> None:
-        self._head = f"<details>\n<summary>{noun_of(difference)}: {counts_text(difference)}</summary>\n\n"
+        self._head = f"<details>\n<summary>{noun_of(difference.type_url)}: {counts_text(difference)}</summary>\n\n"
         self._lines = tuple(_lines(difference, compared))
-        self._tail = "\n</details>\n\n"
 
     @property
     def size(self) -> int:
@@ -441,17 +405,11 @@ class _Section:
 
     def text(self, longest: int) -> str:
         if self.size <= longest:
-            return self._head + "".join(f"{line}\n" for line in self._lines) + self._tail
+            return self._head + _text(self._lines) + self._tail
         room = longest - len(self._head) - len(self._tail) - _NOTE_LENGTH
-        kept: list[str] = []
-        for line in self._lines:
-            room -= len(line) + 1
-            if room < 0:
-                break
-            kept.append(line)
-        left_out = len(self._lines) - len(kept)
-        note = f"\n{left_out} more lines do not fit into a comment; `fsxds diff` prints them all.\n"
-        return self._head + "".join(f"{line}\n" for line in kept) + note + self._tail
+        kept = sum(size <= room for size in accumulate(len(line) + 1 for line in self._lines))
+        note = f"\n{len(self._lines) - kept} more lines do not fit into a comment; `fsxds diff` prints them all.\n"
+        return self._head + _text(self._lines[:kept]) + note + self._tail
 
 
 def _shares(sizes: list[int], room: int) -> list[int]:

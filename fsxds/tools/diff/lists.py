@@ -51,15 +51,9 @@ def canonical(value: PlainValue) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _name(member: Mapping[str, PlainValue]) -> str | None:
-    name = member.get("name")
-    return name if isinstance(name, str) else None
-
-
-def _key(member: Mapping[str, PlainValue]) -> str | None:
-    holder = member.get("header", member)
-    key = holder.get("key") if isinstance(holder, dict) else None
-    return key if isinstance(key, str) else None
+def _text(holder: PlainValue, name: str) -> str | None:
+    text = holder.get(name) if isinstance(holder, dict) else None
+    return text if isinstance(text, str) else None
 
 
 def _address(member: Mapping[str, PlainValue]) -> str | None:
@@ -87,18 +81,14 @@ def _locality(member: Mapping[str, PlainValue]) -> str | None:
     return canonical([member.get("locality", {}), member.get("priority", 0)])
 
 
-def _match(member: Mapping[str, PlainValue]) -> str | None:
-    return canonical(member["match"]) if isinstance(member.get("match"), dict) else None
-
-
-_ReadKey: TypeAlias = Callable[[Mapping[str, PlainValue]], "str | None"]
+_ReadKey: TypeAlias = Callable[[dict[str, PlainValue]], "str | None"]
 
 # Keys of an item, and whether the key is shown as its name. The first key that all items of both lists have is used.
 _KEYS: tuple[tuple[_ReadKey, bool], ...] = (
-    (_name, True),
-    (_key, True),
+    (lambda member: _text(member, "name"), True),
+    (lambda member: _text(member.get("header", member), "key"), True),
     (_address, True),
-    (_match, False),
+    (lambda member: canonical(member["match"]) if isinstance(member.get("match"), dict) else None, False),
     (_locality, False),
 )
 
@@ -128,10 +118,8 @@ def _by_key(before: dict[str, int], after: dict[str, int]) -> Matching:
 def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Matching:
     equals = _by_key(_numbered(before), _numbered(after))
     in_order = _longest_rise(equals.pairs)
-    gaps_before, gaps_after = (
-        _gaps(equals.removed, [a for a, _ in in_order]),
-        _gaps(equals.added, [b for _, b in in_order]),
-    )
+    gaps_before = _gaps(equals.removed, [pair[0] for pair in in_order])
+    gaps_after = _gaps(equals.added, [pair[1] for pair in in_order])
     alike = [pair for gap in gaps_after for pair in _alike(gaps_before[gap], gaps_after[gap], before, after)]
     paired_before, paired_after = {pair[0] for pair in alike}, {pair[1] for pair in alike}
     return Matching(

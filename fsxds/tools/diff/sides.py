@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import aiohttp
 
@@ -60,34 +61,33 @@ async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | 
         async with open_session(address, READ_PATIENCE_S, tls) as session:
             asked = {"node": plain_node(node)} if node is not None else {}
             rows = [row for row in RESOURCE_TYPES if row.rest_path]
-            answers = [(row, await _poll(session, url_of(address, row), asked)) for row in rows]
+            answers = [(row, await _poll(session, (address, url_of(address, row)), asked)) for row in rows]
     except TimeoutError as error:
         raise UsageError(f"{address}: no response came in time; is fsxds running there?") from error
     except aiohttp.InvalidURL as error:
         raise UsageError(f"{address}: is no URL; write http://HOST:PORT or unix:PATH") from error
     except aiohttp.ClientError as error:
         raise UsageError(f"{address}: request failed: {error_message(error)}; is fsxds running there?") from error
-    except _WrongResponseError as error:
-        raise UsageError(f"{address}: {error}; is this fsxds?") from error
     files = (SourceFile.of(PurePosixPath(f"{row.noun}.json"), body) for row, (_, body) in answers if body)
     tree = SourceTree(tuple(sorted(files, key=lambda file: file.path.parts)))
     return Served(tree, tuple(row for row, (status, _) in answers if status == _UNAVAILABLE))
 
 
-class _WrongResponseError(Exception):
-    pass
-
-
-async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, PlainValue]) -> tuple[int, bytes]:
+async def _poll(
+    session: aiohttp.ClientSession, place: tuple[str, str], asked: Mapping[str, PlainValue]
+) -> tuple[int, bytes]:
+    address, url = place
     async with session.post(url, params=_AT_ONCE, json=asked) as response:
         if response.status in (_NOTHING_NEW, _UNAVAILABLE):
             return response.status, b""
         if response.status == _NO_VIEW and (message := _message_of(await response.read())):
             raise UsageError(f"{url}: {message}; give the node by --node-id, --node-cluster and --node-metadata")
         if response.status != _OK:
-            raise _WrongResponseError(f"{response.url.path} is answered with status {response.status}")
+            fact = f"{response.url.path} is answered with status {response.status}"
+            raise UsageError(f"{address}: {fact}; is this fsxds?")
         if response.content_type != "application/json":
-            raise _WrongResponseError(f"{response.url.path} is answered with {response.content_type}, not with JSON")
+            fact = f"{response.url.path} is answered with {response.content_type}, not with JSON"
+            raise UsageError(f"{address}: {fact}; is this fsxds?")
         return response.status, await response.read()
 
 
@@ -186,17 +186,14 @@ def _run_git(
     except OSError as error:
         raise UsageError(f"git cannot be run: {error.strerror}; install git, or give two directories") from error
     if done.returncode:
-        raise UsageError(_git_error(done.stderr, directory, what))
+        words = next(iter(done.stderr.decode(errors="replace").strip().splitlines()), "").removeprefix("fatal: ")
+        fact = f"git: {words or 'failed'}"
+        if what and not words:
+            fact = f"git knows no revision {what}; name a branch, a tag or a commit, or fetch it first"
+        elif "not a git repository" in words:
+            fact = "is not in a git repository; give a directory of a checkout"
+        raise UsageError(f"{directory}: {fact}")
     return done.stdout
-
-
-def _git_error(stderr: bytes, directory: Path, what: str) -> str:
-    words = next(iter(stderr.decode(errors="replace").strip().splitlines()), "").removeprefix("fatal: ")
-    if what and not words:
-        return f"{directory}: git knows no revision {what}; name a branch, a tag or a commit, or fetch it first"
-    if "not a git repository" in words:
-        return f"{directory}: is not in a git repository; give a directory of a checkout"
-    return f"{directory}: git: {words or 'failed'}"
 
 
 def _break_links_out_of(top: Path) -> None:
@@ -228,18 +225,15 @@ def read_kept(directory: Path, names: Collection[str]) -> dict[str, Snapshot]:
     """
     with History.opened(directory) as history:
         entries = history.entries()
-        found = {name: _entry_of(name, entries, directory) for name in names if name != NOW}
+        found = {f"@{kept.number}": kept for kept in entries if f"@{kept.number}" in names}
+        for name in names:
+            if name not in found and name != NOW:
+                raise UsageError(f"{name}: the history in {directory} has no such snapshot; fsxds history lists them")
         if NOW in names:
             layers = {kept.layers for kept in found.values() or entries}
             found[NOW] = _newest([kept for kept in entries if kept.layers in layers], directory)
-        return {name: _snapshot(history, kept) for name, kept in found.items()}
-
-
-def _entry_of(name: str, entries: Collection[HistoryEntry], directory: Path) -> HistoryEntry:
-    for kept in entries:
-        if name == f"@{kept.number}":
-            return kept
-    raise UsageError(f"{name}: the history in {directory} has no such snapshot; fsxds history lists them")
+        # They are there: entries and snapshots are of one moment.
+        return {name: cast("Snapshot", history.snapshot(kept.layers, kept.number)) for name, kept in found.items()}
 
 
 def _newest(entries: Collection[HistoryEntry], directory: Path) -> HistoryEntry:
@@ -250,10 +244,3 @@ def _newest(entries: Collection[HistoryEntry], directory: Path) -> HistoryEntry:
         raise UsageError(f"{NOW}: the history in {directory} has no snapshot yet")
     there = ", ".join(f"@{kept.number} of {'+'.join(layers)}" for layers, kept in sorted(by_layers.items()))
     raise UsageError(f"{NOW}: nodes have different layers; the newest snapshots are {there}")
-
-
-def _snapshot(history: History, kept: HistoryEntry) -> Snapshot:
-    snapshot = history.snapshot(kept.layers, kept.number)
-    if snapshot is None:
-        raise RuntimeError("what the entries list is there: both are of one moment")
-    return snapshot

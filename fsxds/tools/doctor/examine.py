@@ -6,8 +6,9 @@ Source: ENVOY.md E72, E73, E77.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.printing import Printer
@@ -22,15 +23,14 @@ from fsxds.model.values import Fault, FieldPath, Severity
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE
 from fsxds.settings.forms import Address, UnixAddress
 from fsxds.tools.doctor.bootstraps import (
-    ScopedRoutes,
-    TreeFacts,
     bootstrap_faults,
+    check_config_source,
     check_data_source,
     check_route_table,
+    check_scoped_routes,
     xds_cluster_faults,
 )
 from fsxds.tools.doctor.facts import GRPC, REST, ConfigSourceUse, EnvoyFacts, LookAt, subscriptions_of
-from fsxds.tools.doctor.source_checks import check_config_source
 
 _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 2, 3, 5, 6  # ApiConfigSource.ApiType
 _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _AGGREGATED_DELTA_GRPC})
@@ -47,18 +47,15 @@ def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fau
     dynamic = bootstrap.dynamic_resources
     sources = [dynamic.ads_config, dynamic.cds_config.api_config_source, dynamic.lds_config.api_config_source]
     streams = frozenset(source.api_type for source in sources if source.ByteSize())
-    if not streams & (_SOTW | _DELTA):
-        yield _note("a ttl has no effect by REST or from files", "remove it, or serve by gRPC")
-        return
-    wanted = [TTL_FEATURE] if streams & _DELTA else [TTL_FEATURE, SOTW_TTL_FEATURE]
-    missing = [feature for feature in wanted if feature not in bootstrap.node.client_features]
-    if missing:
+    fact, remedy = "a ttl has no effect by REST or from files", "remove it, or serve by gRPC"
+    if streams & (_SOTW | _DELTA):
+        wanted = [TTL_FEATURE] if streams & _DELTA else [TTL_FEATURE, SOTW_TTL_FEATURE]
+        missing = [feature for feature in wanted if feature not in bootstrap.node.client_features]
+        if not missing:
+            return
         fact = "a ttl is sent to clients that announce that they understand it, and the bootstrap does not"
-        yield _note(fact, f"add {' and '.join(missing)} to node.client_features, or remove the ttl")
-
-
-def _note(fact: str, remedy: str) -> Fault:
-    return Fault("ttl-without-effect", fact, remedy, (), severity=Severity.NOTE)
+        remedy = f"add {' and '.join(missing)} to node.client_features, or remove the ttl"
+    yield Fault("ttl-without-effect", fact, remedy, (), severity=Severity.NOTE)
 
 
 Check = Callable[[DynamicMessage, DynamicMessage, EnvoyFacts], Iterator[Fault]]
@@ -93,11 +90,11 @@ def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> BootstrapFindi
     envoy = EnvoyFacts.of(bootstrap, catalogue, look_at)
     scopes = snapshot.resources(BY_SHORT_NAME["srds"].type_url).values()
     names = frozenset(_message_of(scope, catalogue).route_configuration_name for scope in scopes)
-    checks = {
+    checks: dict[str, Check] = {
         "envoy.config.core.v3.ConfigSource": check_config_source,
         "envoy.config.core.v3.DataSource": check_data_source,
         "envoy.config.route.v3.RouteConfiguration": check_route_table,
-        _SCOPED_ROUTES: ScopedRoutes(names).check,
+        _SCOPED_ROUTES: partial(check_scoped_routes, names),
     }
     subscriptions: set[ConfigSourceUse] = set()
     of_resources: list[tuple[Resource, Fault]] = []
@@ -111,8 +108,7 @@ def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> BootstrapFindi
     if case.is_rewritten:
         subscriptions.clear()
     of_bootstrap = list(_examine_message(bootstrap, envoy, checks, subscriptions))
-    clusters, listeners, runtime = (snapshot.resources(BY_SHORT_NAME[name].type_url) for name in ("cds", "lds", "rtds"))
-    of_bootstrap += bootstrap_faults(bootstrap, envoy, TreeFacts(len(clusters), len(listeners), tuple(runtime)))
+    of_bootstrap += bootstrap_faults(bootstrap, envoy, snapshot)
     of_bootstrap += glob_faults(bootstrap, snapshot, catalogue)
     services = bootstrap.dynamic_resources.ads_config.grpc_services
     of_bootstrap += xds_cluster_faults(
@@ -168,27 +164,6 @@ _METADATA = "metadata"
 _OF_ENVOY = frozenset({"user_agent_name", "user_agent_version"})
 
 
-@dataclass(frozen=True, slots=True)
-class AskedCollection:
-    """A requested glob and its parameters; None for an unknown value."""
-
-    glob: ResourceName
-    params: dict[str, str | None]
-
-    def holds(self, member: ResourceName) -> bool:
-        """Whether Envoy takes this resource."""
-        context = dict(member.context)
-        return (
-            self.is_beside(member)
-            and context.keys() == self.params.keys()
-            and all(value is None or value == context[key] for key, value in self.params.items())
-        )
-
-    def is_beside(self, member: ResourceName) -> bool:
-        """Whether it is in the directory."""
-        return replace(member.glob, context=()) == self.glob
-
-
 def glob_faults(bootstrap: DynamicMessage, snapshot: Snapshot, catalogue: Catalogue) -> Iterator[Fault]:
     """Check the locators."""
     node = _node_params(bootstrap, Printer(catalogue))
@@ -200,22 +175,24 @@ def glob_faults(bootstrap: DynamicMessage, snapshot: Snapshot, catalogue: Catalo
             if fault is not None:
                 yield fault
             elif (name := ResourceName.parse(text)).is_glob:
-                asked = AskedCollection(replace(name, context=()), {**node, **dict(name.context)})
-                yield from _check_members(asked, row, place, snapshot)
+                names = map(parse_or_none, snapshot.resources(row.type_url))
+                faults = _check_members(name, {**node, **dict(name.context)}, row, filter(None, names))
+                yield from (replace(fault, field_path=place) for fault in faults)
 
 
 def _locator_fault(text: str, row: ResourceType, place: FieldPath, dynamic: DynamicMessage) -> Fault | None:
     example = f"write xdstp://<authority>/{row.message_type}/<directory>/*"
+    fact = ""
     try:
         name = ResourceName.parse(text)
     except MalformedName as error:
-        return Fault(
-            "impossible-locator", f"{error.fact}; Envoy does not start, or finds no resource", error.remedy, place
-        )
-    if text.startswith("udpa:"):
-        return Fault("impossible-locator", "Envoy does not start with the scheme udpa", example, place)
-    if name.message_type != row.message_type:
-        fact = f"Envoy does not start: it asks for resources of {row.message_type} here"
+        fact, example = f"{error.fact}; Envoy does not start, or finds no resource", error.remedy
+    else:
+        if text.startswith("udpa:"):
+            fact = "Envoy does not start with the scheme udpa"
+        elif name.message_type != row.message_type:
+            fact = f"Envoy does not start: it asks for resources of {row.message_type} here"
+    if fact:
         return Fault("impossible-locator", fact, example, place)
     source = getattr(dynamic, f"{row.short_name}_config")
     is_own = source.WhichOneof("config_source_specifier") == "api_config_source"
@@ -238,34 +215,29 @@ def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str |
                 for key, value in metadata.items()
             }
         else:
-            params[_NODE + field] = None if field in _OF_ENVOY else _value_of(bootstrap.node, field)
+            # A flag of Envoy may set an empty one.
+            owner, _, part = field.rpartition(".")
+            holder = bootstrap.node.locality if owner == "locality" else bootstrap.node
+            found = None if field in _OF_ENVOY else getattr(holder, part if owner == "locality" else field, None)
+            params[_NODE + field] = found if isinstance(found, str) and found else None
     return params
 
 
-def _value_of(node: DynamicMessage, field: str) -> str | None:
-    """None if a flag of Envoy may set it."""
-    owner, _, part = field.rpartition(".")
-    found = getattr(node.locality, part, "") if owner == "locality" else getattr(node, field, "")
-    return found if isinstance(found, str) and found else None
-
-
-def _check_members(asked: AskedCollection, row: ResourceType, place: FieldPath, snapshot: Snapshot) -> Iterator[Fault]:
-    names = [name for text in snapshot.resources(row.type_url) if (name := parse_or_none(text)) is not None]
-    if any(map(asked.holds, names)):
-        return
-    others = sorted({", ".join(key for key, _ in name.context) or "none" for name in names if asked.is_beside(name)})
+def _check_members(
+    asked: ResourceName, params: Mapping[str, str | None], row: ResourceType, names: Iterable[ResourceName]
+) -> Iterator[Fault]:
+    """A parameter is None if its value is unknown."""
+    glob = replace(asked, context=())
+    beside = [dict(name.context) for name in names if replace(name.glob, context=()) == glob]
+    for context in beside:
+        is_equal = all(value is None or value == context.get(key) for key, value in params.items())
+        if is_equal and context.keys() == params.keys():
+            return
+    others = sorted({", ".join(context) or "none" for context in beside})
     fact = f"the tree has no {row.noun} in this collection; Envoy starts without any"
+    remedy = f'name {row.noun} "{replace(glob, path=glob.path[:-1] + "NAME")}"'
     if others:
-        wanted = ", ".join(sorted(asked.params)) or "none"
-        fact = (
-            f"{fact}: it asks with the parameters {wanted}, and resources in the directory have {' or '.join(others)}"
-        )
-        yield _empty(
-            fact, "give them the same parameters and values; node_context_params adds parameters of the node", place
-        )
-    else:
-        yield _empty(fact, f'name {row.noun} "{replace(asked.glob, path=asked.glob.path[:-1] + "NAME")}"', place)
-
-
-def _empty(fact: str, remedy: str, place: FieldPath) -> Fault:
-    return Fault("no-members", fact, remedy, place, severity=Severity.WARNING)
+        wanted = ", ".join(sorted(params)) or "none"
+        fact += f": it asks with the parameters {wanted}, and resources in the directory have {' or '.join(others)}"
+        remedy = "give them the same parameters and values; node_context_params adds parameters of the node"
+    yield Fault("no-members", fact, remedy, severity=Severity.WARNING)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
@@ -16,7 +18,7 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
 from fsxds.api.converter import Converter
 from fsxds.formats import FORMATS, format_of
-from fsxds.formats.decoded import MessageDocument, PlainDocument
+from fsxds.formats.decoded import PlainDocument
 from fsxds.formats.positions import Locate
 from fsxds.model.resource_types import type_from_path
 from fsxds.model.resources import Resource
@@ -110,11 +112,12 @@ class ConfigSourceUse:
 
 def subscriptions_of(message: DynamicMessage, field_path: FieldPath) -> Iterator[ConfigSourceUse]:
     """Yield a message's subscriptions, without nested messages."""
-    find = _FINDERS.get(message.DESCRIPTOR.full_name)
-    for source, asked in find(message, field_path) if find else ():
+    for field, short_name, name in _SOURCES.get(message.DESCRIPTOR.full_name, ()):
+        # An absent source has no specifier.
+        source = attrgetter(field)(message)
         if source.WhichOneof("config_source_specifier") != "api_config_source":
             continue
-        api = source.api_config_source
+        asked, api = (short_name, getattr(message, name) if name else str(field_path)), source.api_config_source
         if api.api_type == REST:
             yield from (ConfigSourceUse(name, True, asked) for name in api.cluster_names)
         else:
@@ -125,51 +128,16 @@ def subscriptions_of(message: DynamicMessage, field_path: FieldPath) -> Iterator
             )
 
 
-_Found = Iterator[tuple[DynamicMessage, tuple[str, str]]]
-
-
-def _of_cluster(message: DynamicMessage, _: FieldPath) -> _Found:
-    if message.HasField("eds_cluster_config"):
-        eds = message.eds_cluster_config
-        # Each cluster has a subscription, even if two have the same service_name.
-        yield eds.eds_config, ("eds", message.name)
-
-
-def _of_secret(message: DynamicMessage, _: FieldPath) -> _Found:
-    if message.HasField("sds_config"):
-        yield message.sds_config, ("sds", message.name)
-
-
-def _of_routes(message: DynamicMessage, _: FieldPath) -> _Found:
-    yield message.config_source, ("rds", message.route_config_name)
-
-
-def _of_scopes(message: DynamicMessage, field_path: FieldPath) -> _Found:
-    yield message.scoped_rds_config_source, ("srds", str(field_path))
-
-
-def _of_extension(message: DynamicMessage, field_path: FieldPath) -> _Found:
-    yield message.config_source, ("ecds", str(field_path))
-
-
-def _of_layer(message: DynamicMessage, _: FieldPath) -> _Found:
-    yield message.rtds_config, ("rtds", message.name)
-
-
-def _of_bootstrap(message: DynamicMessage, _: FieldPath) -> _Found:
-    for name in ("cds", "lds"):
-        if message.HasField(f"{name}_config"):
-            yield getattr(message, f"{name}_config"), (name, "")
-
-
-_FINDERS: Mapping[str, Callable[[DynamicMessage, FieldPath], _Found]] = MappingProxyType({
-    "envoy.config.cluster.v3.Cluster": _of_cluster,
-    "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig": _of_secret,
-    f"{_CONNECTION_MANAGER}.Rds": _of_routes,
-    f"{_CONNECTION_MANAGER}.ScopedRds": _of_scopes,
-    "envoy.config.core.v3.ExtensionConfigSource": _of_extension,
-    "envoy.config.bootstrap.v3.RuntimeLayer.RtdsLayer": _of_layer,
-    "envoy.config.bootstrap.v3.Bootstrap.DynamicResources": _of_bootstrap,
+# The fields with a source, the types that come from it, and the fields with the subscribed name, else its path counts.
+_SOURCES: Mapping[str, tuple[tuple[str, str, str], ...]] = MappingProxyType({
+    # Each cluster has a subscription, even if two have the same service_name.
+    "envoy.config.cluster.v3.Cluster": (("eds_cluster_config.eds_config", "eds", "name"),),
+    "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig": (("sds_config", "sds", "name"),),
+    f"{_CONNECTION_MANAGER}.Rds": (("config_source", "rds", "route_config_name"),),
+    f"{_CONNECTION_MANAGER}.ScopedRds": (("scoped_rds_config_source", "srds", ""),),
+    "envoy.config.core.v3.ExtensionConfigSource": (("config_source", "ecds", ""),),
+    "envoy.config.bootstrap.v3.RuntimeLayer.RtdsLayer": (("rtds_config", "rtds", "name"),),
+    "envoy.config.bootstrap.v3.Bootstrap.DynamicResources": (("cds_config", "cds", ""), ("lds_config", "lds", "")),
 })  # fmt: skip
 
 
@@ -182,7 +150,11 @@ def look_at(path: str) -> FileFacts:
     if "\0" in path:
         return FileFacts(exists=False)
     swapped_in, is_config_map = _swapping(path)
-    return FileFacts(os.path.exists(path), swapped_in, is_config_map, _head(path))
+    head = b""
+    if os.path.isfile(path):
+        with suppress(OSError), Path(path).open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    return FileFacts(os.path.exists(path), swapped_in, is_config_map, head)
 
 
 def _swapping(path: str) -> tuple[str | None, bool]:
@@ -209,16 +181,6 @@ def _is_generation_link(folder: str) -> bool:
     except OSError:
         return False
     return "/" not in target.rstrip("/") and target not in {".", ".."}
-
-
-def _head(path: str) -> bytes:
-    try:
-        if not os.path.isfile(path):
-            return b""
-        with Path(path).open("rb") as file:
-            return file.read(_HEAD_BYTES)
-    except OSError:
-        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +213,12 @@ def resource_problems(
     for path, by_document in by_file.items():
         for number, found in by_document.items():
             written = _written(path, sources.get(path, b""), number, catalogue)
-            yield from written.problems(one_of_each(_within(written, resource, fault) for resource, fault in found))
+            faults = []
+            for resource, fault in found:
+                start = resource.origin.field_path
+                inner = authored_path(_value_at(written.value, start), fault.field_path)
+                faults.append(replace(fault, field_path=(*start, *inner)))
+            yield from written.problems(one_of_each(faults))
 
 
 def one_of_each(faults: Iterable[Fault]) -> Iterator[Fault]:
@@ -273,12 +240,6 @@ def _written(path: PurePosixPath, content: bytes, number: int, catalogue: Catalo
     document = documents[number] if number < len(documents) else None
     value = document.value if isinstance(document, PlainDocument) else None
     return Written(catalogue, file, file_format.locate, number, value)
-
-
-def _within(written: Written, resource: Resource, fault: Fault) -> Fault:
-    start = resource.origin.field_path
-    inner = authored_path(_value_at(written.value, start), fault.field_path)
-    return replace(fault, field_path=(*start, *inner))
 
 
 def _value_at(value: PlainValue, field_path: FieldPath) -> PlainValue:
@@ -323,20 +284,17 @@ def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, ru
         decoded = file_format.decode(content, catalogue, BOOTSTRAP)
         faults += decoded.faults
         if decoded.documents:
-            written = replace(written, value=_value_of(decoded.documents[0]))
-            converted = Converter(catalogue).convert(written.value, BOOTSTRAP)
-            message = None if written.value is None else converted.message
-            faults += (
-                (Fault("empty-file", "the file is empty", "`fsxds bootstrap` prints a bootstrap"),)
-                if written.value is None
-                else converted.faults
-            )
+            value = getattr(decoded.documents[0], "value", None)
+            if isinstance(value, dict):
+                # A document in text format has an `@type`, like a resource.
+                value = {key: element for key, element in value.items() if key != "@type"}
+            written = replace(written, value=value)
+            if value is None:
+                faults.append(Fault("empty-file", "the file is empty", "`fsxds bootstrap` prints a bootstrap"))
+            else:
+                converted = Converter(catalogue).convert(value, BOOTSTRAP)
+                message = converted.message
+                faults += converted.faults
     if message is not None:
         faults += (written.authored(fault) for fault in rules.check(message).faults)
     return BootstrapFile(message, tuple(written.problems(faults)), written)
-
-
-def _value_of(document: PlainDocument | MessageDocument) -> PlainValue:
-    value = document.value if isinstance(document, PlainDocument) else None
-    # A document in text format has an `@type`, like a resource.
-    return {key: element for key, element in value.items() if key != "@type"} if isinstance(value, dict) else value

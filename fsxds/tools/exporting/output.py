@@ -128,7 +128,9 @@ class _Export:
 
     def run(self) -> FilesExported:
         gone = self._before.digests.keys() - self._files.keys()
-        self._remove_each(gone & _obstructing(self._files, gone))
+        # Files may be in the place of a new folder, or below a new file.
+        folders = {folder for path in self._files for folder in path.parents}
+        self._remove_each({path for path in gone if path in folders or not self._files.keys().isdisjoint(path.parents)})
         blocked = tuple(self._blocked())
         others = {remark.subject for remark in blocked}
         self._write_each([path for path in self._files if str(path) not in others])
@@ -136,27 +138,21 @@ class _Export:
         # A change has a new index. Without a change, clients may still use the last one.
         outlived = unused & self._before.unused if self._written else set()
         self._remove_each((gone & self._digests.keys()) - unused | outlived)
-        self._save(
-            Manifest(
-                self._digests,
-                self._now_s if self._written else self._before.exported_at_s,
-                frozenset(unused - outlived),
-            )
-        )
+        exported_at_s = self._now_s if self._written else self._before.exported_at_s
+        self._save(Manifest(self._digests, exported_at_s, frozenset(unused - outlived)))
         unchanged = len(self._files) - len(blocked) - len(self._written)
         return FilesExported(tuple(self._written), tuple(self._removed), unchanged, blocked, tuple(self._kept))
 
     def _blocked(self) -> Iterator[Remark]:
         """A foreign file with equal content is adopted."""
         for path, content in self._files.items():
+            fact = ""
             if (obstacle := self._directory.obstacle(path)) is not None:
-                yield Remark(
-                    str(path), f"{obstacle} was not exported by fsxds, and stays; move it away, and export again"
-                )
+                fact = f"{obstacle} was not exported by fsxds"
             elif path not in self._digests and self._directory.read(path) not in {None, content}:
-                yield Remark(
-                    str(path), "a file that fsxds did not export is there, and stays; move it away, and export again"
-                )
+                fact = "a file that fsxds did not export is there"
+            if fact:
+                yield Remark(str(path), f"{fact}, and stays; move it away, and export again")
 
     def _write_each(self, paths: Iterable[PurePosixPath]) -> None:
         wanted = [path for path in paths if self._directory.read(path) != self._files[path]]
@@ -175,9 +171,8 @@ class _Export:
             if content is None:
                 continue
             if digest is not None and digest != hashlib.sha256(content).hexdigest():
-                self._kept.append(
-                    Remark(str(path), "it was changed since fsxds exported it, and stays; remove it yourself")
-                )
+                fact = "it was changed since fsxds exported it, and stays; remove it yourself"
+                self._kept.append(Remark(str(path), fact))
                 continue
             self._directory.remove(path)
             self._directory.remove_empty_folders(path)
@@ -187,9 +182,3 @@ class _Export:
         content = manifest.encode()
         if content != self._directory.read(MANIFEST):
             self._directory.replace(MANIFEST, content, is_private=True)
-
-
-def _obstructing(files: Mapping[PurePosixPath, bytes], gone: Iterable[PurePosixPath]) -> frozenset[PurePosixPath]:
-    """Files may be in the place of a new folder, or below a new file."""
-    folders = {folder for path in files for folder in path.parents}
-    return frozenset(path for path in gone if path in folders or any(folder in files for folder in path.parents))

@@ -14,6 +14,7 @@ Rules: which resources are never exported.
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -105,10 +106,13 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
         written = []
         for resource in resources:
             subject = f"{row.short_name}/{resource.name}"
-            page = _Page(resource, _content_of(resource, printer, rules))
-            if credentials.are_in(resource.type_url, resource.body) and not any(
-                fnmatchcase(subject, each) for each in rules.allowed
-            ):
+            if row.type_url == LIST_COLLECTION_URL:
+                plain = printer.resource_plain(row.type_url, resource.body)
+                page = _Page(resource, dump([*collection_content(plain, rules.urls)]))
+            else:
+                page = _Page(resource, content_of(resource, JSON_CONTENT, printer))
+            is_allowed = any(fnmatchcase(subject, each) for each in rules.allowed)
+            if credentials.are_in(resource.type_url, resource.body) and not is_allowed:
                 fact = "not exported: it has, or may have, a credential (`fsxds show` hides it)"
                 withheld.append(Remark(page.title, f"{fact}; take it from a secret, or give --allow {subject}"))
             else:
@@ -122,12 +126,6 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
         withheld.append(Remark(subject, f"{fact}; a web server that answers with 302 has to know it"))
     files = dict(_files(pages, snapshot, rules))
     return Pages(files, len(pages), secret_count, tuple(withheld), tuple(unnamed))
-
-
-def _content_of(resource: Resource, printer: Printer, rules: ExportRules) -> bytes:
-    if resource.type_url == LIST_COLLECTION_URL:
-        return dump([*collection_content(printer.resource_plain(resource.type_url, resource.body), rules.urls)])
-    return content_of(resource, JSON_CONTENT, printer)
 
 
 # -- assignment of files to resources
@@ -210,16 +208,12 @@ def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> 
         if isinstance(found, FoundList) and path not in taken:
             listed = (by_key[key] for key in map(key_of, found.resources) if key in by_key)
             yield path, dump([{"name": rules.urls.own + page.url, "version": page.resource.version} for page in listed])
-    by_type: dict[str, list[PlainValue]] = {}
+    by_type: defaultdict[str, list[PlainValue]] = defaultdict(list)
     for page in pages:
-        by_type.setdefault(page.resource.type_url, []).append(
-            {
-                "name": page.resource.name,
-                "version": page.resource.version,
-                **({} if page.path is None else {"url": rules.urls.own + page.url}),
-                "object": f"{rules.urls.own}/{page.object_path}",
-            }
-        )
+        row: dict[str, PlainValue] = {"name": page.resource.name, "version": page.resource.version}
+        if page.path is not None:
+            row["url"] = rules.urls.own + page.url
+        by_type[page.resource.type_url].append({**row, "object": f"{rules.urls.own}/{page.object_path}"})
     types: list[PlainValue] = [
         {
             "type": row.message_type,

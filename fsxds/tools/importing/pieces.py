@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import PurePosixPath
-from typing import Protocol
 
 from google.protobuf.message import Message
 
@@ -31,8 +30,7 @@ from fsxds.model.values import FieldPath, PlainValue, SourceFile
 from fsxds.server.parse_worker import ParseRules
 
 FIELDS = {"listeners": BY_SHORT_NAME["lds"], "clusters": BY_SHORT_NAME["cds"], "secrets": BY_SHORT_NAME["sds"]}
-"""The fields of `static_resources`, with their types.
-"""
+"""The fields of `static_resources`, with their types."""
 
 # Commands of format strings, which take values from requests.
 _COMMANDS = re.compile(r"%[A-Z_0-9]+(\([^()]*\))?(:\d+)?%")
@@ -87,19 +85,12 @@ class ImportedFile:
     note: str = ""
 
 
-class WrittenText(Protocol):
-    """The bootstrap's text."""
-
-    def piece(self, resource: StaticResource) -> bytes | None:
-        """Return a resource's text, or None."""
-
-
 class PieceWriter:
     """Writes files of resources."""
 
-    def __init__(self, catalogue: Catalogue, text: WrittenText, suffix: str) -> None:
-        """`suffix` is for files with the bootstrap's text."""
-        self._text = text
+    def __init__(self, catalogue: Catalogue, piece: Callable[[StaticResource], bytes | None], suffix: str) -> None:
+        """`piece` returns a resource's text in the bootstrap, or None; `suffix` is for files with such a text."""
+        self._piece = piece
         self._suffix = suffix
         self._converter = Converter(catalogue)
         self._printer = Printer(catalogue)
@@ -113,7 +104,9 @@ class PieceWriter:
             ImportLossError: no form is read back the same.
         """
         expected = self.expected(resource)
-        for suffix, content, note in self._candidates(resource, expected):
+        piece = self._piece(resource)
+        own = [] if piece is None else [(self._suffix, piece, "")]
+        for suffix, content, note in (*own, *printed(self._printer.to_plain(expected))):
             file = SourceFile.of(path.with_name(path.name + suffix), content)
             found = [one for document in self._parser.parse(file).documents for one in document.resources]
             body = expected.SerializeToString(deterministic=True)
@@ -139,12 +132,6 @@ class PieceWriter:
         plain = self._printer.to_plain(message)
         hidden = self._masker.secrets_in({"@type": f"{PREFIX}{message.DESCRIPTOR.full_name}", **plain})
         return any(_COMMANDS.sub("", text).strip() for text in hidden)
-
-    def _candidates(self, resource: StaticResource, expected: Message) -> Iterator[tuple[str, bytes, str]]:
-        content = self._text.piece(resource)
-        if content is not None:
-            yield self._suffix, content, ""
-        yield from printed(self._printer.to_plain(expected))
 
 
 def printed(plain: PlainValue) -> Iterator[tuple[str, bytes, str]]:
@@ -220,12 +207,8 @@ class XdsConnection:
         static, dynamic, node = (bootstrap.get(key, {}) for key in ("static_resources", "dynamic_resources", "node"))
         clusters = static.get("clusters", []) if isinstance(static, dict) else []
         clusters, dynamic = _renamed(clusters, name), _renamed(dynamic, name)
-        return cls(
-            transport,
-            clusters if isinstance(clusters, list) else [],
-            dynamic if isinstance(dynamic, dict) else {},
-            node if isinstance(node, dict) else {},
-        )
+        sections = (part if isinstance(part, dict) else {} for part in (dynamic, node))
+        return cls(transport, clusters if isinstance(clusters, list) else [], *sections)
 
     @property
     def source(self) -> PlainValue:
@@ -245,16 +228,17 @@ def _renamed(value: PlainValue, name: str) -> PlainValue:
         if not isinstance(part, dict):
             return part
         if id(part) not in seen:
-            seen[id(part)] = {key: _name(key, inner, name, renamed) for key, inner in part.items()}
+            seen[id(part)] = {
+                key: [name]
+                if key == "cluster_names"
+                else name
+                if key in {"name", "cluster_name"} and inner == XDS_CLUSTER
+                else renamed(inner)
+                for key, inner in part.items()
+            }
         return seen[id(part)]
 
     return renamed(value)
-
-
-def _name(key: str, value: PlainValue, name: str, renamed: Callable[[PlainValue], PlainValue]) -> PlainValue:
-    if key in {"name", "cluster_name"} and value == XDS_CLUSTER:
-        return name
-    return [name] if key == "cluster_names" else renamed(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,24 +256,20 @@ class LeftOver:
     replaced: Mapping[str, PlainValue]
     clusters: list[PlainValue]
     comments: Mapping[str, str]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def left_over(
     value: Mapping[str, PlainValue], kept: Mapping[str, tuple[int, ...]], connection: XdsConnection
 ) -> LeftOver:
     """Return the remaining bootstrap."""
-    static = _section(value, "static_resources")
-    own = {name: _members(static, name) for name in FIELDS}
+    own = {name: members_of(value, name) for name in FIELDS}
     left: Section = {name: [own[name][index] for index in kept[name]] for name in FIELDS}
     left["clusters"] = [*connection.clusters, *(own["clusters"][index] for index in kept["clusters"])]
     replaced: dict[str, PlainValue] = {"static_resources": {name: part for name, part in left.items() if part}}
     before = _section(value, "dynamic_resources")
-    gone = {
-        key
-        for key in before
-        if _snake(key) in _REPLACED and (_snake(key) != "ads_config" or "ads_config" in connection.dynamic)
-    }
+    new = _REPLACED.keys() - (set() if "ads_config" in connection.dynamic else {"ads_config"})
+    gone = {key for key in before if _snake(key) in new}
     others = {key: part for key, part in before.items() if key not in gone}
     replaced["dynamic_resources"] = {**others, **connection.dynamic}
     node = _section(value, "node")
@@ -331,9 +311,5 @@ def _section(value: Mapping[str, PlainValue], name: str) -> Mapping[str, PlainVa
 
 def members_of(value: Mapping[str, PlainValue], name: str) -> list[PlainValue]:
     """Return a field of `static_resources`; one is a list of one."""
-    return _members(_section(value, "static_resources"), name)
-
-
-def _members(static: Mapping[str, PlainValue], name: str) -> list[PlainValue]:
-    found = static.get(name)
+    found = _section(value, "static_resources").get(name)
     return found if isinstance(found, list) else [] if found is None else [found]

@@ -43,7 +43,7 @@ def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
     """Write an import, and return replaced files' new paths.
 
     Files with secrets are readable by their owner only. Files are moved to their destination, the bootstrap last; a
-    failure undoes all moves, and is a UsageError.
+    failure or Ctrl-C undoes all moves, and a failure is a UsageError.
     """
     moves: list[tuple[Path, Path]] = []
     try:
@@ -52,12 +52,10 @@ def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
             _staging(target.directory) as tree,
             _staging(target.bootstrap.parent) as beside,
         ):
-            contents = [(file.path, file.content, file.is_secret) for file in plan.files]
-            contents += [(file.path, file.content, False) for file in plan.empty]
-            for path, content, is_secret in contents:
+            for path, content, is_secret in plan.contents:
                 _write(tree / path, content, is_secret=is_secret)
             _write(beside / target.bootstrap.name, plan.bootstrap, is_secret=plan.is_secret)
-            folders = sorted({PurePosixPath(path.parts[0]) for path, _, _ in contents})
+            folders = sorted({PurePosixPath(path.parts[0]) for path, _, _ in plan.contents})
             with _undone_on_error(moves):
                 for folder in folders:
                     _move(tree / folder, target.directory / folder, moves)
@@ -74,7 +72,7 @@ def _created(directory: Path) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
     try:
         yield
-    except OSError:
+    except (OSError, KeyboardInterrupt):
         for path in missing:
             with suppress(OSError):
                 path.rmdir()
@@ -111,7 +109,7 @@ def _move(path: Path, place: Path, moves: list[tuple[Path, Path]]) -> None:
 def _undone_on_error(moves: list[tuple[Path, Path]]) -> Iterator[None]:
     try:
         yield
-    except OSError:
+    except (OSError, KeyboardInterrupt):
         for old, new in reversed(moves):
             with suppress(OSError):
                 new.rename(old)

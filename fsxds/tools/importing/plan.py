@@ -11,7 +11,8 @@ Resources that Envoy needs before it reaches a server, or never requests, stay i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import PurePosixPath
@@ -22,6 +23,7 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
 from fsxds.api.converter import Converter
+from fsxds.api.fields import is_map
 from fsxds.api.printing import Printer
 from fsxds.api.walk import messages_in
 from fsxds.envoy.static_bootstrap import SECRET_CONFIG, may_name_cluster
@@ -50,7 +52,7 @@ from fsxds.tools.importing.pieces import (
     printed,
     with_additions,
 )
-from fsxds.tools.importing.yaml_bootstrap import MergeKeyError, YamlBootstrap
+from fsxds.tools.importing.yaml_nodes import MergeKeyError, YamlBootstrap
 
 _NONE_OF_A_TYPE = """\
 # There is no resource of this type yet. Write each into a file of its own in this folder.
@@ -86,6 +88,12 @@ class ImportPlan:
     is_secret: bool
     notes: tuple[str, ...]
 
+    @property
+    def contents(self) -> list[tuple[PurePosixPath, bytes, bool]]:
+        """The tree's files; whether they are secret."""
+        files = [(file.path, file.content, file.is_secret) for file in self.files]
+        return files + [(file.path, file.content, False) for file in self.empty]
+
 
 class Planner:
     """Plans one import."""
@@ -100,10 +108,23 @@ class Planner:
         self._message: DynamicMessage = read.message
         self._format = (format_of(read.written.file.path) or FORMATS[0]).name
         own = read.written.value if self._format in {"yaml", "json"} else None
-        is_own = isinstance(own, dict) and _has_as_many(own, self._message)
-        self._value = own if isinstance(own, dict) and is_own else Printer(catalogue).to_plain(read.message)
-        self._text = _Text(read.written.file.content, self._format if is_own else "")
-        self._writer = PieceWriter(catalogue, self._text, self._text.suffix)
+        if not isinstance(own, dict) or not self._has_as_many(own):
+            self._format = ""
+            own = Printer(catalogue).to_plain(read.message)
+        self._value = own
+        self._suffix = ".json" if self._format == "json" else ".yaml"
+        self._yaml = YamlBootstrap(plain_text(read.written.file.content)) if self._format == "yaml" else None
+        self._writer = PieceWriter(catalogue, self._piece, self._suffix)
+
+    def _has_as_many(self, value: Mapping[str, PlainValue]) -> bool:
+        """Lists within lists are read as one."""
+        static = self._message.static_resources
+        return all(len(members_of(value, name)) == len(getattr(static, name)) for name in FIELDS)
+
+    def _piece(self, resource: StaticResource) -> bytes | None:
+        if self._yaml is not None:
+            return self._yaml.piece(resource)
+        return encode_json(with_additions(resource)) if self._format == "json" else None
 
     def cluster_names(self) -> frozenset[str]:
         """Return the names of static clusters."""
@@ -115,7 +136,7 @@ class Planner:
         Raises:
             ImportLossError: a part of the bootstrap would be lost, or could not be served.
         """
-        static = find_static_part(self._message, self._rules, self._catalogue)
+        static = _StaticPart(self._message, self._rules, self._catalogue)
         resources = [one for name in FIELDS for one in self._resources(name)]
         kept = tuple(self._kept(resources, static))
         staying = {id(one.resource) for one in kept}
@@ -132,15 +153,19 @@ class Planner:
         content, suffix, expected, note = self._left_over(left)
         self._prove(files, kept, expected)
         notes = (*left.notes, *_notes_of(files), *([note] if note else ()))
-        empty = tuple(_empty_files(files))
+        rows = (BY_SHORT_NAME[short_name] for short_name in ("cds", "lds"))
+        served = [file.resource.row for file in files]
+        # Envoy waits for a response of both types.
+        empty = tuple(EmptyFile(PurePosixPath(row.noun, "none.yaml")) for row in rows if row not in served)
         return ImportPlan(files, empty, kept, content, suffix, self._writer.has_secret(expected), notes)
 
     def _resources(self, name: str) -> Iterator[StaticResource]:
         messages, values = getattr(self._message.static_resources, name), members_of(self._value, name)
         for index, (message, value) in enumerate(zip(messages, values, strict=True)):
-            yield StaticResource(name, index, _name_of(name, message, index), value, message)
+            own = message.name or (name == "listeners" and (name_of_unnamed(message, "") or f"unnamed-{index}"))
+            yield StaticResource(name, index, own or "", value, message)
 
-    def _kept(self, resources: list[StaticResource], static: StaticPart) -> Iterator[Kept]:
+    def _kept(self, resources: list[StaticResource], static: _StaticPart) -> Iterator[Kept]:
         names = [one.name for one in resources if one.field == "secrets"]
         for one in resources:
             if one.field == "listeners":
@@ -169,7 +194,12 @@ class Planner:
         expected = self._converter.convert(left.value, BOOTSTRAP).message
         if expected is None:
             raise ImportLossError("the remaining bootstrap is invalid")
-        for suffix, content, note in self._left_over_candidates(left, expected):
+        own = encode_json(left.value) if self._format == "json" else None
+        if self._yaml is not None:
+            with suppress(MergeKeyError):
+                own = self._yaml.left_over(left)
+        candidates = [] if own is None else [(self._suffix, own, "")]
+        for suffix, content, note in (*candidates, *printed(Printer(self._catalogue).to_plain(expected))):
             path = PurePosixPath(f"bootstrap{suffix}")
             file_format = format_of(path) or FORMATS[0]
             documents = file_format.decode(content, self._catalogue, BOOTSTRAP).documents
@@ -178,12 +208,6 @@ class Planner:
             if found is not None and are_equal(found, expected):
                 return content, suffix, expected, f"the remaining bootstrap: {note}" if note else ""
         raise ImportLossError("the remaining bootstrap cannot be written")
-
-    def _left_over_candidates(self, left: LeftOver, expected: Message) -> Iterator[tuple[str, bytes, str]]:
-        content = self._text.left_over(left)
-        if content is not None:
-            yield self._text.suffix, content, ""
-        yield from printed(Printer(self._catalogue).to_plain(expected))
 
     def _prove(self, files: tuple[ImportedFile, ...], kept: tuple[Kept, ...], left: Message) -> None:
         """Each static resource must be in a proved file, or in the bootstrap."""
@@ -198,12 +222,6 @@ class Planner:
                 raise ImportLossError(f"not all of static_resources.{name} would be in the written files")
 
 
-def _name_of(field: str, message: DynamicMessage, index: int) -> str:
-    if message.name or field != "listeners":
-        return str(message.name)
-    return name_of_unnamed(message, "") or f"unnamed-{index}"
-
-
 def _notes_of(files: tuple[ImportedFile, ...]) -> Iterator[str]:
     for file in files:
         if file.note:
@@ -213,39 +231,6 @@ def _notes_of(files: tuple[ImportedFile, ...]) -> Iterator[str]:
                 yield f'{file.path}: the listener had no name, and is "{file.resource.name}" now'
         if any(addition.key == "sds_config" for addition in file.resource.additions):
             yield f"{file.path}: its secrets come from fsxds now (sds_config), and no longer from the bootstrap"
-
-
-def _empty_files(files: tuple[ImportedFile, ...]) -> Iterator[EmptyFile]:
-    """Envoy waits for a response of both types."""
-    for short_name in ("cds", "lds"):
-        row = BY_SHORT_NAME[short_name]
-        if not any(file.resource.row is row for file in files):
-            yield EmptyFile(PurePosixPath(row.noun, "none.yaml"))
-
-
-def _has_as_many(value: Mapping[str, PlainValue], message: DynamicMessage) -> bool:
-    """Lists within lists are read as one."""
-    return all(len(members_of(value, name)) == len(getattr(message.static_resources, name)) for name in FIELDS)
-
-
-class _Text:
-    def __init__(self, content: bytes, format_name: str) -> None:
-        self.suffix = ".json" if format_name == "json" else ".yaml"
-        self._is_json = format_name == "json"
-        self._yaml = YamlBootstrap(plain_text(content)) if format_name == "yaml" else None
-
-    def piece(self, resource: StaticResource) -> bytes | None:
-        if self._yaml is not None:
-            return self._yaml.piece(resource)
-        return encode_json(with_additions(resource)) if self._is_json else None
-
-    def left_over(self, left: LeftOver) -> bytes | None:
-        if self._yaml is not None:
-            try:
-                return self._yaml.left_over(left)
-            except MergeKeyError:
-                return None
-        return encode_json(left.value) if self._is_json else None
 
 
 def plain_text(content: bytes) -> str:
@@ -273,7 +258,9 @@ class TreePaths:
         Characters other than letters, digits, `_`, `-` and dots become `_`. Names that differ in case get a number.
         """
         stem = _UNSAFE.sub("_", name)[:LONGEST_NAME].strip("-.") or "unnamed"
-        if not self._is_ours(PurePosixPath(row.noun, f"{stem}.yaml"), row):
+        file = PurePosixPath(row.noun, f"{stem}.yaml")
+        # A type word in the file's name would win over the folder's.
+        if exact_type_from_path(file) is not row or self._exclusion.covers(str(file)):
             stem = f"{row.noun.removesuffix('s')}-{stem}"
         plain = PurePosixPath(row.noun, stem)
         first = self._numbers.get(str(plain).lower(), 1)
@@ -283,10 +270,6 @@ class TreePaths:
         self._taken.add(str(path).lower())
         return path
 
-    def _is_ours(self, file: PurePosixPath, row: ResourceType) -> bool:
-        """A type word in the file's name would win over the folder's."""
-        return exact_type_from_path(file) is row and not self._exclusion.covers(str(file))
-
 
 CLUSTER, SECRET = (BY_SHORT_NAME[name].type_url for name in ("cds", "sds"))
 
@@ -294,49 +277,32 @@ CLUSTER, SECRET = (BY_SHORT_NAME[name].type_url for name in ("cds", "sds"))
 _NODE = "envoy.config.core.v3.Node"
 
 
-@dataclass(frozen=True, slots=True)
-class StaticPart:
+class _StaticPart:
     """Reasons to stay: by name for clusters and secrets, by index for listeners."""
 
-    clusters: Mapping[str, str]
-    secrets: Mapping[str, str]
-    listeners: Mapping[int, str]
-
-
-def find_static_part(bootstrap: DynamicMessage, rules: FieldRules, catalogue: Catalogue) -> StaticPart:
-    """Return the resources that stay."""
-    return _StaticSearch(bootstrap, rules, catalogue).run()
-
-
-class _StaticSearch:
     def __init__(self, bootstrap: DynamicMessage, rules: FieldRules, catalogue: Catalogue) -> None:
-        self._static = bootstrap.static_resources
-        self._bootstrap = bootstrap
-        self._rules = rules
+        static = bootstrap.static_resources
+        self.clusters: dict[str, str] = {}
+        self.secrets: dict[str, str] = {}
+        self.listeners: dict[int, str] = {}
         self._catalogue = catalogue
-        self._clusters: dict[str, str] = {}
-        self._secrets: dict[str, str] = {}
-        self._listeners: dict[int, str] = {}
         self._fields: dict[str, tuple[FieldDescriptor, ...]] = {}
-        self._by_name = {cluster.name: cluster for cluster in self._static.clusters}
-
-    def run(self) -> StaticPart:
-        for field, value in self._bootstrap.ListFields():
-            if field.name == "static_resources":
-                continue
-            for part in _messages(value):
-                self._keep_all_of(part, f"{field.name} of the bootstrap uses it")
-        for noun, resources in (("cluster", self._static.clusters), ("listener", self._static.listeners)):
+        self._by_name = {cluster.name: cluster for cluster in static.clusters}
+        for field, value in bootstrap.ListFields():
+            members = value.values() if is_map(field) else value if field.is_repeated else (value,)
+            if field.message_type is not None and field.name != "static_resources":
+                for part in (one for one in members if isinstance(one, Message)):
+                    self._keep_all_of(part, f"{field.name} of the bootstrap uses it")
+        for noun, resources in (("cluster", static.clusters), ("listener", static.listeners)):
             for resource in resources:
                 name = resource.name or "without a name"
-                for reference in self._rules.check(resource).references:
-                    if reference.is_static and reference.type_url == CLUSTER:
-                        self._keep_cluster(reference.name, f"the {noun} {name} needs it in the bootstrap")
-        for index, listener in enumerate(self._static.listeners):
+                references = rules.check(resource).references
+                for named in (one.name for one in references if one.is_static and one.type_url == CLUSTER):
+                    self._keep_cluster(named, f"the {noun} {name} needs it in the bootstrap")
+        for index, listener in enumerate(static.listeners):
             if listener.HasField("api_listener"):
-                self._listeners[index] = "Envoy takes API listeners from no server"
+                self.listeners[index] = "Envoy takes API listeners from no server"
                 self._keep_all_of(listener, f"the API listener {listener.name} uses it")
-        return StaticPart(self._clusters, self._secrets, self._listeners)
 
     def _keep_all_of(self, message: Message, reason: str) -> None:
         """A superfluous cluster or secret is harmless."""
@@ -344,26 +310,17 @@ class _StaticSearch:
             descriptor = part.DESCRIPTOR
             if descriptor.full_name == _NODE:
                 continue
-            fields = self._fields.get(descriptor.full_name)
-            if fields is None:
-                fields = tuple(field for field in descriptor.fields if may_name_cluster(field, descriptor))
-                self._fields[descriptor.full_name] = fields
-            for field in fields:
+            if descriptor.full_name not in self._fields:
+                named = tuple(field for field in descriptor.fields if may_name_cluster(field, descriptor))
+                self._fields[descriptor.full_name] = named
+            for field in self._fields[descriptor.full_name]:
                 value = getattr(part, field.name)
                 for name in value if field.is_repeated else (value,):
                     self._keep_cluster(name, reason)
             if descriptor.full_name == SECRET_CONFIG and part.name and not part.HasField("sds_config"):
-                self._secrets.setdefault(part.name, reason)
+                self.secrets.setdefault(part.name, reason)
 
     def _keep_cluster(self, name: str, reason: str) -> None:
-        if name in self._by_name and name not in self._clusters:
-            self._clusters[name] = reason
+        if name in self._by_name and name not in self.clusters:
+            self.clusters[name] = reason
             self._keep_all_of(self._by_name[name], f"the cluster {name}, which stays, uses it")
-
-
-def _messages(value: object) -> Iterator[Message]:
-    if isinstance(value, Message):
-        yield value
-    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        members = value.values() if isinstance(value, Mapping) else value
-        yield from (member for member in members if isinstance(member, Message))

@@ -1,4 +1,4 @@
-"""Rewrites API v2 in a YAML bootstrap (pure).
+"""Rewrites API v2 in a YAML bootstrap, and finds placeholders of templates (pure).
 
 Each round rewrites the outermost v2 fields: a `config` is readable only as a `typed_config`. Changes that need a
 decision are left for the parser to report.
@@ -6,6 +6,7 @@ decision are left for the parser to report.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -15,7 +16,9 @@ from google.protobuf.descriptor import Descriptor
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, SPECIAL_JSON, fields_by_name, is_map, map_parts, type_of_url
 from fsxds.api.v2_spellings import CONFIG, HOSTS, PATTERNS, TLS_CONTEXT, TLS_CONTEXTS, VALUE, successor_of
+from fsxds.formats.decoded import place_after
 from fsxds.model.resource_types import PREFIX
+from fsxds.model.values import Fault
 from fsxds.tools.doctor.facts import BOOTSTRAP
 from fsxds.tools.importing.yaml_nodes import (
     AliasNode,
@@ -26,6 +29,7 @@ from fsxds.tools.importing.yaml_nodes import (
     edited,
     in_flow,
     key_text,
+    nodes_in,
     read_nodes,
     reindented,
     resolved,
@@ -154,9 +158,8 @@ class _Round:
             return
         successor = successor_of(self._catalogue, message_type)
         if successor is not None and not self._catalogue.knows(message_type):
-            self._edits.append(
-                _Edit(url.start, url.end, f'"{PREFIX}{successor}"', Change(self._line(url), message_type, successor))
-            )
+            change = Change(self._line(url), message_type, successor)
+            self._edits.append(_Edit(url.start, url.end, f'"{PREFIX}{successor}"', change))
         descriptor = self._catalogue.descriptor(successor or message_type)
         if descriptor is not None and descriptor.full_name not in SPECIAL_JSON:
             self._walk_fields(node, descriptor)
@@ -198,10 +201,13 @@ class _Round:
     def _rewrite(self, owner: _Owner, key: YamlNode, value: YamlNode) -> None:
         name = key_text(key) or ""
         message_type = owner.descriptor.full_name
-        pattern = PATTERNS.get((message_type, name))
+        new, _, rest = PATTERNS.get((message_type, name), "").partition(": ")
         after: str | None = None
-        if pattern is not None and pattern.partition(": ")[0] not in owner.values:
-            after = self._by_pattern(pattern, value)
+        if new and new not in owner.values:
+            if rest == VALUE:
+                after = f"{new}: {self._text[value.start : value.end]}"
+            elif not isinstance(value, AliasNode):
+                after = f"{new}: {rest.replace(VALUE, in_flow(value))}"
         elif name == HOSTS and message_type in TLS_CONTEXTS and "load_assignment" not in owner.values:
             after = _load_assignment(owner, value)
         elif name == TLS_CONTEXT and message_type in TLS_CONTEXTS and "transport_socket" not in owner.values:
@@ -209,14 +215,8 @@ class _Round:
         elif name == CONFIG and "typed_config" in owner.descriptor.fields_by_name:
             self._type_config(owner, key, value)
         if after is not None:
-            edit = _Edit(key.start, value.end, after, Change(self._line(key), name, after.partition(":")[0]))
-            self._edits.append(edit)
-
-    def _by_pattern(self, pattern: str, value: YamlNode) -> str | None:
-        name, _, rest = pattern.partition(": ")
-        if rest == VALUE:
-            return f"{name}: {self._text[value.start : value.end]}"
-        return f"{name}: {rest.replace(VALUE, in_flow(value))}" if not isinstance(value, AliasNode) else None
+            change = Change(self._line(key), name, after.partition(":")[0])
+            self._edits.append(_Edit(key.start, value.end, after, change))
 
     def _transport_socket(self, key: YamlNode, value: YamlNode, context: str) -> str | None:
         name = "envoy.transport_sockets.tls"
@@ -282,3 +282,38 @@ def _load_assignment(owner: _Owner, hosts: YamlNode) -> str | None:
         return None
     endpoints = ", ".join(f"{{endpoint: {{address: {in_flow(host)}}}}}" for host in _members(hosts))
     return f"load_assignment: {{cluster_name: {in_flow(name)}, endpoints: [{{lb_endpoints: [{endpoints}]}}]}}"
+
+
+# Of envsubst and shells, Go and Jinja, ERB. Not `${1}`: substitutions of regular expressions have it.
+_PLACEHOLDER = re.compile(r"\$\{[A-Za-z_]\w*(?::?[-=?+][^{}\n]*)?\}|\{\{.*?\}\}|\{%.*?%\}|<%.*?%>")
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_MOST_REPORTED = 20
+
+
+def placeholder_faults(text: str, file: str) -> list[Fault]:
+    """Return the template placeholders; `file` is the text's name.
+
+    A value with words around a placeholder may be intended and is not reported.
+    """
+    document = read_nodes(text)
+    if document is None:
+        # Placeholders keep the text from being YAML.
+        found = (
+            (number, _PLACEHOLDER.search(_COMMENT.sub("", line))) for number, line in enumerate(text.split("\n"), 1)
+        )
+        places = [(number, match.start() + 1) for number, match in found if match is not None]
+    else:
+        nodes = (written.node for written in nodes_in(document.root) if _is_placeholder(written.node))
+        places = [place_after(text[: node.start]) for node in nodes]
+    remedy = f"render the template first: envsubst < {file} | fsxds import - DIR"
+    fact = "this is a placeholder of a template, which Envoy takes as it is written"
+    return [Fault("bad-syntax", fact, remedy, (), line, column) for line, column in places[:_MOST_REPORTED]]
+
+
+def _is_placeholder(node: YamlNode) -> bool:
+    if isinstance(node, MappingNode):
+        # YAML reads an unquoted `{{ name }}` so.
+        return any(isinstance(key, MappingNode) for key, _ in node.pairs)
+    if not isinstance(node, TextNode) or not _PLACEHOLDER.search(node.text):
+        return False
+    return not re.search(r"\s", _PLACEHOLDER.sub("", node.text))

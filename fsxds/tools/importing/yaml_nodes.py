@@ -1,4 +1,4 @@
-"""The nodes of a YAML text with positions, to move parts verbatim (pure).
+"""Takes resources out of a YAML bootstrap verbatim, by the positions of its nodes (pure).
 
 If the target of an alias stays behind, its content replaces the alias, with the anchor for later aliases. The caller
 proves that the meaning is unchanged.
@@ -6,7 +6,6 @@ proves that the meaning is unchanged.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -21,11 +20,13 @@ from yaml.events import (
     SequenceEndEvent,
 )
 
-from fsxds.envoy.bootstrap_text import quoted_text
-from fsxds.formats.decoded import MAX_DEPTH, place_after
+from fsxds.api.fields import camel_case
+from fsxds.envoy.bootstrap_text import as_yaml, quoted_text
+from fsxds.formats.decoded import MAX_DEPTH
 from fsxds.formats.yaml_blocks import resolve_plain
 from fsxds.formats.yaml_format import read_events
-from fsxds.model.values import Fault, FieldPath
+from fsxds.model.values import FieldPath, PlainValue
+from fsxds.tools.importing.pieces import FIELDS, LeftOver, StaticResource
 
 _BLOCK_SCALARS = frozenset({"|", ">"})
 
@@ -60,9 +61,9 @@ class MappingNode(YamlNode):
 
     pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
 
-    def value_of(self, *spellings: str) -> YamlNode | None:
-        """Return the first value with one of the spellings."""
-        return next((value for key, value in self.pairs if key_text(key) in spellings), None)
+    def value_of(self, text: str) -> YamlNode | None:
+        """Return the first value of a key."""
+        return next((value for key, value in self.pairs if key_text(key) == text), None)
 
 
 @dataclass(slots=True, eq=False)
@@ -119,12 +120,8 @@ def read_nodes(text: str) -> DocumentNode | None:
     """Return the first document; None without one."""
     try:
         return _Reader(text).read()
-    except (YAMLError, _TooDeepError, KeyError):
+    except (YAMLError, RecursionError, KeyError):
         return None
-
-
-class _TooDeepError(Exception):
-    pass
 
 
 class _Reader:
@@ -141,7 +138,7 @@ class _Reader:
 
     def _node(self, event: Any, depth: int) -> YamlNode:
         if depth > MAX_DEPTH:
-            raise _TooDeepError
+            raise RecursionError
         node = self._scalar_or_alias(event) or self._inner(event, depth)
         if node.anchor is not None:
             self._anchors[node.anchor] = node
@@ -230,46 +227,6 @@ def has_merge_key(node: YamlNode) -> bool:
     return False
 
 
-# Of envsubst and shells, Go and Jinja, ERB. Not `${1}`: substitutions of regular expressions have it.
-_PLACEHOLDER = re.compile(r"\$\{[A-Za-z_]\w*(?::?[-=?+][^{}\n]*)?\}|\{\{.*?\}\}|\{%.*?%\}|<%.*?%>")
-_COMMENT = re.compile(r"(?:^|\s)#.*")
-_MOST_REPORTED = 20
-
-
-def placeholder_faults(text: str, file: str) -> list[Fault]:
-    """Return the template placeholders; `file` is the text's name.
-
-    A value with words around a placeholder may be intended and is not reported.
-    """
-    document = read_nodes(text)
-    if document is None:
-        places = _in_lines(text)
-    else:
-        found = (written.node for written in nodes_in(document.root) if _is_placeholder(written.node))
-        places = (place_after(text[: node.start]) for node in found)
-    remedy = f"render the template first: envsubst < {file} | fsxds import - DIR"
-    fact = "this is a placeholder of a template, which Envoy takes as it is written"
-    faults = [Fault("bad-syntax", fact, remedy, (), line, column) for line, column in places]
-    return faults[:_MOST_REPORTED]
-
-
-def _in_lines(text: str) -> Iterator[tuple[int, int]]:
-    """For text that placeholders keep from being YAML."""
-    for number, line in enumerate(text.split("\n"), 1):
-        found = _PLACEHOLDER.search(_COMMENT.sub("", line))
-        if found is not None:
-            yield number, found.start() + 1
-
-
-def _is_placeholder(node: YamlNode) -> bool:
-    if isinstance(node, MappingNode):
-        # YAML reads an unquoted `{{ name }}` so.
-        return any(isinstance(key, MappingNode) for key, _ in node.pairs)
-    if not isinstance(node, TextNode) or not _PLACEHOLDER.search(node.text):
-        return False
-    return not re.search(r"\s", _PLACEHOLDER.sub("", node.text))
-
-
 Known = dict[str, YamlNode]
 """The anchors in one output so far, and their nodes."""
 
@@ -306,19 +263,16 @@ class Cutter:
         From `begin` on, comments may belong to the first part; `stop` is the start of the following text.
         """
         is_list = isinstance(node, SequenceNode)
-        members = node.members if isinstance(node, SequenceNode) else [value for _, value in node.pairs]
-        if is_list:
+        if isinstance(node, SequenceNode):
+            members = node.members
             starts = [self._dash_of(member, node.column) for member in members]
         else:
-            starts = [key.start for key, _ in node.pairs] if isinstance(node, MappingNode) else []
+            members = [value for _, value in node.pairs]
+            starts = [key.start for key, _ in node.pairs]
         ends = [begin, *(member.end for member in members)]
         leads = [self._lead(end, start) for end, start in zip(ends, starts, strict=False)]
         for member, lead, start, following in zip(members, leads, starts, [*leads[1:], stop], strict=True):
             yield TextPart(member, lead, start, following, is_list)
-
-    def part_of(self, node: YamlNode) -> TextPart:
-        """Return a node as a part, without its surroundings."""
-        return TextPart(node, node.start, node.start, node.end, is_member=False)
 
     def cut(self, part: TextPart, known: Known) -> str:
         """Return a part without its dash, from the first column."""
@@ -366,7 +320,7 @@ class Cutter:
                     edits.append((node.start, node.end, self._content(node, inner, known)))
             elif node.anchor is not None:
                 known[node.anchor] = node
-        return _edited(self._text, start, stop, edits)
+        return edited(self._text, edits, start, stop)
 
     def _content(self, alias: AliasNode, written: WrittenNode, known: Known) -> str:
         target = alias.target
@@ -379,7 +333,8 @@ class Cutter:
         return "\n".join((first, *reindented("\n".join(others), written.indent).split("\n"))) if others else first
 
 
-def _edited(text: str, start: int, stop: int, edits: Iterable[tuple[int, int, str]]) -> str:
+def edited(text: str, edits: Iterable[tuple[int, int, str]], start: int = 0, stop: int | None = None) -> str:
+    """Return `text[start:stop]` with replaced ranges, which must not overlap."""
     pieces: list[str] = []
     position = start
     for begin, end, replacement in sorted(edits):
@@ -388,23 +343,14 @@ def _edited(text: str, start: int, stop: int, edits: Iterable[tuple[int, int, st
     return "".join((*pieces, text[position:stop]))
 
 
-def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Replace ranges, which must not overlap."""
-    return _edited(text, 0, len(text), edits)
-
-
 def reindented(text: str, indent: int) -> str:
     """Replace the least indentation; comments further left move to it."""
     lines = text.split("\n")
     written = [line for line in lines if line.strip()]
     contents = [line for line in written if not line.lstrip().startswith("#")]
     least = min(map(_indentation, contents or written), default=0)
-    return "\n".join(_moved(line, least, indent) for line in lines)
-
-
-def _moved(line: str, least: int, indent: int) -> str:
-    content = line[min(least, _indentation(line)) :]
-    return " " * indent + content if content else ""
+    moved = (line[min(least, _indentation(line)) :] for line in lines)
+    return "\n".join(" " * indent + line if line else "" for line in moved)
 
 
 def _indentation(line: str) -> int:
@@ -424,3 +370,166 @@ def in_flow(node: YamlNode) -> str:
     if node.is_plain and not isinstance(resolve_plain(node.text) if node.text else None, str):
         return node.text or "null"
     return quoted_text(node.text)
+
+
+_STATIC = ("static_resources", "staticResources")
+_SHARED = "fsxds"
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    parts: tuple[TextPart, ...]
+    comments: str
+
+
+class YamlBootstrap:
+    """The text of a bootstrap."""
+
+    def __init__(self, text: str) -> None:
+        """Read text without byte order mark, with line feeds alone."""
+        self._text = text
+        self._cutter = Cutter(text)
+        document = read_nodes(text)
+        root = document.root if document else None
+        self._root = root if isinstance(root, MappingNode) else None
+        self._parts: tuple[TextPart, ...] = ()
+        self._lists: dict[str, _List] = {}
+        if self._root is not None and document is not None:
+            if self._root.is_block:
+                self._parts = tuple(self._cutter.parts(self._root, 0, document.end))
+            self._lists = dict(self._find_lists(self._root))
+
+    def piece(self, resource: StaticResource) -> bytes | None:
+        """Return a resource's text, or None."""
+        found = self._lists.get(resource.field)
+        if found is None or resource.index >= len(found.parts):
+            return None
+        part = found.parts[resource.index]
+        insertions = dict(_insertions(part.node, resource))
+        return Cutter(self._text, insertions).cut(_target_of(part), {}).encode()
+
+    def left_over(self, left: LeftOver) -> bytes | None:
+        """Return the remaining bootstrap; None if the author's text cannot be kept."""
+        if self._root is None or not self._parts:
+            return None
+        known: Known = {}
+        blocks = [text for text in self._blocks(self._root, left, known) if text]
+        return "\n".join(blocks).encode()
+
+    def _find_lists(self, root: MappingNode) -> Iterator[tuple[str, _List]]:
+        stops = [part.stop for part in self._parts] or [0] * len(root.pairs)
+        for (key, value), stop in zip(root.pairs, stops, strict=True):
+            if key_text(key) in _STATIC and isinstance(static := resolved(value), MappingNode):
+                is_here = static is value and static.is_block and root.is_block
+                parts = tuple(self._cutter.parts(static, key.end, stop)) if is_here else (None,) * len(static.pairs)
+                for (name, members), part in zip(static.pairs, parts, strict=True):
+                    written = key_text(name)
+                    if written in FIELDS:
+                        yield written, self._list_of(name, members, part)
+
+    def _list_of(self, key: YamlNode, value: YamlNode, part: TextPart | None) -> _List:
+        members = resolved(value)
+        comments = self._text[part.lead : part.start].rstrip(" ") if part is not None else ""
+        if not isinstance(members, SequenceNode):
+            return _List((_part_of(members),), comments)
+        if part is not None and members is value and members.is_block:
+            return _List(tuple(self._cutter.parts(members, key.end, part.stop)), comments)
+        return _List(tuple(map(_part_of, members.members)), comments)
+
+    def _blocks(self, root: MappingNode, left: LeftOver, known: Known) -> Iterator[str | None]:
+        waiting = dict(left.replaced)
+        spellings = {camel_case(name): name for name in waiting}
+        for (key, value), part in zip(root.pairs, self._parts, strict=True):
+            written = key_text(key)
+            name = None if written is None else spellings.get(written, written)
+            lead = self._text[part.lead : part.start]
+            if name is None:
+                # Envoy ignores it; comments at the top of a file are often about the whole of it.
+                yield lead.strip() and lead
+            elif name in _STATIC:
+                waiting.pop("static_resources", None)
+                yield self._static_resources(lead, left, known)
+            elif name in waiting:
+                section = waiting.pop(name)
+                extended = self._extended(part, section, known) if name == "node" else None
+                yield extended or lead + as_yaml({name: section}, left.comments, _SHARED)
+            elif has_merge_key(value):
+                # Envoy takes a merge key for an ordinary key.
+                raise MergeKeyError
+            else:
+                yield self._cutter.cut(part, known)
+        for name, section in waiting.items():
+            if name == "static_resources":
+                yield self._static_resources("", left, known)
+            else:
+                yield as_yaml({name: section}, left.comments, _SHARED)
+
+    def _extended(self, part: TextPart, section: PlainValue, known: Known) -> str | None:
+        """None if the section differs otherwise."""
+        node = part.node
+        if not isinstance(node, MappingNode) or not node.is_block or not node.pairs or not isinstance(section, dict):
+            return None
+        own = {key_text(key) for key, _ in node.pairs}
+        new = {key: value for key, value in section.items() if key not in own}
+        if own - section.keys() or has_merge_key(node) or not new:
+            return None
+        lines = reindented(as_yaml(new, {}), node.pairs[0][0].column)
+        return f"{self._cutter.cut(part, known)}{lines.rstrip()}\n"
+
+    def _static_resources(self, lead: str, left: LeftOver, known: Known) -> str | None:
+        lines: list[str] = []
+        for name in dict.fromkeys((*self._lists, *FIELDS)):
+            found = self._lists.get(name)
+            comments = reindented(found.comments, 2) if found else ""
+            kept = [found.parts[index] for index in left.kept[name]] if found else []
+            own = as_yaml({"clusters": left.clusters}, left.comments) if name == "clusters" and left.clusters else ""
+            if own:
+                lines.append(f"{comments}{reindented(own, 2)}")
+            elif kept:
+                lines.append(f"{comments}  {name}:\n")
+            elif comments.strip():
+                lines.append(comments)
+            lines += (self._member(part, known) for part in kept)
+        return f"{lead}static_resources:\n{''.join(lines)}" if lines else lead.strip() or None
+
+    def _member(self, part: TextPart, known: Known) -> str:
+        """Comments come before the dash."""
+        if has_merge_key(part.node):
+            raise MergeKeyError
+        lines = self._cutter.cut(_target_of(part), known).rstrip("\n").split("\n")
+        first = next(index for index, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
+        comments = "".join(f"  {line}\n" for line in lines[:first])
+        rest = "".join(f"    {line}\n" if line else "\n" for line in lines[first + 1 :])
+        return f"{comments}  - {lines[first]}\n{rest}"
+
+
+class MergeKeyError(Exception):
+    """The rest has a merge key, which Envoy does not know."""
+
+
+def _part_of(node: YamlNode) -> TextPart:
+    """Without its surroundings."""
+    return TextPart(node, node.start, node.start, node.end, is_member=False)
+
+
+def _target_of(part: TextPart) -> TextPart:
+    return _part_of(part.node.target) if isinstance(part.node, AliasNode) else part
+
+
+def _insertions(node: YamlNode, resource: StaticResource) -> Iterator[tuple[int, str]]:
+    """Additions come before the first key of a mapping."""
+    for addition in resource.additions:
+        owner = node_at(node, addition.field_path)
+        owner = None if owner is None else resolved(owner)
+        if isinstance(owner, MappingNode) and owner.pairs:
+            first = owner.pairs[0][0]
+            end = f"\n{' ' * first.column}" if owner.is_block else ", "
+            yield first.start, f"{addition.key}: {_in_line(addition.value)}{end}"
+
+
+def _in_line(value: PlainValue) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{quoted_text(key)}: {_in_line(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_in_line, value)) + "]"
+    return quoted_text(value) if isinstance(value, str) else str(value).lower()

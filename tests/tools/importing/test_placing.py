@@ -101,3 +101,23 @@ def test_a_late_step_that_fails_undoes_those_before_it(plan: ImportPlan, tmp_pat
         write_import(plan, Destination(tree, tree / "clusters" / "bootstrap.yaml"))
 
     assert {"xds/clusters/old.yaml": "mine"} == contents(tmp_path)
+
+
+def test_an_interrupted_import_leaves_what_was_there(
+    plan: ImportPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while files are moved undoes the moves."""
+    tree, rename = tmp_path / "xds", Path.rename
+    (tree / "clusters").mkdir(parents=True)
+    (tree / "clusters" / "old.yaml").write_text("mine")
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if target.name == "bootstrap.yaml":
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_import(plan, Destination(tree, tmp_path / "bootstrap.yaml"))
+
+    assert {"xds/clusters/old.yaml": "mine"} == contents(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.tools.importing.yaml_nodes import placeholder_faults
+from fsxds.tools.importing.upgrading import placeholder_faults
 
 
 @pytest.mark.parametrize(

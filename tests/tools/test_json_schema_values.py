@@ -10,13 +10,12 @@ from jsonschema import Draft202012Validator
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraint_options import ApiRules
-from fsxds.tools.value_schemas import (
+from fsxds.tools.json_schema import (
     SHARED,
     any_case,
     is_special,
     scalar_schema,
     well_known_type_schema,
-    wrapper_schema,
 )
 
 
@@ -163,7 +162,7 @@ def test_rules_of_texts_that_may_be_wrapped(
     rules: Any, taken: list[Any], refused: list[Any], catalogue: Catalogue
 ) -> None:
     """They judge the text alone."""
-    schema = wrapper_schema(field_of(catalogue, "google.protobuf.StringValue", "value"), rules)
+    schema = scalar_schema(field_of(catalogue, "google.protobuf.StringValue", "value"), rules, "-value")
 
     assert taken == [value for value in taken if is_valid(schema, value)]
     assert [] == [value for value in refused if is_valid(schema, value)]

@@ -200,6 +200,8 @@ class ChannelRollout:
                 held = self.channel.key.held
                 rejected = holding.rejected if held is None else held
                 self.target.compose(self.base, rejected, holding.rules, self.machine.begun)
+                # The served snapshot may be of an earlier tree.
+                self.target.forget_past(self.base, self.machine.served)
             self._note_held(now_s)
         if (intended := self.intended) is not None:
             self.machine.receive_target(intended, now_s)
@@ -241,7 +243,8 @@ class ChannelRollout:
 
     def _receive_timer(self, now_s: float) -> None:
         if not self.machine.is_resting:
-            late = [client for client in self.channel.clients if client in (self.machine.waiting or ())]
+            timed_out = self.machine.late(now_s)
+            late = [client for client in self.channel.clients if client in timed_out]
             # In a lane, clients that are all late proceed together, at last.
             is_alone = self.goal is not None and len(late) == len(self.channel.clients)
             if leaving := [client for client in late if client.is_away or not is_alone]:

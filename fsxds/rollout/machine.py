@@ -5,7 +5,8 @@
 | A step is done when every client that lacked it took it or left, or after `step_timeout_s`. | xDS protocol, "ACK and NACK semantics summary" |
 | Of targets that come during a step, the newest is planned from the served snapshot when it is done. | |
 | It follows at once if its first step and this one need no order: a slow client must not hold up all endpoints. Both are then waited for. | |
-| Not once a step that others follow has lasted `step_timeout_s`: a client that takes nothing, and frequent targets, would put these off for ever. | |
+| Not once a step that others follow has lasted half of `step_timeout_s`; and the switch to a target comes before one with other endpoints alone: frequent endpoints must not put off routes for ever. | |
+| A client that has taken none of the steps joined so far has the time of the first: it, too, would put off the rest. | |
 | From any other target, endpoints that the step's clusters wait for follow at once. | ENVOY.md E70 |
 | A target is good when clients took its users; its removals may follow later, or never before the next target. | |
 | Lingering ends `linger_s` after clients took the new listeners, or when no connection drains any more. | ENVOY.md E68, E69 |
@@ -27,6 +28,7 @@ from fsxds.model.resources import Key, Resource, Snapshot, snapshot_id
 from fsxds.model.values import TypeUrl
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.planning import (
+    ENDPOINTS,
     Draining,
     LingeringByKey,
     PlannedStep,
@@ -60,7 +62,7 @@ class Rollout:
     """One channel's rollout; `served`, `target` and `good` are None before the first target.
 
     `options` take effect from the next step on; `good` is the last target reached; `step` is to be taken by clients, or
-    None; `waiting` have not taken it, None until they are known. `is_complete`: all these have the target.
+    None; `waiting` have not taken it, with the end of their time; None until they are known. `is_complete`: all these have the target.
     """
 
     def __init__(self, options: RolloutOptions, state: RolloutState | None = None) -> None:
@@ -70,7 +72,7 @@ class Rollout:
         self.good: Snapshot | None = None if state is None else state.good
         # After a restart it is not known which client took which step since the last target was reached.
         self.step: Step | None = None if state is None or state.good is None else whole_step(state.good, state.served)
-        self.waiting: set[Client] | None = None
+        self.waiting: dict[Client, float] | None = None
         self.is_complete = False
         # Progress to the target: no step was served yet; the served step is the last; clients took the target's users.
         self._is_first, self._is_last, self._is_switched = True, False, False
@@ -79,7 +81,9 @@ class Rollout:
         self._draining: Draining = () if state is None else state.draining
         # The lingering resources as of the last step.
         self._lingering: LingeringByKey = MappingProxyType({})
+        # The end of the time of the clients that wait longest; and of all that had not taken a step joined to this.
         self._step_ends_at_s = inf
+        self._waited_until_s: Mapping[Client, float] = {}
         # Until then, targets may join the step if others are to follow it.
         self._joinable_until_s = inf
         self._now_s: float | None = None
@@ -90,7 +94,7 @@ class Rollout:
     def split(self, options: RolloutOptions, now_s: float) -> Rollout:
         """Return some clients' rollout, at the same step, with other options."""
         made = Rollout(options)
-        vars(made).update(vars(self) | {"options": options, "waiting": None, "_events": []})
+        vars(made).update(vars(self) | {"options": options, "waiting": None, "_waited_until_s": {}, "_events": []})
         made._step_ends_at_s = now_s + options.step_timeout_s
         return made
 
@@ -176,43 +180,62 @@ class Rollout:
         """Take the clients to wait for; without any, go on."""
         self._look_at_clock(now_s)
         if self.step is not None:
-            self.waiting = set(clients)
+            until_s = now_s + self.options.step_timeout_s
+            self.waiting = {client: self._waited_until_s.get(client, until_s) for client in clients}
+            if self._waited_until_s:
+                self._step_ends_at_s = min(self.waiting.values(), default=until_s)
             self._end_step_if_taken(now_s)
 
     def receive_late(self, client: Client, now_s: float) -> None:
         """Wait also for a new client."""
         self._look_at_clock(now_s)
         if self.step is not None:
-            self.waiting = (self.waiting or set()) | {client}
+            self.waiting = self.waiting or {}
+            self.waiting.setdefault(client, self._step_ends_at_s)
+
+    def late(self, now_s: float) -> set[Client]:
+        """Return clients that have taken neither this step in time, nor one joined to it."""
+        return {client for client, until_s in (self.waiting or {}).items() if until_s <= now_s}
 
     def receive_taken(self, client: Client, now_s: float) -> None:
         """Record that a client took the step, or left."""
         self._look_at_clock(now_s)
         if self.step is not None and self.waiting is not None:
-            self.waiting.discard(client)
+            self.waiting.pop(client, None)
             self._end_step_if_taken(now_s)
 
     def receive_timer(self, now_s: float) -> None:
         """Take the actions that are due."""
         self._look_at_clock(now_s)
         if self._rests_until_s is not None and now_s >= self._rests_until_s:
-            self._rests_until_s, self.waiting = None, self.waiting or set()
+            self._rests_until_s, self.waiting = None, self.waiting or {}
             self._end_step_if_taken(now_s)
         if self.step is None:
             self._proceed(now_s)
         elif now_s >= self._step_ends_at_s:
-            self._events.append(StepTimedOut(self.target_id, self.step, frozenset(self.waiting or ())))
-            self._end_step(now_s)
+            late, waiting = self.late(now_s), self.waiting or {}
+            if late or not waiting:
+                self._events.append(StepTimedOut(self.target_id, self.step, frozenset(late)))
+            self.waiting = {client: until_s for client, until_s in waiting.items() if client not in late}
+            if self.waiting:
+                self._step_ends_at_s = min(self.waiting.values())
+            else:
+                self._end_step(now_s)
 
     def end_step_now(self, now_s: float) -> None:
         """Stop waiting for the step's clients."""
         self._look_at_clock(now_s)
-        self._step_ends_at_s = now_s
+        self._set_deadline(now_s)
 
     def prolong(self, now_s: float) -> None:
         """Restart the step's time limit."""
         self._look_at_clock(now_s)
-        self._step_ends_at_s = now_s + self.options.step_timeout_s
+        self._set_deadline(now_s + self.options.step_timeout_s)
+
+    def _set_deadline(self, at_s: float) -> None:
+        self._step_ends_at_s = at_s
+        if self.waiting:
+            self.waiting = dict.fromkeys(self.waiting, at_s)
 
     def receive_drained(self, listeners: Collection[str], now_s: float) -> None:
         """Record that old versions have no open connection."""
@@ -281,27 +304,29 @@ class Rollout:
             self._add_endpoints(supplied, now_s)
             return
         planned = self._planned(self._next, is_first=True)
-        was_last, until_s = self._is_last, self._joinable_until_s
+        was_last, until_s, waiting = self._is_last, self._joinable_until_s, self.waiting or {}
         if planned is not None and (was_last or now_s < until_s) and step.needs_no_order_with(planned.step):
             self.step = self.waiting = None
             self._proceed(now_s, untaken=step)
+            self._waited_until_s = waiting
             if not was_last:
                 self._joinable_until_s = until_s
 
     def _add_endpoints(self, step: Step, now_s: float) -> None:
         """Serve endpoints that a step's clusters wait for, without a new time limit."""
-        ends_at_s, until_s = self._step_ends_at_s, self._joinable_until_s
+        ends_at_s, until_s, waiting = self._step_ends_at_s, self._joinable_until_s, self.waiting or {}
         self._serve(PlannedStep(step, self._is_last, self._draining, self._lingering), now_s)
-        self._step_ends_at_s, self._joinable_until_s = ends_at_s, until_s
+        self._step_ends_at_s, self._joinable_until_s, self._waited_until_s = ends_at_s, until_s, waiting
 
-    def _proceed(self, now_s: float, untaken: Step | None = None) -> None:
-        """An `untaken` step is to be taken together with the next."""
+    def _proceed(self, now_s: float, untaken: Step | None = None, *, adopts: bool = True) -> None:
+        """Serve the next step; an `untaken` one is to be taken together with it."""
         if self._rests_until_s is not None and self.options.is_on and now_s < self._rests_until_s:
             return
         self._rests_until_s = None
         if not self.options.is_on:
             self.step = self.waiting = None
-        self._adopt()
+        if adopts:
+            self._adopt()
         if self.target is None:
             return
         self._draining = without_ended(self._draining, now_s)
@@ -311,6 +336,8 @@ class Rollout:
             self._serve(replace(planned, step=step), now_s)
         else:
             self._complete()
+            if self._next is not None:
+                self._proceed(now_s)
 
     def _adopt(self) -> None:
         target, self._next = self._next, None
@@ -343,8 +370,9 @@ class Rollout:
             self._events.append(LingeringEnded(self.target_id, frozenset(ended)))
         self.served, self._draining, self._lingering = planned.step.snapshot, planned.draining, planned.lingering
         self._events.append(StepStarted(self.target_id, planned.step))
-        self.step, self.waiting = planned.step, None
-        self._step_ends_at_s = self._joinable_until_s = now_s + self.options.step_timeout_s
+        self.step, self.waiting, self._waited_until_s = planned.step, None, {}
+        self._step_ends_at_s = now_s + self.options.step_timeout_s
+        self._joinable_until_s = now_s + self.options.step_timeout_s / 2
         if not self.options.is_on:
             self._end_step(now_s)
 
@@ -359,7 +387,16 @@ class Rollout:
         self._draining = with_ends(self._draining, now_s + self.options.linger_s)
         if self._is_last:
             self._complete()
-        self._proceed(now_s)
+        self._proceed(now_s, adopts=not self._changes_endpoints_alone)
+
+    @property
+    def _changes_endpoints_alone(self) -> bool:
+        """Whether the next target leaves all that the present one has yet to switch, and that this uses."""
+        if self._next is None or self.target is None or self.is_complete or self._is_switched:
+            return False
+        changes = changes_between(self.target, self._next).items()
+        others = (one for type_url, one in changes if type_url != ENDPOINTS)
+        return not any(one.fresh or one.renewed or one.removed for one in others)
 
     def _complete(self) -> None:
         if self.is_complete or self.target is None:

@@ -145,11 +145,6 @@ class Target:
         if self._approved[0] is not base:
             self._approved = None, frozenset()
         self.remember(rejected, base)
-        self.before = {
-            version: good
-            for version, good in self.before.items()
-            if (base is not None and version_of(base, version[0]) == version[1]) or self.may_serve(version)
-        }
         explicit = dict(self._pinned(self._whole))
         for version in self.held_of(rejected):
             key = version[0]
@@ -179,6 +174,15 @@ class Target:
             lacking = (one for one in bases if one is not None and (key, version_of(one, key)) not in versions)
             if (good := next(lacking, None)) is not None:
                 self.before[version] = good
+
+    def forget_past(self, *having: Snapshot | None) -> None:
+        """Forget the snapshots before versions that are neither in these, nor may be served."""
+        self.before = {
+            version: good
+            for version, good in self.before.items()
+            if self.may_serve(version)
+            or any(one is not None and version_of(one, version[0]) == version[1] for one in having)
+        }
 
     def without(self, snapshot: Snapshot, rejected: Collection[ResourceVersion]) -> Snapshot:
         """Replace rejected versions, as for their rejecters."""

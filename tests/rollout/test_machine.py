@@ -19,6 +19,9 @@ NEW: Tree = {"CDS": {"new": "1"}, "RDS": {"r": "2 CDS:new"}, "LDS": {"l": "1 RDS
 SWITCHED: Tree = {**NEW, "CDS": {"new": "1", "old": "1"}}
 
 
+TIMED = RolloutOptions(step_timeout_s=5)
+
+
 INLINE: Tree = {"CDS": {"a": "1"}, "LDS": {"l": "1 CDS:a"}}
 INLINE_NEW: Tree = {"CDS": {"b": "1"}, "LDS": {"l": "2 CDS:b"}}
 INLINE_BOTH: Tree = {"CDS": {"a": "1", "b": "1"}, "LDS": {"l": "2 CDS:b"}}
@@ -86,7 +89,7 @@ def test_each_step_follows_when_clients_took_the_one_before() -> None:
 
 def test_a_step_that_clients_do_not_take_in_time_is_over() -> None:
     """The next one follows, and waits for whoever is waited for then."""
-    rollout, first = at(OLD, RolloutOptions(step_timeout_s=5))
+    rollout, first = at(OLD, TIMED)
     dead = Somebody()
 
     rollout.receive_target(tree_snapshot(NEW, first), 1)
@@ -104,7 +107,7 @@ def test_a_step_that_clients_do_not_take_in_time_is_over() -> None:
 
 def test_a_step_may_be_prolonged() -> None:
     """Its clients have as long again as from its beginning."""
-    rollout, first = at(OLD, RolloutOptions(step_timeout_s=5))
+    rollout, first = at(OLD, TIMED)
     rollout.receive_target(tree_snapshot(NEW, first), 1)
     rollout.receive_waiting({Somebody()}, 1)
     rollout.prolong(6)
@@ -372,19 +375,86 @@ def follow_edits(rollout: Rollout, edits: list[Snapshot], slow: Somebody) -> lis
 
 def test_frequent_targets_and_a_client_that_takes_nothing_do_not_put_off_what_follows() -> None:
     """Each edit adds a cluster, moves the route to it and removes the one before: the route moves when the time is up."""
-    rollout, first = at({"CDS": {"c0": "1"}, "RDS": {"r": "1 CDS:c0"}}, RolloutOptions(step_timeout_s=5))
-    edits = [tree_snapshot({"CDS": {f"c{n}": "1"}, "RDS": {"r": f"{n} CDS:c{n}"}}, first) for n in range(1, 13)]
+    rollout, first = at({"CDS": {"c0": "1"}, "RDS": {"r": "1 CDS:c0"}}, TIMED)
+    edits = [tree_snapshot({"CDS": {f"c{n}": "1"}, "RDS": {"r": f"{n} CDS:c{n}"}}, first) for n in range(1, 31)]
 
     found = follow_edits(rollout, edits, Somebody())
 
     assert {"c0", "c1", "c2"} == found[1]["CDS"].keys()
-    assert [{"r": "1 CDS:c0"}] * 9 == [one["RDS"] for one in found[:9]]
-    assert {"r": "1 CDS:c0"} != found[-1]["RDS"]
+    assert [{"r": "1 CDS:c0"}] * 5 + [{"r": "5 CDS:c5"}] == [one["RDS"] for one in found[:6]]
+    assert len({one["RDS"]["r"] for one in found}) > 4
+
+
+def test_frequent_endpoints_and_clients_that_take_their_time_in_turn_do_not_put_off_routes() -> None:
+    """Each client takes every other step before the next edit, so that nobody is late, and somebody is always waited for."""
+    base: Tree = {"CDS": {"c0": "1", "x": "1 EDS:e"}, "EDS": {"e": "0"}, "RDS": {"r": "1 CDS:c0"}}
+    rollout, first = at(base, TIMED)
+    clients = [Somebody(), Somebody()]
+    found = []
+    tree: Tree = {}
+    for n in range(1, 5):
+        step = rollout.step
+        tree = {"CDS": {"c1": "1", "x": "1 EDS:e"}, "EDS": {"e": str(n)}, "RDS": {"r": "1 CDS:c1"}}
+        rollout.receive_target(tree_snapshot(tree, first), n)
+        if rollout.step is not step:
+            rollout.receive_waiting(set(clients), n)
+        rollout.receive_taken(clients[n % 2], n)
+        found.append((served(rollout)["RDS"]["r"], served(rollout)["EDS"]["e"]))
+    all_take(rollout, 5)
+
+    assert [("1 CDS:c0", "1"), ("1 CDS:c0", "2"), ("1 CDS:c0", "3"), ("1 CDS:c1", "3")] == found
+    assert {**tree, "EDS": {"e": "4"}} == served(rollout)
+    assert "StepTimedOut" not in names(rollout)
+
+
+def test_endpoints_that_a_newer_target_has_are_not_removed_with_the_present_one() -> None:
+    """Only the switch comes before it."""
+    tree: Tree = {"CDS": {"c": "1"}, "RDS": {"r": "1 CDS:c"}, "EDS": {"e": "1"}}
+    rollout, first = at(tree, TIMED)
+    rollout.receive_target(tree_snapshot({"CDS": {"c": "1"}, "RDS": {"r": "2 CDS:c"}}, first), 1)
+    rollout.receive_waiting({Somebody()}, 1)
+    rollout.receive_target(tree_snapshot({**tree, "RDS": {"r": "2 CDS:c"}}, first), 2)
+    rollout.receive_timer(6)
+
+    assert {**tree, "RDS": {"r": "2 CDS:c"}} == served(rollout)
+
+
+@pytest.mark.parametrize("later", [{"RDS": {"r": "1 CDS:c0"}}, {"CDS": {"c1": "2"}}])
+def test_a_newer_target_with_more_than_other_endpoints_comes_first(later: Tree) -> None:
+    """A version may have been rejected meanwhile."""
+    rollout, first = at({"CDS": {"c0": "1"}, "RDS": {"r": "1 CDS:c0"}}, TIMED)
+    tree: Tree = {"CDS": {"c1": "1"}, "RDS": {"r": "1 CDS:c1"}}
+    rollout.receive_target(tree_snapshot(tree, first), 1)
+    rollout.receive_waiting({Somebody()}, 1)
+    rollout.receive_target(tree_snapshot({**tree, **later}, first), 4)
+    rollout.receive_timer(6)
+
+    assert {"r": "1 CDS:c0"} == served(rollout)["RDS"]
+
+
+def test_the_others_of_a_step_have_their_time_when_a_client_is_late() -> None:
+    """The late one took nothing since the first of two joined steps; a newcomer has no more time than that."""
+    rollout, first = at({"CDS": {"c0": "1"}, "RDS": {"r": "1 CDS:c0"}}, TIMED)
+    one, other, newcomer = Somebody(), Somebody(), Somebody()
+    for n in (1, 3):
+        rollout.receive_target(tree_snapshot({"CDS": {f"c{n}": "1"}, "RDS": {"r": f"{n} CDS:c{n}"}}, first), n)
+        rollout.receive_waiting({one, other}, n)
+        if n == 1:
+            rollout.receive_taken(other, n)
+    rollout.receive_late(newcomer, 4)
+    assert rollout.timer_at_s == 6
+    rollout.take_events()
+    rollout.receive_timer(6)
+    assert [{one, newcomer}] == [one.clients for one in rollout.take_events() if isinstance(one, StepTimedOut)]
+    assert (rollout.timer_at_s, {"r": "1 CDS:c0"}) == (8, served(rollout)["RDS"])
+    rollout.receive_timer(8)
+
+    assert {"r": "3 CDS:c3"} == served(rollout)["RDS"]
 
 
 def test_a_client_that_takes_nothing_holds_up_no_target_of_one_step() -> None:
     """Nothing waits for the step, so that nothing is put off."""
-    rollout, first = at({"EDS": {"e": "0"}}, RolloutOptions(step_timeout_s=5))
+    rollout, first = at({"EDS": {"e": "0"}}, TIMED)
     edits = [tree_snapshot({"EDS": {"e": str(n)}}, first) for n in range(1, 13)]
 
     assert [{"EDS": {"e": str(n)}} for n in range(1, 13)] == follow_edits(rollout, edits, Somebody())
@@ -458,7 +528,7 @@ def test_reports_of_clients_that_nobody_waits_for_change_nothing() -> None:
 
 def test_a_rollout_that_is_split_goes_on_from_the_same_step() -> None:
     """Its clients are asked anew, have the whole time again, and hold nobody of the other rollout up."""
-    rollout, first = at(OLD, RolloutOptions(step_timeout_s=5))
+    rollout, first = at(OLD, TIMED)
     slow = Somebody()
     rollout.receive_target(tree_snapshot(NEW, first), 1)
     rollout.receive_waiting({slow}, 1)

@@ -45,6 +45,7 @@ class Served:
     def compose(self) -> dict[str, dict[str, str]]:
         """Return what is to be served, which clients have then."""
         composed = self.target.compose(self.base, self.rejected, self.rules)
+        self.target.forget_past(self.base)
         assert composed is not None
         self.base = composed
         return tree_of(composed)
@@ -142,6 +143,26 @@ def test_what_was_good_is_forgotten_with_its_version() -> None:
     served.compose()
 
     assert not served.target.before
+
+
+def test_what_was_good_is_known_while_an_earlier_tree_is_served() -> None:
+    """A version of that is rejected when a newer tree has come, and then the newer one, too: the route before both is good."""
+    target, trees = (
+        Target(),
+        [tree_snapshot({"RDS": {"r": f"{number} CDS:a"}, "CDS": {"a": "1"}}) for number in range(3)],
+    )
+    first, second, third = (version(tree, "RDS", "r") for tree in trees)
+    for tree in trees:
+        target.receive_tree(tree)
+        target.compose(trees[0], (), RULES)
+    target.remember([second], trees[0])
+    target.forget_past(trees[0], trees[1])
+    # Clients took what else that has.
+    target.remember([third], trees[1])
+    composed = target.compose(trees[1], [second, third], RULES)
+
+    assert composed is not None
+    assert version(composed, "RDS", "r") == first
 
 
 def test_what_a_rejecter_has_is_what_was_good() -> None:

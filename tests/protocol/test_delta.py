@@ -7,8 +7,9 @@ from typing import Any, Never
 
 from fsxds.model.resources import Rows, RowsChange, Snapshot
 from fsxds.model.values import Nonce, TypeUrl, Version
+from fsxds.protocol.acks import NOTHING
 from fsxds.protocol.delta import DeltaStream
-from fsxds.protocol.messages import DeltaRequest, Node
+from fsxds.protocol.messages import ENVOY, DeltaRequest, Node
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout.pending import MOST_PARTS
@@ -143,6 +144,20 @@ def test_what_a_stream_is_said_to_hold() -> None:
     assert ["a"] == [each.name for each in clusters.resources]
     assert EDS == endpoints.type_url
     assert 1.0 == stream.timer_at_s
+
+
+def test_endpoints_that_follow_a_changed_cluster_are_rejected_like_others() -> None:
+    """Only those that the client did not ask for are not offered again."""
+    first = tree_snapshot({"CDS": {"c": "1 EDS:e"}, "EDS": {"e": "1"}})
+    changed = replace(tree_snapshot({"CDS": {"c": "2 EDS:e"}, "EDS": {"e": "1"}}, first), generation=2)
+    stream, envoy = _stream(), Node("n", agent=ENVOY)
+    for url, names in ((CDS, ()), (EDS, ("e",))):
+        (sent,) = stream.receive_request(DeltaRequest(url, names, node=envoy), first, 0.0).responses
+        stream.receive_request(DeltaRequest(url, nonce=sent.nonce), first, 0.0)
+    _, pushed = stream.receive_snapshot(changed, 1.0)
+    stream.receive_request(DeltaRequest(EDS, nonce=pushed.nonce, error_detail="bad"), changed, 1.0)
+
+    assert [NOTHING, {"e"}] == [watch.rejected for watch in stream.statistics()]
 
 
 def test_a_wildcard_has_no_names() -> None:

@@ -161,10 +161,11 @@ class ChannelRollout:
         self.target, self.is_stale = other.target.split(), True
         self.held_since_s, self._now_s = other.held_since_s, other._now_s
 
-    def begins_as(self, machine: Rollout) -> bool:
-        """Whether a channel split off now would begin so."""
+    def begins_as(self, machine: Rollout, held: frozenset[ResourceVersion] | None) -> bool:
+        """Whether a channel split off now, without `held` versions, would begin so."""
         other, own = self.origin
-        return other is machine.served and own is self.machine.served and self.machine.step is machine.step
+        is_unmoved = own is self.machine.served and self.machine.step is machine.step
+        return is_unmoved and other is machine.served and self.channel.key.held == held
 
     def replaced_for(self, rejected: Collection[ResourceVersion]) -> frozenset[ResourceVersion]:
         """Return versions whose rejection needs a separate channel."""

@@ -161,7 +161,8 @@ class NodeChannels:
     def correct_place(self, node: Node, holds_of: HoldsOf, published: Iterable[Snapshot]) -> None:
         """Place a node where another server led it; `published` is newest first.
 
-        While a lane rests, each poll may show a later place: polls of one Envoy may have been at several servers.
+        While a lane rests, each poll may show a later place: polls of one Envoy may have been at several servers. Streams
+        have all their types here; those of other Envoys with this id stay.
         """
         if not node.id:
             return
@@ -177,8 +178,8 @@ class NodeChannels:
         if (held := next(filter(holds_of, published), None)) is None:
             return
         if left is None and lane is not None:
-            for client in [one for one in lane.channel.clients if node_key(one) == name]:
-                lane.channel.leave(client)
+            if not lane.channel.leave_with_polls(name):
+                return
             left = self._left.get(name)
         machine = self._publisher.restored_rollout(RolloutState(held, held, held))
         if left is None:
@@ -283,7 +284,7 @@ class NodeChannels:
             return
         machine, held, now_s = lane.machine, lane.channel.key.held, asyncio.get_running_loop().time()
         led = next(
-            (one for one in goal.lanes if one.is_led and one.machine.is_resting and _begins_as(one, machine, held)),
+            (one for one in goal.lanes if one.is_led and one.machine.is_resting and one.begins_as(machine, held)),
             None,
         )
         if led is not None:
@@ -422,7 +423,7 @@ class NodeChannels:
             if one.machine.is_resting
             and not one.is_led
             and one.returns == left.returns
-            and _begins_as(one, left.machine, held)
+            and one.begins_as(left.machine, held)
         )
         lane = next(same, None) or self._publisher.resume_from(left.machine, self._lane_key(key, held), goal)
         lane.returns = left.returns
@@ -519,7 +520,7 @@ class NodeChannels:
         for client in clients:
             groups[self._held_on_the_way(node_key(client), key)].append(client)
         for held, each in groups.items():
-            same = (one for one in goal.lanes if one is not rollout and _begins_as(one, machine, held))
+            same = (one for one in goal.lanes if one is not rollout and one.begins_as(machine, held))
             if (lane := next(same, None)) is not None:
                 self._reassign(each, rollout, lane)
             else:
@@ -591,7 +592,3 @@ def _is_idle(channel: Channel) -> bool:
 
 def _final_key(rollout: ChannelRollout) -> ChannelKey:
     return (rollout.goal or rollout).channel.key
-
-
-def _begins_as(lane: ChannelRollout, machine: Rollout, held: frozenset[ResourceVersion] | None) -> bool:
-    return lane.channel.key.held == held and lane.begins_as(machine)

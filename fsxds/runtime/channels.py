@@ -13,6 +13,7 @@ from typing import Generic, Never, Protocol, TypeAlias, TypeVar
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState
+from fsxds.protocol.polling_node import POLLING
 from fsxds.protocol.subscription import OnDemand
 from fsxds.rollout import Client, Step
 from fsxds.rollout.machine import RolloutOptions
@@ -223,6 +224,14 @@ class Channel:
             self.clients.pop(client, None)
             self.on_progress(client)
             self.absent.pop(client, None)
+
+    def leave_with_polls(self, node: NodeKey) -> bool:
+        """Remove a node, unless it has streams; return whether it has none."""
+        present = [client for client in self.clients if node_key(client) == node]
+        has_streams = any(client.transport != POLLING for client in present)
+        for client in () if has_streams else present:
+            self.leave(client)
+        return not has_streams
 
     def expect(self, client: ChannelClient) -> None:
         """Record an absent client that will return."""

@@ -195,6 +195,7 @@ async def test_a_later_poll_of_a_resting_node_shows_a_later_place() -> None:
         run.channels.correct_place(node, partial(has, "b"), served)
         channel = await run.channels.channel_of(node, holds=True, holds_of=partial(has, "b"))
         client = Client(channel, node.id, types=[RDS])
+        client.transport = "REST"
         await run.settled()
         run.channels.correct_place(node, partial(has, "c"), served)
         later = await run.channels.channel_of(node, holds=True, holds_of=partial(has, "c"))
@@ -204,3 +205,19 @@ async def test_a_later_poll_of_a_resting_node_shows_a_later_place() -> None:
         run.channels.correct_place(node, partial(has, "b"), served)
 
         assert await run.channels.channel_of(node, holds=True, holds_of=partial(has, "b")) is later
+
+
+@virtually
+async def test_a_stream_is_led_on_from_its_place_whatever_others_with_its_id_have() -> None:
+    """Envoys may share an id: the first has nothing to do with the content of the second."""
+    async with publishing() as run:
+        place = await led_from_the_first(run)
+        stream = await returned(run, "edge-2", [CDS], place)
+        run.save({**LAST, "CDS": {"e": "1 EDS:e"}, "RDS": {"r": "2 CDS:e"}})
+        await run.settled()
+        assert run.store.current is not None
+        later = run.store.current
+        run.channels.correct_place(Node("edge-2"), lambda snapshot: snapshot is later, [later, place])
+        await run.passed(run.publisher.rules.rollout.step_timeout_s)
+
+        assert ["e"] == list(stream.held[CDS])

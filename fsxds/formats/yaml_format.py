@@ -324,7 +324,7 @@ class _YamlReader:
         return None
 
     def _merge_value(self, event: Any, depth: int) -> PlainValue:
-        value = self._value(event, depth)
+        value = self._value(event, depth + 1)
         sources = value if isinstance(value, list) else [value]
         if all(isinstance(source, dict) for source in sources):
             return value

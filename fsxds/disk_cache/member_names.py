@@ -76,9 +76,9 @@ class MemberNames:
 
     def restored_members(self) -> dict[Layers, Tombstones]:
         """Return earlier processes' names; blocking, for the start."""
-        if not (self._directory / self._name).exists():
-            return {}
         try:
+            if not (self._directory / self._name).exists():
+                return {}
             with PrivateDirectory.opened(self._directory) as directory:
                 return dict(self._read(directory))
         except (OSError, ValueError) as error:

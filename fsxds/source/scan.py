@@ -15,6 +15,7 @@ from fsxds.model.errors import TreeLost
 from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, NO_MANIFEST, ManifestFiles, Problem, SourceFile, SourceTree
 from fsxds.source.listing import (
     BOUNDS,
+    GONE,
     MANIFEST_NAMES,
     Exclusion,
     FoundFile,
@@ -98,6 +99,8 @@ class Scanner:
         self.bounds = bounds
         self._seen: dict[str, _Seen] = {}
         self._tree = SourceTree(())
+        # Real paths of its files.
+        self._paths: Mapping[str, str] = {}
         # Of the last look: {real path: path in the tree}.
         self._look: ScanResult | None = None
         self._plain: dict[str, str] | None = None
@@ -122,7 +125,7 @@ class Scanner:
             is_steady,
             tuple(walk.tops),
             walk.directories,
-            {file.relative: file.path for file in walk.files if file.relative not in MANIFEST_NAMES},
+            self._paths,
             frozenset({*walk.links.targets, *walk.links.missing, *walk.tops, *walk.linked_files}),
         )
         return self._look
@@ -152,7 +155,7 @@ class Scanner:
                 self._plain.pop(path, None)
         if len(files) + len(look.directories) > self.bounds.max_files:
             return None
-        self._tree = replace(self._tree, files=tuple(files))
+        self._tree, self._paths = replace(self._tree, files=tuple(files)), found
         self._look = replace(look, tree=self._tree, paths=found)
         return self._look
 
@@ -203,6 +206,7 @@ class Scanner:
         seen, are_whole = self._read_changed(walk.files, problems)
         is_steady = are_whole and walk.is_still_true()
         self._tree = self._tree_of(seen, problems, walk)
+        self._paths = {file.relative: file.path for file in walk.files if file.relative not in MANIFEST_NAMES}
         # To name unreadable files if their directory is lost next.
         kept = {str(problem.path) for problem in problems} & self._seen.keys()
         self._seen = seen | {relative: self._seen[relative] for relative in kept}
@@ -322,10 +326,8 @@ def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | 
     try:
         # O_NONBLOCK: a pipe in its place does not wait for a writer. O_NOFOLLOW: a link in its place may lead anywhere.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
     except OSError as error:
-        return None if error.errno == errno.ELOOP else _unreadable(error)
+        return None if error.errno in {*GONE, errno.ELOOP} else _unreadable(error)
     try:
         return _read_steadily(descriptor, max_size_bytes)
     except OSError as error:

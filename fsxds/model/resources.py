@@ -67,6 +67,10 @@ class Origin:
         """Return `edge/cds.yaml:12`, or `upstream 10.0.0.1:18000`."""
         return f"{self.path}:{self.line}" if self.line else str(self.path)
 
+    def problem(self, rule: str, message: str, remedy: str, severity: Severity = Severity.ERROR) -> Problem:
+        """Return a problem at this line."""
+        return Problem(self.path, self.line or 1, 1, "", rule, message, remedy, severity)
+
 
 @dataclass(frozen=True, slots=True)
 class Patched:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePosixPath
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
 from fsxds.api.converter import Converted, Converter
 from fsxds.api.fields import camel_case
@@ -123,16 +123,15 @@ class DocumentReader:
         if shape.is_empty_on_purpose:
             self._declare_empty(shape.claim, draft)
 
-    def _read_message(self, message: Message, draft: DocumentDraft) -> None:
+    def _read_message(self, message: DynamicMessage, draft: DocumentDraft) -> None:
         if message.DESCRIPTOR.full_name != DISCOVERY_RESPONSE:
             self._read_item(message, (), 0, draft)
             return
-        envelope = cast("_Envelope", message)  # its class is made at run time
-        draft.version_info = envelope.version_info or None
-        for index, packed in enumerate(envelope.resources):
+        draft.version_info = message.version_info or None
+        for index, packed in enumerate(message.resources):
             self._read_item(packed, ("resources", index), index, draft)
-        if not envelope.resources:
-            self._declare_empty(TypeClaim(envelope.type_url, ("type_url",)) if envelope.type_url else None, draft)
+        if not message.resources:
+            self._declare_empty(TypeClaim(message.type_url, ("type_url",)) if message.type_url else None, draft)
 
     def _read_piece(self, piece: Piece, draft: DocumentDraft) -> None:
         wrapping = self._wrapping(piece, draft)
@@ -214,7 +213,7 @@ class DocumentReader:
         draft.faults += (replace(fault, field_path=piece.wrapper_path + fault.field_path) for fault in converted.faults)
         return _wrapping_of(converted.message) if converted.message is not None else _NO_WRAPPING
 
-    def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: DocumentDraft) -> None:
+    def _read_item(self, message: DynamicMessage, field_path: FieldPath, index: int, draft: DocumentDraft) -> None:
         wrapping = _NO_WRAPPING
         while True:
             name = message.DESCRIPTOR.full_name
@@ -226,29 +225,20 @@ class DocumentReader:
                         return
                     draft.faults.append(shape.heartbeat(field_path))
                     return
-                message = cast("_Wrapper", message).resource
+                message = message.resource
             elif name == "google.protobuf.Any":
-                unpacked = self._unpack(message, field_path)
-                if isinstance(unpacked, Fault):
-                    draft.faults.append(unpacked)
+                message_type = message.type_url.rpartition("/")[2]
+                message = self._catalogue.unpacked(message)
+                if message is None:
+                    part = Unreadable(field_path, message_type, is_known=self._catalogue.knows(message_type))
+                    draft.faults.append(self._unreadable(part))
                     return
-                message = unpacked
             else:
                 faults = [self._unreadable(part) for part in unreadable_parts(message, self._catalogue, field_path)]
                 draft.faults += faults
                 if not faults:
                     self._add_payload(message, _Place(field_path, index, wrapping), self._hint, draft)
                 return
-
-    def _unpack(self, packed: Message, field_path: FieldPath) -> Message | Fault:
-        any_message = cast("_Any", packed)  # its class is made at run time
-        message_type = any_message.type_url.rpartition("/")[2]
-        if not self._catalogue.knows(message_type):
-            return self._unreadable(Unreadable(field_path, message_type, is_known=False))
-        try:
-            return self._catalogue.message_class(message_type).FromString(any_message.value)
-        except DecodeError:
-            return self._unreadable(Unreadable(field_path, message_type, is_known=True))
 
     def _unreadable(self, part: Unreadable) -> Fault:
         if part.is_known:
@@ -304,7 +294,7 @@ class DocumentReader:
             return
         self._add_redirect(locator, place, expected, draft)
 
-    def _add(self, message: Message, place: _Place, draft: DocumentDraft) -> None:
+    def _add(self, message: DynamicMessage, place: _Place, draft: DocumentDraft) -> None:
         row = BY_MESSAGE_TYPE.get(message.DESCRIPTOR.full_name)
         if row is None:
             draft.faults.append(shape.not_served(message.DESCRIPTOR.full_name, place.field_path))
@@ -404,11 +394,11 @@ class DocumentReader:
             return place
         return place._replace(wrapping=replace(place.wrapping, name=name, aliases=tuple(aliases)))
 
-    def _name_listener(self, message: Message, place: _Place, draft: DocumentDraft) -> str:
+    def _name_listener(self, message: DynamicMessage, place: _Place, draft: DocumentDraft) -> str:
         """Return a stable name; empty without an address."""
         name = name_of_unnamed(message, place.wrapping.name)
         if name:
-            cast("_Named", message).name = name
+            message.name = name
             draft.faults.append(unnamed_fault(name, _name_path(LISTENER, place)))
         return name
 
@@ -478,9 +468,8 @@ def _written_name(row: ResourceType, place: _Place) -> str:
     return written if isinstance(written, str) else ""
 
 
-def _wrapping_of(message: Message) -> _Wrapping:
-    wrapper = cast("_Wrapper", message)
-    ttl_s = wrapper.ttl.seconds + wrapper.ttl.nanos / 1e9 if message.HasField("ttl") else None
+def _wrapping_of(wrapper: DynamicMessage) -> _Wrapping:
+    ttl_s = wrapper.ttl.seconds + wrapper.ttl.nanos / 1e9 if wrapper.HasField("ttl") else None
     return _Wrapping(wrapper.name, tuple(wrapper.aliases), ttl_s, wrapper.resource_name.name)
 
 
@@ -504,38 +493,6 @@ class _Place(NamedTuple):
     position: int | None
     wrapping: _Wrapping = _NO_WRAPPING
     written: PlainValue = None
-
-
-class _Duration(Protocol):
-    seconds: int
-    nanos: int
-
-
-class _Any(Protocol):
-    type_url: str
-    value: bytes
-
-
-class _Envelope(Protocol):
-    version_info: str
-    type_url: str
-    resources: list[Message]
-
-
-class _Named(Protocol):
-    name: str
-
-
-class _NameMessage(Protocol):
-    name: str
-
-
-class _Wrapper(Protocol):
-    name: str
-    resource_name: _NameMessage
-    aliases: list[str]
-    ttl: _Duration
-    resource: Message
 
 
 def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:

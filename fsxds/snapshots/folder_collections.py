@@ -32,7 +32,7 @@ from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.loaded_views import CollectionRules, Inputs, Staged
-from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of, names_by_path
+from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of, resources_below
 from fsxds.snapshots.proposals import Records
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
@@ -148,10 +148,7 @@ def _is_dangling(collection: Resource, index: int, locator: Locator, found: NotT
 
 def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | None) -> Iterator[Resource]:
     rows = source.resources(LISTENER.type_url)
-    folder = PurePosixPath(rule.folder)
-    by_path = (each for chunk in rows.chunks for each in chunk.once(names_by_path).items())
-    names = {name for path, several in by_path if folder in path.parents for name in several}
-    members = {name: rows[name] for name in names if rows[name].body}
+    members = {one.name: one for one in resources_below(rule.folder, rows) if one.body}
     if _is_unsure(source):
         if known is None:
             return
@@ -242,5 +239,4 @@ def _without_listeners(source: Snapshot, rule: CollectionRule, name: str, served
 def _authored_already(rule: CollectionRule, name: str, written: Resource) -> Problem:
     fact = f"{name} is written at {written.origin}, which is served, and not made of the folder {rule.folder}"
     remedy = "rename one of the two, or take the collection out of the setting `collections`"
-    place = written.origin
-    return Problem(place.path, place.line, 1, "", "duplicate-name", fact, remedy, Severity.WARNING)
+    return written.origin.problem("duplicate-name", fact, remedy, Severity.WARNING)

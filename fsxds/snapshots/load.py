@@ -86,9 +86,7 @@ class ResourceLimit:
                 resource = change.added[-surplus]
                 fact = f"with this the view would have more than {self._most} resources"
                 remedy = "leave some out, divide the tree into views, or raise the setting max_resources"
-                held[proposal.path] = (
-                    Problem(resource.origin.path, resource.origin.line, 1, "", "too-many-resources", fact, remedy),
-                )
+                held[proposal.path] = (resource.origin.problem("too-many-resources", fact, remedy),)
                 count -= 0 if proposal.is_on_trial else _growth(change)
         return held
 

@@ -38,8 +38,7 @@ from fsxds.snapshots.loaded_views import (
     whole_tree,
     with_served,
 )
-from fsxds.snapshots.proposals import Check
-from fsxds.snapshots.upstream_content import Elsewhere
+from fsxds.snapshots.proposals import Check, Elsewhere
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner

@@ -41,8 +41,10 @@ from fsxds.snapshots.accept import (
 from fsxds.snapshots.layer_documents import nothing_below
 from fsxds.snapshots.names import unique_names
 from fsxds.snapshots.proposals import (
+    NOWHERE,
     Check,
     Conflicts,
+    Elsewhere,
     FieldLocator,
     FileChange,
     FileRecord,
@@ -53,7 +55,6 @@ from fsxds.snapshots.proposals import (
     ServedFiles,
     differing,
 )
-from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 # At about 1.6 kB per resource, this takes as many GB as a config server usually gets.
 MOST_RESOURCES = 1_000_000

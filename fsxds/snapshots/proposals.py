@@ -2,12 +2,14 @@
 
 The cost depends on the changes. No name is served from two files, so the snapshot finds a name's resource. Callers pass
 in the checks, `lint/linter.py`, which the server does not import.
+
+Rules: which undefined names files may use because upstreams have or may have them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress, count
 from operator import is_not
 from pathlib import PurePosixPath
@@ -17,9 +19,12 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import camel_case
 from fsxds.api.walk import Hooks
 from fsxds.formats import format_of
+from fsxds.model.resource_names import is_structured
+from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, Origin, ParsedFile, Resource, Rows, Snapshot, key_of
 from fsxds.model.values import Fault, FieldPath, Problem, Severity, SourceFile, Tree, TypeUrl, pointer_of
-from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
+from fsxds.snapshots.references import ANY
+from fsxds.snapshots.upstream_content import UpstreamContent
 
 T = TypeVar("T")
 
@@ -354,6 +359,57 @@ def problem_at(place: Place, fault: Fault, pointer: Callable[[FieldPath], str] =
     return Problem(
         place.path, place.line, place.column, text, fault.rule, fault.message, fault.remedy, fault.severity, below
     )
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamScope:
+    """Further names that an upstream may have.
+
+    Attributes:
+        covers: whether it is asked for a name.
+        complete: the types with completely known plain names.
+    """
+
+    covers: Callable[[str], bool]
+    complete: frozenset[TypeUrl] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Resources beside the tree.
+
+    Attributes:
+        contents: in order of precedence.
+        scopes: further names that an upstream may have.
+        denied: names that no upstream has, as they reported.
+        is_unknown: upstreams are not queried, as by commands: they may have any name.
+    """
+
+    contents: tuple[UpstreamContent, ...] = ()
+    scopes: tuple[UpstreamScope, ...] = field(default=(), compare=False, repr=False)
+    denied: frozenset[Key] = frozenset()
+    is_unknown: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.contents) or self.is_unknown
+
+    def may_have(self, key: Key) -> bool:
+        """Whether a resource may exist; any of the type for `ANY`."""
+        type_url, name = key
+        if type_url not in BY_TYPE_URL:
+            return False
+        if self.is_unknown:
+            return True
+        rows = [content.rows[type_url] for content in self.contents if type_url in content.rows]
+        if any(name in each or name == ANY for each in rows):
+            return True
+        if key in self.denied:
+            return False
+        may_be_new = is_structured(name)
+        return any((may_be_new or type_url not in scope.complete) and scope.covers(name) for scope in self.scopes)
+
+
+NOWHERE = Elsewhere()
 
 
 class TreeCheck(Protocol):

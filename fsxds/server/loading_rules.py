@@ -31,7 +31,6 @@ from fsxds.settings.upstream_rules import at_urls
 from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.load import Acceptance, LayerPatching, Loaded, load
 from fsxds.snapshots.loaded_views import (
-    CollectionRules,
     LoadedViews,
     ResolutionRules,
     only_view,
@@ -156,7 +155,7 @@ class LoadingRules:
             root=root,
             catalogue=catalogue,
             check=check,
-            collections=CollectionRules(settings.collections or (), settings.authority, root, catalogue),
+            collections=settings.collections or (),
             unasked=_unasked(settings),
         )
         views, anchors = settings.views, _anchors_of(settings)

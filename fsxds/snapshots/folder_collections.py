@@ -30,8 +30,8 @@ from fsxds.model.resource_types import BY_SHORT_NAME, in_push_order
 from fsxds.model.resources import CLAIMED, Origin, Reference, Resource, Rows, Snapshot, version_of_body
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity
 from fsxds.settings.naming_rules import CollectionRule
-from fsxds.snapshots.load import type_change
-from fsxds.snapshots.loaded_views import CollectionRules, Inputs, Staged
+from fsxds.snapshots.load import change_from
+from fsxds.snapshots.loaded_views import Inputs, ResolutionRules, Staged
 from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of, resources_below
 from fsxds.snapshots.proposals import Records
 
@@ -48,7 +48,7 @@ class Collected:
     snapshot: Snapshot
     problems: tuple[Problem, ...]
     raw: Snapshot = field(compare=False, repr=False)
-    rules: CollectionRules = field(compare=False, repr=False)
+    rules: ResolutionRules = field(compare=False, repr=False)
     made: Mapping[str, FolderCollection] = field(default_factory=dict, compare=False, repr=False)
     dangling: tuple[Problem, ...] = ()
     held: tuple[HeldFile, ...] = field(default=(), init=False)
@@ -64,7 +64,7 @@ class FolderCollection:
 
 def unchanged(raw: Snapshot, inputs: Inputs) -> Collected:
     """Return a view without collections."""
-    return Collected(raw, (), raw, inputs.rules.collections)
+    return Collected(raw, (), raw, inputs.rules)
 
 
 def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
@@ -72,17 +72,17 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
 
     In `raw`, redirects are followed.
     """
-    rules, earlier = inputs.rules.collections, cast("Collected | None", before)
+    rules, earlier = inputs.rules, cast("Collected | None", before)
     dangling = _dangling(raw, rules, earlier)
-    if rules.catalogue is None or not rules.rules:
+    if rules.catalogue is None or not rules.collections:
         is_same = earlier is None or not earlier.made
         return Collected(raw if is_same else _served(raw, {}, earlier), dangling, raw, rules, {}, dangling)
     found: dict[str, FolderCollection] = {}
     problems: list[Problem] = []
     is_complete = not _is_unsure(raw)
     authored = raw.resources(COLLECTION.type_url)
-    for rule in (one for one in rules.rules if _is_in_view(one, inputs.layers)):
-        name = rules.name_of(rule)
+    for rule in (one for one in rules.collections if _is_in_view(one, inputs.layers)):
+        name = rules.collection_name(rule)
         if name in authored:
             problems.append(_authored_already(rule, name, authored[name]))
             continue
@@ -108,7 +108,7 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
     return Collected(snapshot, (*problems, *dangling), raw, rules, found, dangling)
 
 
-def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None) -> tuple[Problem, ...]:
+def _dangling(source: Snapshot, rules: ResolutionRules, before: Collected | None) -> tuple[Problem, ...]:
     collections = source.resources(COLLECTION.type_url)
     if rules.catalogue is None or not collections:
         return ()
@@ -121,7 +121,7 @@ def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None
     ):
         return before.dangling
     resolver = Resolver(source, rules.authority, rules.root, rules.catalogue)
-    resolver.folders = rules.by_name()
+    resolver.folders = rules.collections_by_name()
     message: DynamicMessage = rules.catalogue.message_class(COLLECTION.message_type)
     return tuple(
         _is_dangling(collection, index, locator, found)
@@ -175,7 +175,7 @@ def _is_emptied(source: Snapshot, rule: CollectionRule, files: Records) -> bool:
 
 
 def _made(
-    rules: CollectionRules, catalogue: Catalogue, rule: CollectionRule, members: tuple[Resource, ...]
+    rules: ResolutionRules, catalogue: Catalogue, rule: CollectionRule, members: tuple[Resource, ...]
 ) -> Resource:
     collection: DynamicMessage = catalogue.message_class(COLLECTION.message_type)()
     references: list[Reference] = []
@@ -200,7 +200,7 @@ def _made(
     body = collection.SerializeToString(deterministic=True)
     version = version_of_body(COLLECTION.type_url, body)
     origin = Origin(PurePosixPath(rule.folder), 1)
-    name = rules.name_of(rule)
+    name = rules.collection_name(rule)
     return Resource(COLLECTION.type_url, name, body, version, origin, references=tuple(references))
 
 
@@ -210,10 +210,7 @@ def _served(source: Snapshot, made: Mapping[str, FolderCollection], before: Coll
     earlier = before.snapshot.resources(type_url) if before is not None else Rows(type_url)
     wanted = {**written, **{name: one.resource for name, one in made.items()}}
     rows = earlier.with_changes(wanted.values(), [name for name in earlier if name not in wanted]).prepared()
-    if before is None or rows.changes_since(earlier):
-        change = type_change(earlier, rows, source.generation)
-    else:
-        change = before.snapshot.changes.get(type_url) or type_change(earlier, rows, source.generation)
+    change = change_from(None if before is None else before.snapshot, rows, source.generation)
     return replace(
         source,
         by_type=MappingProxyType(in_push_order({**source.by_type, type_url: rows})),

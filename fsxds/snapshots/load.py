@@ -397,10 +397,7 @@ def merge(
         removed = was.get(type_url, {}).keys() - new.keys()
         # This may run beside the event loop, which must not compute for long.
         by_type[type_url] = rows = old.with_changes(new.values(), removed).prepared()
-        if before is None or rows.changes_since(old):
-            type_changes[type_url] = type_change(old, rows, generation)
-        else:
-            type_changes[type_url] = before.changes[type_url]
+        type_changes[type_url] = change_from(before, rows, generation)
     listed = frozenset[TypeUrl]().union(*{change.now.declared for change in changes.values() if change.now is not None})
     # A type stays declared when its last file goes.
     undeclared = before.undeclared if before else frozenset(TYPE_URLS)
@@ -471,6 +468,14 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.undeclared,
         dict(snapshot.unresolved),
     )
+
+
+def change_from(before: Snapshot | None, rows: Rows, generation: int) -> TypeChange:
+    """Return a type's change in `before` if its rows are the same, else this generation's."""
+    old = Rows(rows.type_url) if before is None else before.resources(rows.type_url)
+    if before is not None and not rows.changes_since(old):
+        return before.changes.get(rows.type_url) or type_change(old, rows, generation)
+    return type_change(old, rows, generation)
 
 
 def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:

@@ -15,9 +15,9 @@ from rpds import HashTrieMap
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.name_table import Chunk
-from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange, claims_of, key_of
+from fsxds.model.resources import Key, Resource, Rows, Snapshot, claims_of, key_of
 from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
-from fsxds.snapshots.load import type_change
+from fsxds.snapshots.load import change_from
 from fsxds.snapshots.loaded_views import (
     Inputs,
     ResolutionRules,
@@ -171,7 +171,7 @@ class _Resolution:
         self._rules = rules
         self._before = before
         resolver = Resolver(raw, rules.authority, rules.root, catalogue)
-        resolver.folders = rules.collections.by_name()
+        resolver.folders = rules.collections_by_name()
         copier = Copier(catalogue, rules.field_rules(catalogue))
         authorities = frozenset(rules.authorities)
         self._follower = RedirectFollower(resolver, copier, authorities, passes_redirects=rules.passes_redirects)
@@ -191,10 +191,12 @@ class _Resolution:
         rows = self._rows(known, changed, touched, redirects)
         of_wrong = ((key, redirects.find(key)) for key in redirects.wrong)
         unresolved = {key: one.redirect for key, one in of_wrong if one and (one.is_kept or one.content is None)}
+        before = None if self._before is None else self._before.snapshot
+        changes = {type_url: change_from(before, each, self._raw.generation) for type_url, each in rows.items()}
         served = replace(
             self._raw,
             by_type=MappingProxyType(dict(rows)),
-            changes=MappingProxyType({type_url: self._change(type_url, each) for type_url, each in rows.items()}),
+            changes=MappingProxyType(changes),
             unresolved=MappingProxyType(unresolved),
         )
         of_all = (problem for several in redirects.wrong.values() for problem in several)
@@ -276,14 +278,6 @@ class _Resolution:
         if followed is None:
             return self._raw.resources(key[0]).get(key[1])
         return followed.content
-
-    def _change(self, type_url: TypeUrl, rows: Rows) -> TypeChange:
-        if self._before is None:
-            return type_change(Rows(type_url), rows, self._raw.generation)
-        earlier = self._before.snapshot.by_type[type_url]
-        if not rows.changes_since(earlier):
-            return self._before.snapshot.changes[type_url]
-        return type_change(earlier, rows, self._raw.generation)
 
     def _held(self, served: Snapshot, redirects: _Redirects) -> tuple[HeldFile, ...]:
         held = {}

@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from fsxds.model.errors import TreeLost
-from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, NO_MANIFEST, ManifestFiles, Problem, SourceFile, SourceTree
+from fsxds.model.values import (
+    MANIFEST,
+    MANIFEST_SIGNATURE,
+    NO_MANIFEST,
+    Fault,
+    ManifestFiles,
+    Problem,
+    SourceFile,
+    SourceTree,
+)
 from fsxds.source.listing import (
     BOUNDS,
     GONE,
@@ -231,7 +240,7 @@ class Scanner:
             outcome = read_file(path, self.bounds.max_file_size_bytes)
             if isinstance(outcome, FileContent):
                 seen[relative] = _remembered(relative, outcome, before)
-            elif isinstance(outcome, UnreadableFile):
+            elif isinstance(outcome, Fault):
                 problems.append(problem_of(relative, outcome.rule, outcome.message, outcome.remedy))
             else:
                 are_whole = False
@@ -312,16 +321,7 @@ class FileContent:
     is_racy: bool
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableFile:
-    """Why a file was not read."""
-
-    rule: str
-    message: str
-    remedy: str
-
-
-def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | None:
+def read_file(path: str, max_size_bytes: int) -> FileContent | Fault | None:
     """Return a file's content; None: gone, or another kind of entry."""
     try:
         # O_NONBLOCK: a pipe in its place does not wait for a writer. O_NOFOLLOW: a link in its place may lead anywhere.
@@ -336,7 +336,7 @@ def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | 
         os.close(descriptor)
 
 
-def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | UnreadableFile | None:
+def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | Fault | None:
     for _ in range(_FILE_TRIES):
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
@@ -352,7 +352,7 @@ def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | Unread
             age_ns = started_ns - max(before.st_mtime_ns, before.st_ctime_ns)
             return FileContent(content, signature_of(before), abs(age_ns) < _RACY_NS)
     message = "the file changes faster than it can be read"
-    return UnreadableFile("unreadable-file", message, "move a finished file into its place instead")
+    return Fault("unreadable-file", message, "move a finished file into its place instead")
 
 
 def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
@@ -367,11 +367,11 @@ def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> b
     return bytes(content)
 
 
-def _too_large(size_bytes: int | None, max_size_bytes: int) -> UnreadableFile:
+def _too_large(size_bytes: int | None, max_size_bytes: int) -> Fault:
     size = "more bytes than" if size_bytes is None else f"{size_bytes} bytes, more than"
     message = f"the file has {size} the {max_size_bytes} that are read"
-    return UnreadableFile("file-too-large", message, "split it, or raise the setting max_file_size")
+    return Fault("file-too-large", message, "split it, or raise the setting max_file_size")
 
 
-def _unreadable(error: OSError) -> UnreadableFile:
-    return UnreadableFile("unreadable-file", f"the file cannot be read: {error.strerror}", remedy_of(error))
+def _unreadable(error: OSError) -> Fault:
+    return Fault("unreadable-file", f"the file cannot be read: {error.strerror}", remedy_of(error))

@@ -17,7 +17,7 @@ from fsxds.model.values import Severity, SourceFile
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.settings.upstream_rules import Authority
 from fsxds.snapshots.load import Acceptance, Loaded, load
-from fsxds.snapshots.loaded_views import CollectionRules, ResolutionRules
+from fsxds.snapshots.loaded_views import ResolutionRules
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.resolution import Resolved, resolve
 from tests.support.trees import tree_of
@@ -494,7 +494,7 @@ def test_entries_of_collections_made_of_folders(
 ) -> None:
     """`#entry=` leads to a listener in the folder and below, whose edits are followed; one of locators has no such entries."""
     rule = CollectionRule(ResourceName("", f"{LDS}Collection", "edge"), "edge", is_inline)
-    tree = Served(parser, catalogue, collections=CollectionRules((rule,), "example.com", "/tree", catalogue))
+    tree = Served(parser, catalogue, authority="example.com", collections=(rule,))
     name, inner = f"xdstp://example.com/{LDS}/a/old", f"xdstp://example.com/{LDS}/in/web"
     address = "{socket_address: {address: 127.0.0.1, port_value: PORT}}"
     written = f'- {{name: "{inner}", address: {address}, filter_chains: [{{}}]}}\n'

@@ -196,6 +196,11 @@ class ParsedFile:
     takes: frozenset[Key] = frozenset()
     mark: object = field(init=False, default_factory=object, compare=False, repr=False)
 
+    def with_some(self, is_kept: Callable[[Resource], bool], digest: str) -> ParsedFile:
+        """Leave out resources; set the digest."""
+        documents = (replace(one, resources=tuple(filter(is_kept, one.resources))) for one in self.documents)
+        return replace(self, documents=tuple(documents), digest=digest)
+
     @property
     def is_good(self) -> bool:
         """Whether it has no error."""

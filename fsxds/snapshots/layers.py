@@ -270,12 +270,8 @@ def resources_below(below: Loaded, keys: Iterable[Key]) -> Mapping[Key, Resource
 
 def without(parsed: ParsedFile, keys: AbstractSet[Key]) -> ParsedFile:
     """Leave out resources; change the digest."""
-    documents = tuple(
-        replace(document, resources=tuple(one for one in document.resources if key_of(one) not in keys))
-        for document in parsed.documents
-    )
     text = repr((parsed.digest, sorted(keys)))
-    return replace(parsed, documents=documents, digest=hashlib.sha256(text.encode()).hexdigest())
+    return parsed.with_some(lambda one: key_of(one) not in keys, hashlib.sha256(text.encode()).hexdigest())
 
 
 def may_exist_below(below: Loaded) -> Callable[[Key], bool]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Protocol
@@ -330,9 +331,8 @@ def _change_of(
     return TreeChange({path: present[path] for path in sorted(present, key=_parts)}, difference.gone, served)
 
 
-def _parts(path: PurePosixPath) -> tuple[str, ...]:
-    # Same order as the paths themselves, in a tenth of the time.
-    return path.parts
+# Same order as the paths themselves, in a tenth of the time.
+_parts, _parts_of_problem = attrgetter("parts"), attrgetter("path.parts")
 
 
 def _place(problem: Problem) -> tuple[object, ...]:
@@ -363,14 +363,10 @@ def _problems(
     return (*pieces, *old[start:])
 
 
-def _parts_of_problem(problem: Problem) -> tuple[str, ...]:
-    return problem.path.parts
-
-
 def _held(records: Records) -> Iterator[HeldFile]:
     for path in sorted(records, key=_parts):
         record = records[path]
-        if record.is_held or record.was_never_good:
+        if record.is_held or record.good is None:
             first = next((p for p in record.problems if p.severity is Severity.ERROR), None)
             digest = record.parsed.digest if record.parsed else ""
             yield HeldFile(path, first, record.good is not None, digest)
@@ -403,7 +399,7 @@ def merge(
     undeclared = before.undeclared if before else frozenset(TYPE_URLS)
     if not undeclared.isdisjoint(listed):  # else the same object, so that a thousand views share it
         undeclared -= listed
-    never_good = [path for path in changes if path in records and records[path].was_never_good]
+    never_good = [path for path in changes if path in records and records[path].good is None]
     incomplete = frozenset[TypeUrl]().union(*map(may_define, never_good))
     good = (record.good for record in records.values() if record.good is not None)
     return Snapshot(

@@ -108,7 +108,7 @@ class Resolver:
         self.looked_at.add((type_url, text))
         if name.is_glob:
             directory = text.partition("?")[0].removesuffix("*")
-            members = tuple(row for other, row in rows.starting_with(directory) if _glob_of(other) == text)
+            members = tuple(row for _, row in rows.starting_with(directory) if collection_of(row) == text)
             return members or self._absent(name)
         found = rows.get(text)
         if found is None and not name.context and name.authority in {"", self._authority}:
@@ -180,11 +180,6 @@ def entry_name_of(name: str) -> str:
     return path if ENTRY_NAME.fullmatch(path) else ""
 
 
-def _glob_of(name: str) -> str:
-    structured = parse_or_none(name)
-    return "" if structured is None else str(structured.glob)
-
-
 def resources_below(folder: str, rows: Rows) -> Iterator[Resource]:
     """Return the resources of files below a folder, by name."""
     top = PurePosixPath(folder)
@@ -218,8 +213,7 @@ def _packed_entry(of_list: Resource, entry: str, catalogue: Catalogue) -> tuple[
 def places_of(resource: Resource) -> Iterator[Place]:
     """Yield a resource's name, glob, file and all directories."""
     yield resource.type_url, resource.name
-    glob = _glob_of(resource.name)
-    if glob:
+    if glob := collection_of(resource):
         yield resource.type_url, glob
     yield resource.origin.path
     yield from resource.origin.path.parents

@@ -50,11 +50,6 @@ class FileRecord:
         return self.good is not self.parsed
 
     @property
-    def was_never_good(self) -> bool:
-        """Whether nothing of the file was ever served."""
-        return self.good is None
-
-    @property
     def sound(self) -> tuple[Resource, ...]:
         """The present resources without errors, except redirects."""
         return tuple(resource for resource, errors in self._errors_by_resource() if not errors)

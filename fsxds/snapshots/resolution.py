@@ -188,7 +188,7 @@ class _Resolution:
         for resource in present:
             self._redirects = self._redirects.with_one(self._served_content(self._follower.follow(resource)))
         redirects = self._redirects
-        rows = self._rows(known, changed, touched, redirects)
+        rows = self._rows(known, changed, touched)
         of_wrong = ((key, redirects.find(key)) for key in redirects.wrong)
         unresolved = {key: one.redirect for key, one in of_wrong if one and (one.is_kept or one.content is None)}
         before = None if self._before is None else self._before.snapshot
@@ -201,7 +201,7 @@ class _Resolution:
         )
         of_all = (problem for several in redirects.wrong.values() for problem in several)
         problems = known.problems if known is not None and not touched else tuple(sorted(of_all))
-        return Resolved(served, problems, self._raw, self._rules, self._held(served, redirects), redirects)
+        return Resolved(served, problems, self._raw, self._rules, self._held(served), redirects)
 
     def _served_content(self, followed: Followed) -> Followed:
         """Add the target's content to serve, or else the name's last content.
@@ -250,12 +250,9 @@ class _Resolution:
         return next((one for one in found if collection_of(one) == own), next(iter(found), None))
 
     def _rows(
-        self,
-        known: Resolved | None,
-        changed: Mapping[TypeUrl, Collection[str]],
-        touched: frozenset[Key],
-        redirects: _Redirects,
+        self, known: Resolved | None, changed: Mapping[TypeUrl, Collection[str]], touched: frozenset[Key]
     ) -> dict[TypeUrl, Rows]:
+        redirects = self._redirects
         of_type: defaultdict[TypeUrl, list[str]] = defaultdict(list)
         for type_url, name in touched:
             of_type[type_url].append(name)
@@ -268,20 +265,15 @@ class _Resolution:
                 base, names = raw, set(redirects.by_type[type_url])
             else:
                 base, names = known.snapshot.by_type[type_url], {*changed.get(type_url, ()), *of_type[type_url]}
-            now = {name: self._served((type_url, name), redirects) for name in names}
+            followed = {name: redirects.find((type_url, name)) for name in names}
+            now = {name: raw.get(name) if one is None else one.content for name, one in followed.items()}
             updated = [resource for resource in now.values() if resource is not None]
             rows[type_url] = base.with_changes(updated, [name for name in now if now[name] is None]).prepared()
         return rows
 
-    def _served(self, key: Key, redirects: _Redirects) -> Resource | None:
-        followed = redirects.find(key)
-        if followed is None:
-            return self._raw.resources(key[0]).get(key[1])
-        return followed.content
-
-    def _held(self, served: Snapshot, redirects: _Redirects) -> tuple[HeldFile, ...]:
+    def _held(self, served: Snapshot) -> tuple[HeldFile, ...]:
         held = {}
-        for (type_url, name), problems in redirects.wrong.items():
+        for (type_url, name), problems in self._redirects.wrong.items():
             error = next((one for one in problems if one.severity is Severity.ERROR), None)
             if error is not None and (error.path not in held or name not in served.by_type[type_url]):
                 held[error.path] = HeldFile(error.path, error, name in served.by_type[type_url])

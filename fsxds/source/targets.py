@@ -215,7 +215,8 @@ def remote_type(path: Path, mount_table: str) -> str | None:
     for row in mount_table.splitlines():
         # Source: proc(5), "/proc/pid/mountinfo": the fifth field is the mount point, the type follows a lone hyphen.
         fields, _, behind = row.partition(" - ")
-        mount_point = Path(_unescaped(fields.split(" ")[4]))
+        # Octal escapes of space, tab, newline and backslash.
+        mount_point = Path(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields.split(" ")[4]))
         # A later mount covers an earlier one.
         if path.is_relative_to(mount_point) and len(mount_point.parts) >= found[0]:
             found = (len(mount_point.parts), behind.split(" ")[0])
@@ -230,8 +231,3 @@ def read_mount_table(path: Path) -> str:
         return path.read_text(errors="surrogateescape")
     except OSError:
         return ""
-
-
-def _unescaped(field: str) -> str:
-    """Octal escapes of space, tab, newline and backslash."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -212,7 +212,7 @@ def remote_type(path: Path, mount_table: str) -> str | None:
     `path` is absolute, without links; `mount_table` is `/proc/self/mountinfo`, or empty.
     """
     found: tuple[int, str] = (-1, "")
-    for row in mount_table.splitlines():
+    for row in filter(None, mount_table.split("\n")):
         # Source: proc(5), "/proc/pid/mountinfo": the fifth field is the mount point, the type follows a lone hyphen.
         fields, _, behind = row.partition(" - ")
         # Octal escapes of space, tab, newline and backslash.
@@ -228,6 +228,6 @@ def remote_type(path: Path, mount_table: str) -> str | None:
 def read_mount_table(path: Path) -> str:
     """Return the mount table; empty without one."""
     try:
-        return path.read_text(errors="surrogateescape")
+        return os.fsdecode(path.read_bytes())
     except OSError:
         return ""

@@ -110,9 +110,7 @@ class _NumberError(ValueError):
 def read_json(text: str) -> Decoded:
     """Read one value; white space alone is None.
 
-    Raises:
-        json.JSONDecodeError: it is not strict JSON.
-        UnreadableError: no message can hold it.
+    json.JSONDecodeError: it is not strict JSON; UnreadableError: no message can hold it.
     """
     start = skip_blanks(text, 0)
     if start == len(text):
@@ -395,11 +393,7 @@ class JsonWalk:
         self._skip = json.JSONDecoder().raw_decode
 
     def walk(self) -> None:
-        """Walk from the top.
-
-        Raises:
-            json.JSONDecodeError: it stops being JSON; earlier places were reported.
-        """
+        """Walk from the top. json.JSONDecodeError: it stops being JSON; earlier places were reported."""
         start = skip_blanks(self._text, 0)
         self._visitor.note_place((), *self._lines.place(start))
         self._value(start, ())

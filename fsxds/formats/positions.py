@@ -130,9 +130,7 @@ class YamlWalk:
     def walk(self) -> None:
         """Walk as far as visitors need.
 
-        Raises:
-            yaml.YAMLError: it stops being YAML; earlier places were reported.
-            UnreadableError: it is nested too deep.
+        yaml.YAMLError: it stops being YAML; UnreadableError: it is nested too deep. Earlier places were reported.
         """
         self._next_event()  # the stream's start
         for document in range(max(self._visitors, default=-1) + 1):

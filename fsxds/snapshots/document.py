@@ -62,6 +62,11 @@ class DocumentDraft:
     with_ttl: set[TypeUrl] = field(default_factory=set)
     edits: tuple[LayerEdit, ...] = ()
 
+    def reject(self, fault: Fault) -> None:
+        """Add a resource's error."""
+        self.faults.append(fault)
+        self.broken += 1
+
 
 @dataclass(frozen=True, slots=True)
 class Tools:
@@ -85,9 +90,7 @@ class DocumentReader:
         hint: ResourceType | None,
     ) -> None:
         self._catalogue = tools.catalogue
-        self._converter = tools.converter
-        self._field_rules = tools.field_rules
-        self._unknown_fields = tools.unknown_fields
+        self._tools = tools
         self._names = NameWriter(tools.catalogue, tools.naming, path)
         self._authority = tools.naming.authority
         self._path = path
@@ -113,7 +116,7 @@ class DocumentReader:
             origin = Origin(self._path, document.line, draft.number)
             draft.edits, draft.faults = read_layer_document(value, origin, self._names.edited_name)
             return
-        shape = shape_of(value, self._unknown_fields)
+        shape = shape_of(value, self._tools.unknown_fields)
         draft.version_info = shape.version_info
         draft.faults += shape.faults
         for piece in shape.pieces:
@@ -146,18 +149,17 @@ class DocumentReader:
             self._add_named_redirect(_Place(piece.field_path, piece.position, wrapping), expected, draft)
             return
         if not isinstance(piece.value, dict):
-            draft.faults.append(shape.not_an_object(piece.field_path))
-            draft.broken += 1
+            draft.reject(shape.not_an_object(piece.field_path))
             return
         row: ResourceType | None
         if "@type" in piece.value:
             row = BY_MESSAGE_TYPE.get(str(piece.value["@type"]).rpartition("/")[2])
-            converted = self._converted(piece.value, row, self._converter.convert_any)
+            converted = self._converted(piece.value, row, self._tools.converter.convert_any)
         else:
             row = self._row(piece.claim, piece.field_path, draft, piece.value)
             if row is None:
                 return
-            convert = partial(self._converter.convert, message_type=row.message_type)
+            convert = partial(self._tools.converter.convert, message_type=row.message_type)
             converted = self._converted(piece.value, row, convert)
         draft.faults += _conversion_faults(piece, converted.faults)
         place = _Place(piece.field_path, piece.position, wrapping, piece.value)
@@ -209,7 +211,7 @@ class DocumentReader:
         if piece.value is None and not redirect_payloads.is_named_in(piece.wrapper):
             draft.faults.append(shape.heartbeat(piece.wrapper_path))
             return None
-        converted = self._converter.convert(piece.wrapper, RESOURCE_WRAPPER)
+        converted = self._tools.converter.convert(piece.wrapper, RESOURCE_WRAPPER)
         draft.faults += (replace(fault, field_path=piece.wrapper_path + fault.field_path) for fault in converted.faults)
         return _wrapping_of(converted.message) if converted.message is not None else _NO_WRAPPING
 
@@ -252,8 +254,7 @@ class DocumentReader:
         except MalformedName as error:
             named = (*wrapper_path(place.field_path), "resource_name", "name")
             at = place.field_path if place.field_path[-1:] == ("resource",) else named
-            draft.faults.append(redirect_payloads.malformed(error, at))
-            draft.broken += 1
+            draft.reject(redirect_payloads.malformed(error, at))
             return
         self._add_redirect(locator, place, expected, draft)
 
@@ -262,8 +263,7 @@ class DocumentReader:
     ) -> None:
         redirect = redirect_payloads.read_redirect(place.wrapping.name, locator, expected, place.field_path)
         if isinstance(redirect, Fault):
-            draft.faults.append(redirect)
-            draft.broken += 1
+            draft.reject(redirect)
             return
         row, canonical = redirect.row, self._canonical_around(redirect.row, place, draft)
         draft.declared.add(row.type_url)
@@ -272,11 +272,9 @@ class DocumentReader:
             return
         wrapping = canonical.wrapping
         if row is VIRTUAL_HOST and (fault := names.table_fault(wrapping.name, place.field_path)):
-            draft.faults.append(fault)
-            draft.broken += 1
+            draft.reject(fault)
             return
-        if wrapping.ttl_s is not None:
-            self._check_ttl(row, wrapping.ttl_s, place, draft)
+        self._check_ttl(row, wrapping.ttl_s, place, draft)
         origin = Origin(self._path, self._line_of(place.position), draft.number, place.field_path)
         draft.resources.append(redirect.as_resource(wrapping.name, wrapping.aliases, wrapping.ttl_s, origin))
 
@@ -289,8 +287,7 @@ class DocumentReader:
         try:
             locator = redirect_payloads.locator_in(payload, self._authority)
         except MalformedName as error:
-            draft.faults.append(redirect_payloads.malformed(error, place.field_path))
-            draft.broken += 1
+            draft.reject(redirect_payloads.malformed(error, place.field_path))
             return
         self._add_redirect(locator, place, expected, draft)
 
@@ -313,11 +310,9 @@ class DocumentReader:
             body = message.SerializeToString(deterministic=True)
         fault = names.naming_fault(row, own_name, wrapping.name, place.field_path, lambda: _name_path(row, place))
         if fault is not None:
-            draft.faults.append(fault)
-            draft.broken += 1
+            draft.reject(fault)
             return
-        if wrapping.ttl_s is not None:
-            self._check_ttl(row, wrapping.ttl_s, place, draft)
+        self._check_ttl(row, wrapping.ttl_s, place, draft)
         name, aliases = wrapping.name or own_name, wrapping.aliases
         version = version_of_body(row.type_url, body)
         origin = Origin(self._path, self._line_of(place.position), draft.number, place.field_path)
@@ -402,7 +397,9 @@ class DocumentReader:
             draft.faults.append(unnamed_fault(name, _name_path(LISTENER, place)))
         return name
 
-    def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: DocumentDraft) -> None:
+    def _check_ttl(self, row: ResourceType, ttl_s: float | None, place: _Place, draft: DocumentDraft) -> None:
+        if ttl_s is None:
+            return
         fault = shape.wrong_ttl(ttl_s, place.field_path)
         if fault is None and row.type_url not in draft.with_ttl:
             draft.with_ttl.add(row.type_url)
@@ -412,7 +409,7 @@ class DocumentReader:
             draft.broken += fault.severity is Severity.ERROR
 
     def _check(self, message: Message, place: _Place, draft: DocumentDraft) -> tuple[Reference, ...]:
-        walk = self._field_rules.check(message)
+        walk = self._tools.field_rules.check(message)
         if walk.faults:
             draft.broken += any(fault.severity is Severity.ERROR for fault in walk.faults)
             for fault in walk.faults:

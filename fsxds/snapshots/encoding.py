@@ -408,10 +408,7 @@ def _body(resource: Resource) -> KeptObject:
 def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, generation: int = 0) -> Snapshot:
     """Return a kept snapshot, without its last changes.
 
-    Parts equal to `near` are shared and not read.
-
-    Raises:
-        DamagedBytesError: an object is missing or damaged.
+    Parts equal to `near` are shared and not read. DamagedBytesError: an object is missing or damaged.
     """
     content, children = read(digest)
     with decoding("a snapshot"):
@@ -429,7 +426,11 @@ def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near:
     if type_url in tables:
         new = {row.name: row for row in _new_rows(type_url, tables[type_url], read, at_hand, found)}
     gone = {name for chunk in old.chunks if chunk not in found for name in chunk.names} - new.keys()
-    return old.with_changes([row for row in new.values() if not _is_same(row, old.get(row.name))], gone).prepared()
+    known = ((row, old.get(row.name)) for row in new.values())
+    changed = [
+        row for row, was in known if not (was and row.equals_for_clients(was) and row.origin.path == was.origin.path)
+    ]
+    return old.with_changes(changed, gone).prepared()
 
 
 def _new_rows(
@@ -457,10 +458,6 @@ def digests_in(snapshot: Snapshot) -> frozenset[Digest]:
     tables = snapshot.by_type.values()
     chunks = (chunk.once(chunk_digest) for rows in tables for chunk in rows.chunks)
     return frozenset((*chunks, *(_group(each).digest for rows in tables for each in _grouped(rows))))
-
-
-def _is_same(resource: Resource, other: Resource | None) -> bool:
-    return other is not None and resource.equals_for_clients(other) and resource.origin.path == other.origin.path
 
 
 def _resources(type_url: TypeUrl, kept: Content, read: Read) -> Iterator[Resource]:

@@ -33,7 +33,7 @@ from fsxds.model.memo import Lru
 from fsxds.model.resource_types import ResourceType, type_from_path
 from fsxds.model.resources import Document, LayerEdit, Origin, ParsedFile, Resource
 from fsxds.model.values import Fault, FieldPath, PlainText, PlainValue, Problem, Severity, SourceFile, Tree, VariedFile
-from fsxds.settings.naming_rules import NamingRules
+from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots import references
 from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
@@ -72,10 +72,9 @@ class FileParser:
         *,
         chunked_from_bytes: int = SMALLEST_BYTES,
     ) -> None:
-        converter = Converter(catalogue, unknown_fields=unknown_fields)
         self._check = check or NoCheck()
         self.variables = Variables()
-        self._tools = Tools(catalogue, converter, field_rules(catalogue, self._check), unknown_fields)
+        self._tools = tools_for(catalogue, unknown_fields, self._check)
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
 
     def name_by(self, rules: NamingRules) -> None:
@@ -159,12 +158,14 @@ def variables_of(file: SourceFile, others: Variables) -> Variables:
     return Variables(file.texts, file.unset) if isinstance(file, VariedFile) else others
 
 
-def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
-    """Compile the rules for each message.
+def tools_for(catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules = NO_RULES) -> Tools:
+    """Make the tools of document readers. Raises ApiError, as `field_rules`."""
+    converter = Converter(catalogue, unknown_fields=unknown_fields)
+    return Tools(catalogue, converter, field_rules(catalogue, check), unknown_fields, naming)
 
-    Raises:
-        ApiError: the catalogue has an unknown field rule.
-    """
+
+def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
+    """Compile the rules for each message. ApiError: the catalogue has an unknown field rule."""
     return FieldRules(catalogue, merge_hooks(check.message_hooks(catalogue), references.hooks(catalogue)))
 
 

@@ -297,9 +297,7 @@ class TypeRules(Protocol):
     def references_of(self, message: DynamicMessage) -> Iterator[Reference]:
         """Yield references beyond reference fields.
 
-        Raises:
-            MalformedName: a reference has no valid name.
-            KeyError: xDS does not serve the type of a reference.
+        MalformedName: one has no valid name; KeyError: xDS does not serve its type.
         """
 
 

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import cast
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator, locator_of
@@ -31,7 +30,7 @@ from fsxds.model.resources import CLAIMED, Origin, Reference, Resource, Rows, Sn
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.load import change_from
-from fsxds.snapshots.loaded_views import Inputs, ResolutionRules, Staged
+from fsxds.snapshots.loaded_views import Inputs, ResolutionRules
 from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of, resources_below
 from fsxds.snapshots.proposals import Records
 
@@ -67,16 +66,16 @@ def unchanged(raw: Snapshot, inputs: Inputs) -> Collected:
     return Collected(raw, (), raw, inputs.rules)
 
 
-def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
+def apply(raw: Snapshot, inputs: Inputs, before: Collected | None) -> Collected:
     """Make a view's collections, sharing those in `before`.
 
     In `raw`, redirects are followed.
     """
-    rules, earlier = inputs.rules, cast("Collected | None", before)
-    dangling = _dangling(raw, rules, earlier)
+    rules = inputs.rules
+    dangling = _dangling(raw, rules, before)
     if rules.catalogue is None or not rules.collections:
-        is_same = earlier is None or not earlier.made
-        return Collected(raw if is_same else _served(raw, {}, earlier), dangling, raw, rules, {}, dangling)
+        is_same = before is None or not before.made
+        return Collected(raw if is_same else _served(raw, {}, before), dangling, raw, rules, {}, dangling)
     found: dict[str, FolderCollection] = {}
     problems: list[Problem] = []
     is_complete = not _is_unsure(raw)
@@ -86,8 +85,8 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
         if name in authored:
             problems.append(_authored_already(rule, name, authored[name]))
             continue
-        last = earlier.made.get(name) if earlier is not None else None
-        known = last if earlier is not None and earlier.rules == rules else None
+        last = before.made.get(name) if before is not None else None
+        known = last if before is not None and before.rules == rules else None
         members = tuple(_members(raw, rule, known))
         if members or _is_emptied(raw, rule, inputs.files):
             versions = [(one.name, one.version) for one in members]
@@ -101,7 +100,7 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
             is_complete = False
         if not members:
             problems.append(_without_listeners(raw, rule, name, found.get(name)))
-    snapshot = _served(raw, found, earlier)
+    snapshot = _served(raw, found, before)
     if not is_complete:
         # A collection that cannot be made for now is not reported as removed, and its mirrored file stays.
         snapshot = replace(snapshot, incomplete=raw.incomplete | {COLLECTION.type_url})

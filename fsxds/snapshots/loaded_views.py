@@ -277,7 +277,7 @@ class StageModule(Protocol):
         """Return a view that did not need the stage."""
 
     def apply(self, raw: Snapshot, inputs: Inputs, before: Staged | None) -> Staged:
-        """Apply the stage, sharing unchanged parts with `before`."""
+        """Apply the stage, sharing unchanged parts with `before`, its own last result."""
 
 
 class Stage(NamedTuple):

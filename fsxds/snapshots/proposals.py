@@ -18,11 +18,11 @@ from typing import NamedTuple, Protocol, TypeVar
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import camel_case
 from fsxds.api.walk import Hooks
-from fsxds.formats import format_of
+from fsxds.formats import format_of, positions
 from fsxds.model.resource_names import is_structured
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, Origin, ParsedFile, Resource, Rows, Snapshot, key_of
-from fsxds.model.values import Fault, FieldPath, Problem, Severity, SourceFile, Tree, TypeUrl, pointer_of
+from fsxds.model.values import Fault, FieldPath, Problem, Severity, Tree, TypeUrl, pointer_of
 from fsxds.snapshots.references import ANY
 from fsxds.snapshots.upstream_content import UpstreamContent
 
@@ -291,20 +291,19 @@ class FieldLocator:
     def places(self, parsed: ParsedFile, wanted: Iterable[tuple[Origin, FieldPath]]) -> list[Place]:
         """Return each field's place, or without the text its resource's."""
         sources = [_source_of(origin, path) for origin, path in wanted]
-        file, file_format = self._tree.file_at(parsed.path), format_of(parsed.path)
-        find = None if file_format is None or file is None or file.digest != parsed.digest else file_format.locate
-        if file is None or find is None or not self._is_small(file):
-            return [
-                Place(parsed.path, source.origin.line, 1, source.field_path, self._below(source)) for source in sources
-            ]
-        found = find(file.content, {(source.origin.document, source.field_path) for source in sources})
-        return [
-            Place(parsed.path, *found[row.origin.document, row.field_path], row.field_path, self._below(row))
-            for row in sources
-        ]
+        found = self._find(parsed.path, {(row.origin.document, row.field_path) for row in sources}, parsed.digest)
+        at = ((row.origin.line, 1) if found is None else found[row.origin.document, row.field_path] for row in sources)
+        rows = zip(sources, at, strict=True)
+        return [Place(parsed.path, *place, row.field_path, self._below(row)) for row, place in rows]
 
-    def _is_small(self, file: SourceFile) -> bool:
-        return self._up_to_bytes is None or file.size_bytes <= self._up_to_bytes
+    def _find(self, path: PurePosixPath, wanted: positions.Wanted, digest: str = "") -> positions.Found | None:
+        """Return None without a text, or of another digest."""
+        file, file_format = self._tree.file_at(path), format_of(path)
+        if file is None or file_format is None or file_format.locate is None or digest not in ("", file.digest):
+            return None
+        if not file.size_bytes or (self._up_to_bytes is not None and file.size_bytes > self._up_to_bytes):
+            return None
+        return file_format.locate(file.content, wanted)
 
     def _below(self, source: _Source) -> Place | None:
         if source.below is None:
@@ -312,17 +311,14 @@ class FieldLocator:
         below = _source_of(*source.below)
         while below.below is not None:
             below = _source_of(*below.below)
-        origin, file, file_format = below.origin, self._tree.file_at(below.origin.path), format_of(below.origin.path)
-        find = file_format.locate if file_format else None
-        if file is None or find is None or not file.size_bytes or not self._is_small(file):
-            return Place(origin.path, origin.line, 1, below.field_path)
+        origin = below.origin
         # Fields below are known by the API's names only. A field is written after the fields that contain it.
         spelled = (
             *origin.field_path,
             *(camel_case(step) if isinstance(step, str) else step for step in source.below[1]),
         )
-        places = find(file.content, {(origin.document, below.field_path), (origin.document, spelled)})
-        return Place(origin.path, *max(places.values()), below.field_path)
+        found = self._find(origin.path, {(origin.document, below.field_path), (origin.document, spelled)})
+        return Place(origin.path, *((origin.line, 1) if found is None else max(found.values())), below.field_path)
 
 
 class _Source(NamedTuple):

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import cast
 
 from rpds import HashTrieMap
 
@@ -21,7 +20,6 @@ from fsxds.snapshots.load import change_from
 from fsxds.snapshots.loaded_views import (
     Inputs,
     ResolutionRules,
-    Staged,
     is_redirect_elsewhere,
     names_redirected_elsewhere,
 )
@@ -103,13 +101,9 @@ def unchanged(raw: Snapshot, inputs: Inputs) -> Resolved:
     return Resolved(raw, (), raw, inputs.rules)
 
 
-def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Resolved:
-    """Follow redirects."""
-    return resolve(raw, inputs.rules, cast("Resolved | None", before))
-
-
-def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> Resolved:
-    """Return a view's served form, sharing parts with `before`."""
+def apply(raw: Snapshot, inputs: Inputs, before: Resolved | None) -> Resolved:
+    """Follow redirects, sharing parts with `before`."""
+    rules = inputs.rules
     if before is not None and before.raw is raw and before.rules == rules:
         return before
     known = before if before is not None and before.rules == rules else None

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from types import MappingProxyType
-from typing import cast
 
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Key, Resource, Rows, Snapshot
 from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
 from fsxds.snapshots.load import change_from
-from fsxds.snapshots.loaded_views import Inputs, Staged
+from fsxds.snapshots.loaded_views import Inputs
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
 
 # The maximum number of shadowed resources named in one note; further ones are counted.
@@ -74,13 +73,9 @@ def unchanged(raw: Snapshot, _: Inputs) -> MergedView:
     return MergedView(raw, (), raw)
 
 
-def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> MergedView:
-    """Merge upstreams."""
-    return with_upstreams(raw, inputs.contents, cast("MergedView | None", before))
-
-
-def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before: MergedView | None) -> MergedView:
-    """Merge upstreams, in order of precedence, sharing parts with `before`."""
+def apply(raw: Snapshot, inputs: Inputs, before: MergedView | None) -> MergedView:
+    """Merge upstreams, sharing parts with `before`."""
+    contents = inputs.contents
     if not contents:
         return MergedView(raw, (), raw)
     known = before if before is not None and _names(before.contents) == _names(contents) else None

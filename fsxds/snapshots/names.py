@@ -51,7 +51,9 @@ def naming_fault(
     `field_path`.
     """
     if row.name_field is None:
-        return None if wrapper_name else _unwrapped(row, field_path)
+        fact = f"{row.message_name} has no name of its own, and no Resource with a name around it"
+        remedy = "write `name: …` and `resource: {…}`, and move this message into resource"
+        return None if wrapper_name else Fault("missing-name", fact, remedy, field_path)
     if row is VIRTUAL_HOST:
         if not (wrapper_name or own_name):
             return _nameless(row, find_name())
@@ -69,12 +71,6 @@ def naming_fault(
 
 def _nameless(row: ResourceType, field_path: FieldPath) -> Fault:
     return Fault("missing-name", f"`{row.name_field}` is missing or empty", "name the resource", field_path)
-
-
-def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
-    fact = f"{row.message_name} has no name of its own, and no Resource with a name around it"
-    remedy = "write `name: …` and `resource: {…}`, and move this message into resource"
-    return Fault("missing-name", fact, remedy, field_path)
 
 
 # Listeners

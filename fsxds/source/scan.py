@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import time
 from bisect import bisect_left
@@ -250,14 +251,13 @@ class Scanner:
 
     def _problems_of_lost(self, lost: list[LostDirectory]) -> list[Problem]:
         found = [directory.problem for directory in lost]
-        for directory in lost:
-            problem = directory.problem
-            message = f"its directory {printable_name(directory.relative)} is lost: {problem.message}"
-            found += (
-                problem_of(relative, problem.rule, message, problem.remedy)
-                for relative in self._seen
-                if relative.startswith(directory.relative + "/")
-            )
+        problems = {directory.relative: directory.problem for directory in lost}
+        for relative in self._seen if lost else ():
+            for slash in re.finditer("/", relative):
+                directory = relative[: slash.start()]
+                if (problem := problems.get(directory)) is not None:
+                    message = f"its directory {printable_name(directory)} is lost: {problem.message}"
+                    found.append(problem_of(relative, problem.rule, message, problem.remedy))
         return found
 
     def _tree_of(self, seen: dict[str, _Seen], problems: list[Problem], walk: TreeListing) -> SourceTree:

@@ -22,7 +22,7 @@ from fsxds.lint.linter import linter_of
 from fsxds.lint.report import Report, presentable_text
 from fsxds.lint.report_formats import BY_NAME, as_styled_text
 from fsxds.model.errors import UsageError
-from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
+from fsxds.model.values import Fault, Problem, Severity, SourceFile, SourceTree
 from fsxds.runtime.views import EVERYTHING, VIEW, View, Views, node_of
 from fsxds.server import loading_rules
 from fsxds.server.view_loading import ViewLoader
@@ -31,7 +31,7 @@ from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.load import Loaded
 from fsxds.source.listing import Exclusion
-from fsxds.source.scan import FileContent, UnreadableFile, read_file
+from fsxds.source.scan import FileContent, read_file
 
 if TYPE_CHECKING:
     from fsxds.tools.held_changes import OtherServer
@@ -154,8 +154,8 @@ def _read(path: str, given: str, settings: Settings) -> bytes | Problem:
     outcome = read_file(path, settings.max_file_size_bytes)
     if isinstance(outcome, FileContent):
         return outcome.content
-    unreadable = outcome or UnreadableFile("unreadable-file", "it is no regular file", "name files of resources")
-    return Problem(PurePosixPath(path), 1, 1, "", unreadable.rule, unreadable.message, unreadable.remedy)
+    unreadable = outcome or Fault("unreadable-file", "it is no regular file", "name files of resources")
+    return Problem.of_file(PurePosixPath(path), unreadable.rule, unreadable.message, unreadable.remedy)
 
 
 def _absolute(path: str | Path) -> Path:

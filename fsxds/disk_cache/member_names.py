@@ -14,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Never, Self
@@ -76,9 +77,9 @@ class MemberNames:
 
     def restored_members(self) -> dict[Layers, Tombstones]:
         """Return earlier processes' names; blocking, for the start."""
-        if not (self._directory / self._name).exists():
-            return {}
         try:
+            if not (self._directory / self._name).exists():
+                return {}
             with PrivateDirectory.opened(self._directory) as directory:
                 return dict(self._read(directory))
         except (OSError, ValueError) as error:
@@ -147,18 +148,13 @@ class MemberNames:
         with self._lock:
             try:
                 with PrivateDirectory.opened(self._directory) as directory:
-                    directory.replace(self._name, [_encoded(self._with_others(views, directory))])
+                    with suppress(ValueError):  # other processes may have written names
+                        views = _with(dict(self._read(directory)), views)
+                    directory.replace(self._name, [_encoded(views)])
                 evict_old(self._directory, _NAME, UNUSED_FOR_S, self._name)
             except OSError as error:
                 return error
         return None
-
-    def _with_others(self, views: Views, directory: PrivateDirectory) -> Views:
-        """Other processes may have written names."""
-        try:
-            return _with(dict(self._read(directory)), views)
-        except ValueError:
-            return views
 
     def _read(self, directory: PrivateDirectory) -> Iterable[tuple[Layers, Tombstones]]:
         """Raise ValueError for a damaged file."""

@@ -359,7 +359,7 @@ def _read(descriptor: int) -> bytes:
     size_bytes = os.fstat(descriptor).st_size
     if size_bytes > 2 * MOST_BYTES:
         return b""
-    with os.fdopen(os.dup(descriptor), "rb") as file:
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
         file.seek(0)
         return file.read(size_bytes)
 

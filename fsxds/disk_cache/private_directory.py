@@ -28,6 +28,8 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Does not block on a named pipe in place of the file.
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS = 0o077
+# The errors of opening an entry that is no private file, as against those of a system without resources.
+_NOT_A_FILE = frozenset((errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV, errno.EACCES, errno.EPERM))
 
 
 class NotPrivateError(OSError):
@@ -77,13 +79,13 @@ class PrivateDirectory:
         return None
 
     def _open(self, name: str) -> int | None:
-        """Return None unless it is a private regular file."""
+        """Return None unless it is a private regular file. Raises OSError."""
         try:
             descriptor = os.open(name, _FILE | os.O_RDWR, dir_fd=self._descriptor)
-        except FileNotFoundError:
+        except OSError as error:
+            if error.errno in _NOT_A_FILE:
+                return None
             raise
-        except OSError:
-            return None
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS:
             return descriptor

@@ -28,7 +28,7 @@ from fsxds.fleet.key_values import (
     followed,
 )
 from fsxds.model.errors import ProtocolError
-from fsxds.snapshots.encoding import DamagedBytesError
+from fsxds.snapshots.encoding import DAMAGE, DamagedBytesError
 from fsxds.transports.admin.admin_api import written
 
 ANSWER_WITHIN_S = 10.0
@@ -105,15 +105,7 @@ class CommandedPublisher:
             result = {"result": await self._answer(json.loads(self._content.sealing.opened(key, value)))}
         except ProtocolError as error:
             result = {"error": str(error), "code": error.code}
-        except (
-            DamagedBytesError,
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            ArithmeticError,
-            RecursionError,
-        ) as error:
+        except (DamagedBytesError, *DAMAGE) as error:
             words = (
                 f"the publisher does not understand the request ({type(error).__name__}); all servers need one version"
             )

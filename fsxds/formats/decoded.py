@@ -105,21 +105,18 @@ _OTHER_ENCODINGS = (
 def read_text(content: bytes, *, allow_mark: bool = True) -> str:
     """Return text without its byte order mark, which Envoy accepts only in YAML.
 
-    Raises:
-        UnreadableError: it is not UTF-8, or has NUL characters, or a mark that is not allowed.
+    UnreadableError: it is not UTF-8, or has NUL characters, or a mark that is not allowed.
     """
     for mark, encoding in _OTHER_ENCODINGS:
         if content.startswith(mark):
-            raise UnreadableError(
-                Fault("bad-encoding", f"the file is {encoding}, not UTF-8", "save it as UTF-8", (), 1, 1)
-            )
+            raise UnreadableError(_fault_after(b"", f"the file is {encoding}, not UTF-8", "save it as UTF-8"))
     if b"\0" in content:
         before = content[: content.index(b"\0")]
         raise UnreadableError(_fault_after(before, "the file holds a NUL character", "remove it; is this a text file?"))
     if content.startswith(codecs.BOM_UTF8):
         if not allow_mark:
             fact = "the file begins with a byte order mark, which Envoy rejects in JSON"
-            raise UnreadableError(Fault("bad-encoding", fact, "save it without the mark, or name it .yaml", (), 1, 1))
+            raise UnreadableError(_fault_after(b"", fact, "save it without the mark, or name it .yaml"))
         content = content[len(codecs.BOM_UTF8) :]
     try:
         return content.decode()
@@ -158,11 +155,7 @@ class Visitor(Protocol):
     """Receives places in the order of the text."""
 
     def note_place(self, path: FieldPath, line: int, column: int) -> None:
-        """Receive a key's or item's place, from 1; the empty path is the top.
-
-        Raises:
-            AllFoundError: ends the walk, whose caller catches it.
-        """
+        """Receive a key's or item's place, from 1; the empty path is the top. AllFoundError: the walk's end."""
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
         """Return the path of a container's content; None to skip it.

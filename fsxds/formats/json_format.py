@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from math import isfinite
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from google.protobuf.message import Message
 
@@ -111,9 +110,7 @@ class _NumberError(ValueError):
 def read_json(text: str) -> Decoded:
     """Read one value; white space alone is None.
 
-    Raises:
-        json.JSONDecodeError: it is not strict JSON.
-        UnreadableError: no message can hold it.
+    json.JSONDecodeError: it is not strict JSON; UnreadableError: no message can hold it.
     """
     start = skip_blanks(text, 0)
     if start == len(text):
@@ -134,8 +131,12 @@ def read_json(text: str) -> Decoded:
     if structure.too_deep_at is not None:
         raise UnreadableError(too_deep(*place_after(text[: structure.too_deep_at])))
     _check_pairs(text, value)
-    faults = _duplicate_faults(text) if structure.members != reader.members else ()
-    return Decoded((PlainDocument(value, place_after(text[:start])[0], tuple(reader.item_lines)),), faults)
+    duplicates = _Duplicates()
+    if structure.members != reader.members:
+        with suppress(AllFoundError):
+            JsonWalk(text, duplicates).walk()
+    document = PlainDocument(value, place_after(text[:start])[0], tuple(reader.item_lines))
+    return Decoded((document,), tuple(duplicates.faults))
 
 
 class _JsonReader:
@@ -238,13 +239,6 @@ def _check_pairs(text: str, value: PlainValue) -> None:
         raise UnreadableError(Fault("bad-encoding", fact, "write both halves", (), *place)) from None
 
 
-def _duplicate_faults(text: str) -> tuple[Fault, ...]:
-    duplicates = _Duplicates()
-    with suppress(AllFoundError):
-        JsonWalk(text, duplicates).walk()
-    return tuple(duplicates.faults)
-
-
 class _Duplicates:
     def __init__(self) -> None:
         self.faults: list[Fault] = []
@@ -270,8 +264,7 @@ _STRING: Final = re.compile(rb'"[^"]*+"')
 _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
+class Structure(NamedTuple):
     """Brackets: `members` counts keys; `too_deep_at` is the first one beyond a depth."""
 
     members: int
@@ -327,10 +320,10 @@ _TOKENS: Final = re.compile(
 )
 
 _IN_SINGLE_QUOTES: Final = re.compile(r"\\.|\"")
+_IN_DOUBLE_QUOTES: Final = {"\\'": "'", '"': '\\"'}
 
 
-@dataclass(frozen=True, slots=True)
-class StrictText:
+class StrictText(NamedTuple):
     """`comment_at` is the first comment's index, or None."""
 
     text: str
@@ -362,14 +355,12 @@ class _Rewriter:
         if group == "colon":
             return f'"{token["word"]}"{token["colon"]}'
         if group == "single":
-            return '"' + _IN_SINGLE_QUOTES.sub(_in_double_quotes, token["single"]) + '"'
+            return (
+                '"' + _IN_SINGLE_QUOTES.sub(lambda part: _IN_DOUBLE_QUOTES.get(part[0], part[0]), token["single"]) + '"'
+            )
         if group == "comment" and self.comment_at is None:
             self.comment_at = token.start()
         return token[0]
-
-
-def _in_double_quotes(part: re.Match[str]) -> str:
-    return {"\\'": "'", '"': '\\"'}.get(part[0], part[0])
 
 
 # Places of members and items
@@ -402,11 +393,7 @@ class JsonWalk:
         self._skip = json.JSONDecoder().raw_decode
 
     def walk(self) -> None:
-        """Walk from the top.
-
-        Raises:
-            json.JSONDecodeError: it stops being JSON; earlier places were reported.
-        """
+        """Walk from the top. json.JSONDecodeError: it stops being JSON; earlier places were reported."""
         start = skip_blanks(self._text, 0)
         self._visitor.note_place((), *self._lines.place(start))
         self._value(start, ())

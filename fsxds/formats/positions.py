@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -65,25 +64,17 @@ def _locate(
 
 def _walk(text: str, paths: Mapping[int, Iterable[FieldPath]]) -> Mapping[int, _Locator]:
     if paths.keys() == {0} and text.lstrip(" \t\r\n")[:1] in ("{", "["):
-        for strict in (str, _strict):  # the second is slow, and rarely needed
+        for strict in (str, lambda lenient: make_strict(lenient).text):  # the second is slow, and rarely needed
             locator = _Locator(paths[0])
-            try:
-                JsonWalk(strict(text), locator).walk()
-            except AllFoundError:
-                return {0: locator}
-            except (json.JSONDecodeError, RecursionError, ValueError):
-                continue
-            else:
+            with suppress(RecursionError, ValueError):
+                with suppress(AllFoundError):
+                    JsonWalk(strict(text), locator).walk()
                 return {0: locator}
     locators = {document: _Locator(wanted) for document, wanted in paths.items()}
     # Places before a syntax error were found, and paths after it have an ancestor there.
     with suppress(YAMLError, UnreadableError):
         YamlWalk(text, locators).walk()
     return locators
-
-
-def _strict(text: str) -> str:
-    return make_strict(text).text
 
 
 def _walk_textproto(text: str, paths: Mapping[int, Iterable[FieldPath]]) -> Mapping[int, _Locator]:
@@ -139,9 +130,7 @@ class YamlWalk:
     def walk(self) -> None:
         """Walk as far as visitors need.
 
-        Raises:
-            yaml.YAMLError: it stops being YAML; earlier places were reported.
-            UnreadableError: it is nested too deep.
+        yaml.YAMLError: it stops being YAML; UnreadableError: it is nested too deep. Earlier places were reported.
         """
         self._next_event()  # the stream's start
         for document in range(max(self._visitors, default=-1) + 1):

@@ -71,8 +71,6 @@ WRAPPER: Final = "envoy.service.discovery.v3.Resource"
 
 _HEADER: Final = re.compile(r"^#\s*proto-message:\s*([\w.]+)\s*$", re.MULTILINE)
 _RESPONSE_FIELDS: Final = frozenset(("resources", "version_info", "type_url"))
-# Fields of the wrapper that no resource has.
-_WRAPPER_FIELDS: Final = frozenset(("resource",))
 
 _BRACES: Final = {"{": "}", "<": ">"}
 
@@ -159,7 +157,7 @@ def _descriptor(text: str, outline: Outline, catalogue: Catalogue, hint: str | N
     if header:
         return _known(header[1], catalogue, text.count("\n", 0, header.start()) + 1)
     names = outline.names
-    if names & _WRAPPER_FIELDS:
+    if "resource" in names:  # no resource has this field
         return _known(WRAPPER, catalogue, outline.first_line)
     if hint is None or "resources" in names or (names & _RESPONSE_FIELDS and not _fits(names, hint, catalogue)):
         if names & _RESPONSE_FIELDS:
@@ -399,10 +397,6 @@ def _field_mask(fields: Fields) -> PlainValue:
     return ",".join(map(camel_case, map(str, paths))) if isinstance(paths, list) else ""
 
 
-def _value(fields: Fields) -> PlainValue:
-    return next(iter(fields.values()), None)
-
-
 _FORMS: Mapping[str, Callable[[Fields], PlainValue]] = MappingProxyType(
     {
         DURATION: _duration,
@@ -410,6 +404,6 @@ _FORMS: Mapping[str, Callable[[Fields], PlainValue]] = MappingProxyType(
         LIST_VALUE: lambda fields: fields.get("values", []),
         STRUCT: lambda fields: fields.get("fields", {}),
         TIMESTAMP: dict,
-        VALUE: _value,
+        VALUE: lambda fields: next(iter(fields.values()), None),
     }
 )

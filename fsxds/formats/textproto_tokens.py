@@ -109,11 +109,7 @@ class Cursor:
                 break
 
     def report(self, rule: str, message: str, remedy: str, *, back: int = 0) -> None:
-        """Record a fault, `back` words back.
-
-        Raises:
-            StopError: there are too many faults.
-        """
+        """Record a fault, `back` words back. StopError: there are too many."""
         self._faults.append((self.next - back, rule, message, remedy))
         if len(self._faults) >= MAX_FAULTS:
             raise StopError
@@ -182,7 +178,9 @@ def scalar_reader(field: FieldDescriptor) -> ReadValue:
         return _read_bool
     if field.type == FieldDescriptor.TYPE_ENUM:
         return _read_null if enum_of(field).full_name == NULL_VALUE else _read_enum
-    return _read_bytes if field.type == FieldDescriptor.TYPE_BYTES else _read_text
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return lambda cursor: base64.b64encode(_read_quoted(cursor)).decode()
+    return _read_text
 
 
 def _read_number(cursor: Cursor, number_of: Callable[[str], float | str | None], expected: str) -> PlainValue:
@@ -238,10 +236,6 @@ def _read_null(cursor: Cursor) -> PlainValue:
     if not cursor.skip("NULL_VALUE"):
         _read_number(cursor, _integer_of, "expected NULL_VALUE")
     return None
-
-
-def _read_bytes(cursor: Cursor) -> PlainValue:
-    return base64.b64encode(_read_quoted(cursor)).decode()
 
 
 def _read_text(cursor: Cursor) -> PlainValue:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -49,7 +49,10 @@ from fsxds.model.errors import UsageError
 from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
 
 if __with_libyaml__ or TYPE_CHECKING:
+    from yaml import CSafeDumper
     from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs do not know it
+else:
+    from yaml import SafeDumper as CSafeDumper  # pragma: no cover - require_libyaml ends such a start
 
 NextEvent = Callable[[], Any]
 """Returns the next event. Any, because each reader checks its exact class first."""
@@ -129,12 +132,6 @@ def _marked_fault(error: MarkedYAMLError, mark: Mark, text: str) -> Fault:
         return Fault("bad-syntax", "expected spaces, found a tab", "indent with spaces", (), line, column)
     remedy = next((remedy for words, remedy in _REMEDIES if words in problem), "correct the YAML here or just above")
     return Fault("bad-syntax", context + problem, remedy, (), line, column)
-
-
-if yaml.__with_libyaml__ or TYPE_CHECKING:
-    from yaml import CSafeDumper
-else:
-    from yaml import SafeDumper as CSafeDumper  # pragma: no cover - require_libyaml ends such a start
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
@@ -300,8 +297,9 @@ class _YamlReader:
         value, wrong = self._anchors.use(event.anchor, depth)
         if wrong is None:
             return value
-        fault = Fault(wrong.rule, wrong.message, wrong.remedy, tuple(self._path), *_place(event))
-        if wrong.is_final:
+        line, column = _place(event)
+        fault = replace(wrong, field_path=tuple(self._path), line=line, column=column)
+        if fault.rule in _FINAL:
             raise UnreadableError(fault)
         self._report(fault)
         return None
@@ -324,7 +322,7 @@ class _YamlReader:
         return None
 
     def _merge_value(self, event: Any, depth: int) -> PlainValue:
-        value = self._value(event, depth)
+        value = self._value(event, depth + 1)
         sources = value if isinstance(value, list) else [value]
         if all(isinstance(source, dict) for source in sources):
             return value
@@ -385,14 +383,8 @@ MAX_COPIED_VALUES = 1_000_000
 """The most values that all aliases of a file stand for together; conversion copies them."""
 
 
-@dataclass(frozen=True, slots=True)
-class AliasFault:
-    """Why an alias fails; `is_final` ends reading."""
-
-    rule: str
-    message: str
-    remedy: str
-    is_final: bool = False
+# The faults of aliases after which reading ends.
+_FINAL = frozenset(("alias-bomb", "too-deep"))
 
 
 class Anchors:
@@ -423,13 +415,13 @@ class Anchors:
         self._extents.pop(anchor, None)
         self._values[anchor] = value
 
-    def use(self, anchor: str, depth: int) -> tuple[PlainValue, AliasFault | None]:
-        """Return an alias's value, or its fault."""
+    def use(self, anchor: str, depth: int) -> tuple[PlainValue, Fault | None]:
+        """Return an alias's value, or its fault, without a place."""
         if anchor in self._open:
-            return None, AliasFault("recursive-alias", "this alias contains itself", "break the loop")
+            return None, Fault("recursive-alias", "this alias contains itself", "break the loop")
         if anchor not in self._values:
             remedy = "define its anchor before it, or quote the text"
-            return None, AliasFault("undefined-alias", "this alias is not defined above", remedy)
+            return None, Fault("undefined-alias", "this alias is not defined above", remedy)
         value = self._values[anchor]
         if not isinstance(value, (dict, list)):
             return value, None
@@ -439,10 +431,9 @@ class Anchors:
         self._copied += size
         if self._copied > MAX_COPIED_VALUES:
             message = f"the aliases of this file stand for more than {MAX_COPIED_VALUES} values"
-            return None, AliasFault("alias-bomb", message, "write less by aliases", is_final=True)
+            return None, Fault("alias-bomb", message, "write less by aliases")
         if depth - 1 + height > MAX_DEPTH:
-            fault = too_deep()
-            return None, AliasFault(fault.rule, fault.message, fault.remedy, is_final=True)
+            return None, too_deep()
         return value, None
 
 

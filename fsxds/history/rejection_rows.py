@@ -13,11 +13,9 @@ from fsxds.api.secrets import mask_reason
 from fsxds.model.values import PlainValue, TypeUrl, Version
 from fsxds.rollout.pending import BACK_OFF, ResourceVersion
 from fsxds.rollout.rejections import HeldVersion, RejectingNode, Rejections
-from fsxds.snapshots.encoding import DamagedBytesError
+from fsxds.snapshots.encoding import decoding
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS rejections (number INTEGER PRIMARY KEY, facts TEXT NOT NULL)"
-
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> str:
@@ -57,7 +55,7 @@ def restore_rejections(rejections: Rejections, text: bytes, clock_s: float, now_
 
     Raises DamagedBytesError.
     """
-    try:
+    with decoding("the table of rejections"):
         facts = json.loads(text)
         passed_s = max(now_s - float(facts["saved_s"]), 0.0)
         for row in facts["nodes"]:
@@ -76,8 +74,6 @@ def restore_rejections(rejections: Rejections, text: bytes, clock_s: float, now_
             _version(version): HeldVersion(clock_s - passed_s - float(age_s), dict(accepting))
             for *version, age_s, accepting in facts["held"]
         }
-    except _DAMAGE as error:
-        raise DamagedBytesError(f"the rejections of nodes are damaged: {type(error).__name__}") from error
 
 
 def write_rejections(connection: sqlite3.Connection, text: str) -> None:

@@ -21,7 +21,7 @@ from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.planning import DrainingListener
 from fsxds.rollout.target import Pin
 from fsxds.runtime.channels import ChannelKey
-from fsxds.snapshots.encoding import DamagedBytesError, Digest
+from fsxds.snapshots.encoding import Digest, decoding
 
 FORMAT = 2
 """The version of the form.
@@ -33,9 +33,6 @@ _READABLE = (1, FORMAT)
 _SNAPSHOTS = ("served", "target", "good", "pinned")
 _PINS = "pins"
 
-
-# The exceptions from reading foreign JSON.
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 # The maximum number of views, those that changed last; `tombstones.py` bounds the rows of each.
 MOST_VIEWS = 1000
@@ -66,13 +63,11 @@ def channel_text(key: ChannelKey) -> str:
 
 def channel_key(text: bytes) -> ChannelKey:
     """Decode `channel_text`. Raises DamagedBytesError."""
-    try:
+    with decoding("it"):
         layers, is_canary, *more = json.loads(text)
         held, lane, *shared = more or (None, 0)
         versions = None if held is None else frozenset(map(_version, held))
         return ChannelKey(tuple(map(str, layers)), bool(is_canary), versions, int(lane), bool(shared))
-    except _DAMAGE as error:
-        raise DamagedBytesError(f"it is damaged: {type(error).__name__}") from error
 
 
 def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
@@ -111,7 +106,7 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
         OtherFormError: another version of fsxds wrote it.
         DamagedBytesError: it, or a snapshot, is damaged.
     """
-    try:
+    with decoding("it"):
         facts = json.loads(text)
         if facts["format"] not in _READABLE:
             raise OtherFormError(f"its form is {facts['format']!r}, and not {FORMAT}")
@@ -131,8 +126,6 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
             pinned=found.get("pinned"),
             held_for_s={_key(*key): _seconds(age_s) + passed_s for *key, age_s in facts.get("held", ())},
         )
-    except _DAMAGE as error:
-        raise DamagedBytesError(f"it is damaged: {type(error).__name__}") from error
 
 
 def is_same_place(before: RolloutState, before_s: float, after: RolloutState, after_s: float) -> bool:
@@ -154,11 +147,9 @@ class RemovedMembersTable:
         read: dict[Layers, dict[Key, dict[str, int]]] = {}
         rows = connection.execute("SELECT number, layers, type, collection, name FROM removed_members ORDER BY number")
         for number, *texts in rows:
-            try:
+            with decoding("the table of removed members"):
                 layers, type_url, collection, name = (text.decode() for text in texts)
                 view = read[_layers(layers)] = read.pop(_layers(layers), {})
-            except (AttributeError, TypeError, ValueError, RecursionError) as error:
-                raise DamagedBytesError(f"the removed members are damaged: {type(error).__name__}") from error
             key = TypeUrl(type_url), collection
             names = view[key] = view.pop(key, {})
             names[name] = number

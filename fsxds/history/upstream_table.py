@@ -21,7 +21,7 @@ from fsxds.model.name_table import NameTable
 from fsxds.model.resources import Reference, Resource, Snapshot, version_of_body
 from fsxds.model.values import Severity, TypeUrl, Version
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
-from fsxds.snapshots.encoding import DamagedBytesError
+from fsxds.snapshots.encoding import DAMAGE, decoding
 from fsxds.snapshots.upstream_content import Held, HeldResource, origin_of
 
 # Databases of earlier versions get them when they are opened. The body is last, so that a renewed time to live, which
@@ -57,7 +57,6 @@ _DEFLATED_BYTES = 1024
 _SEVERITIES = tuple(Severity)
 _NUMBERS = {severity: number for number, severity in enumerate(_SEVERITIES)}
 
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error)
 _MARK_BYTES = 16
 
 NOTHING: Held = MappingProxyType({})
@@ -99,13 +98,11 @@ class UpstreamTable:
         a row is damaged outside of its resources.
         """
         rows = connection.execute("SELECT number, name, servers, mark FROM upstreams ORDER BY number").fetchall()
-        try:
+        with decoding("the table of upstreams"):
             kept = [
                 _KeptRow(number, name.decode(), tuple(json.loads(servers)), mark)
                 for number, name, servers, mark in rows
             ]
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise DamagedBytesError(f"the upstreams are damaged: {type(error).__name__}") from error
         found = dict(_matching(upstreams, kept))
         dropped = [row for row in kept if row.number not in found]
         for row in dropped:
@@ -244,7 +241,7 @@ class _HeldReader:
         for row, *columns in self._connection.execute(_READ, (number,)):
             try:
                 held = self._held(*columns)
-            except _DAMAGE:
+            except DAMAGE:
                 self.damaged.append(row)
             else:
                 found.setdefault(held.resource.type_url, {})[held.resource.name] = held
@@ -255,7 +252,7 @@ class _HeldReader:
         self._connection.executemany("DELETE FROM held_resources WHERE rowid = ?", [(row,) for row in self.damaged])
 
     def _held(self, *row: Any) -> HeldResource:
-        """Raises one of `_DAMAGE`."""
+        """Raises one of `DAMAGE`."""
         type_url, name, version, server = map(bytes.decode, row[:4])
         received_s, expires_s, checksum = row[4:7]
         _require(_checksum(name, version, server, received_s, expires_s) == checksum)

@@ -32,9 +32,8 @@ from fsxds.model.values import PlainValue
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.options import Settings
 from fsxds.snapshots.parse import field_rules
-from fsxds.snapshots.proposals import FieldLocator, Found, ServedFiles
+from fsxds.snapshots.proposals import NOWHERE, Elsewhere, FieldLocator, Found, ServedFiles
 from fsxds.snapshots.references import CLUSTER
-from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 # Each has `hooks(catalogue)`, which returns its checks by the messages and fields that they check.
 SUBJECTS = (claims, clusters, extensions, field_values, filters, format_strings, listeners, matchers, routes, tls)

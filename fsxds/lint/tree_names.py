@@ -21,7 +21,7 @@ from fsxds.model.resource_names import FILE_SCHEME, Locator, MalformedName, glob
 from fsxds.model.resource_types import BY_SHORT_NAME, route_configuration_of
 from fsxds.model.resources import CLAIMED, Key, ParsedFile, Resource, key_of
 from fsxds.model.values import Severity, TypeUrl
-from fsxds.snapshots.proposals import Proposals
+from fsxds.snapshots.proposals import NOWHERE, Elsewhere, Proposals
 from fsxds.snapshots.references import (
     ANY,
     CLUSTER,
@@ -34,7 +34,6 @@ from fsxds.snapshots.references import (
     SECRET,
     VIRTUAL_HOST,
 )
-from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 IN_COLLECTIONS = frozenset({LB_ENDPOINT, VIRTUAL_HOST})
 """Types that Envoy requests by collection."""

@@ -38,7 +38,8 @@ _BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _AS_WRITTEN = re.compile(r"xdstp://[\w.~-]+/([A-Za-z_][\w.]*)/[\w!$&'()*+,;=@.~-]+(?:/[\w!$&'()*+,;=@.~-]+)*", re.ASCII)
 _DOTS = re.compile(r"/\.\.?(?:/|$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_ENTRY = re.compile(r"[a-zA-Z0-9_\-./]+")
+ENTRY_NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
+"""The names of inline entries."""
 # Characters that are not encoded, beside letters, digits and `_.-~`.
 _IN_AUTHORITY, _IN_PATH, _IN_PARAMETER = "!$&'()*+,;=:@[]", "!$&'()*+,;=@/", "!$'()*,;:@/?"
 
@@ -241,7 +242,7 @@ def _locator(text: str, authority: str, depth: int) -> Locator:
         key, _, value = directive.partition("=")
         if key == "alt":
             alternatives.append(_locator(_decoded(value), authority, depth - 1))
-        elif key == "entry" and not entry and _ENTRY.fullmatch(_decoded(value)):
+        elif key == "entry" and not entry and ENTRY_NAME.fullmatch(_decoded(value)):
             entry = _decoded(value)
         else:
             fact = "has two entries" if key == "entry" and entry else "has an unknown directive"

@@ -74,6 +74,11 @@ class ResourceType:
         object.__setattr__(self, "type_url", TypeUrl(PREFIX + self.message_type))
 
     @property
+    def message_name(self) -> str:
+        """The message type without its package."""
+        return self.message_type.rpartition(".")[2]
+
+    @property
     def words(self) -> frozenset[str]:
         """All words in names of files or folders."""
         return frozenset((self.short_name, self.noun, *self.file_words))

@@ -67,6 +67,10 @@ class Origin:
         """Return `edge/cds.yaml:12`, or `upstream 10.0.0.1:18000`."""
         return f"{self.path}:{self.line}" if self.line else str(self.path)
 
+    def problem(self, rule: str, message: str, remedy: str, severity: Severity = Severity.ERROR) -> Problem:
+        """Return a problem at this line."""
+        return Problem(self.path, self.line or 1, 1, "", rule, message, remedy, severity)
+
 
 @dataclass(frozen=True, slots=True)
 class Patched:
@@ -191,6 +195,11 @@ class ParsedFile:
     problems: tuple[Problem, ...] = ()
     takes: frozenset[Key] = frozenset()
     mark: object = field(init=False, default_factory=object, compare=False, repr=False)
+
+    def with_some(self, is_kept: Callable[[Resource], bool], digest: str) -> ParsedFile:
+        """Leave out resources; set the digest."""
+        documents = (replace(one, resources=tuple(filter(is_kept, one.resources))) for one in self.documents)
+        return replace(self, documents=tuple(documents), digest=digest)
 
     @property
     def is_good(self) -> bool:

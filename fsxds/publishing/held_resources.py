@@ -185,4 +185,4 @@ def claimed_as(owner: Key | None) -> str:
 
 def _problem_at(resource: Resource, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:
     # Resources of an upstream have no line.
-    return Problem(resource.origin.path, resource.origin.line or 1, 1, "", rule, fact, remedy, severity)
+    return resource.origin.problem(rule, fact, remedy, severity)

@@ -23,7 +23,8 @@ from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.loaded_views import LoadedViews
-from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, Held, UpstreamContent
+from fsxds.snapshots.proposals import NOWHERE, Elsewhere
+from fsxds.snapshots.upstream_content import Held, UpstreamContent
 
 UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
 """The state of a connection; `refused` if another attempt would end in the same way."""

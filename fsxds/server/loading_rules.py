@@ -31,15 +31,13 @@ from fsxds.settings.upstream_rules import at_urls
 from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.load import Acceptance, LayerPatching, Loaded, load
 from fsxds.snapshots.loaded_views import (
-    CollectionRules,
     LoadedViews,
     ResolutionRules,
     only_view,
     whole_tree,
     with_served,
 )
-from fsxds.snapshots.proposals import Check
-from fsxds.snapshots.upstream_content import Elsewhere
+from fsxds.snapshots.proposals import Check, Elsewhere
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
@@ -157,7 +155,7 @@ class LoadingRules:
             root=root,
             catalogue=catalogue,
             check=check,
-            collections=CollectionRules(settings.collections or (), settings.authority, root, catalogue),
+            collections=settings.collections or (),
             unasked=_unasked(settings),
         )
         views, anchors = settings.views, _anchors_of(settings)

@@ -35,7 +35,7 @@ from fsxds.server.parsing import Parsing
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
 from fsxds.snapshots.loaded_views import LoadedViews, ResolutionRules, unchecked_views, whole_tree, with_served
-from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
+from fsxds.snapshots.proposals import NOWHERE, Elsewhere
 
 if TYPE_CHECKING:
     # Watchdog is not needed to load a tree once.

@@ -86,7 +86,7 @@ def accept(
         decision, conflicts = better, deciding.conflicts_of_held(better)
     decision.records.update({path: deciding.held_back(path, problems) for path, problems in conflicts.items()})
     records = dict(decision.records)
-    for path, problems in report(Decision(decision.records, decision.proposals)).items():
+    for path, problems in report(decision).items():
         record = records.get(path)
         if record is None:
             record = change.served.records[path]
@@ -198,7 +198,7 @@ class _Deciding:
     def _kept_though_gone(
         self, records: Records, given_up: AbstractSet[PurePosixPath]
     ) -> Iterator[tuple[PurePosixPath, FileRecord]]:
-        broken = {path for path, record in records.items() if record.was_never_good} if self._gone else set()
+        broken = {path for path, record in records.items() if record.good is None} if self._gone else set()
         appeared = sorted(path for path in broken if path not in self._before)
         for path, record in self._gone.items():
             if path in records or path in given_up or record.good is None:
@@ -225,12 +225,8 @@ def _without_redefined(record: FileRecord, others: Proposals) -> FileRecord | No
     left = {id(resource) for resource in was if not others.defining(key_of(resource))}
     if not record.good or not 0 < len(left) < len(was):
         return None
-    documents = tuple(
-        replace(document, resources=tuple(resource for resource in document.resources if id(resource) in left))
-        for document in record.good.documents
-    )
     # The empty digest matches no file, so this is never mistaken for a file that came back.
-    return replace(record, good=replace(record.good, documents=documents, digest=""))
+    return replace(record, good=record.good.with_some(lambda resource: id(resource) in left, ""))
 
 
 def _may_hold(record: FileRecord, gone: ParsedFile) -> bool:
@@ -300,19 +296,15 @@ def _disagreements(proposals: tuple[Proposal, ...]) -> tuple[Mapping[PurePosixPa
     declared.sort(key=lambda one: (one[0].is_on_trial, not _serves(one[0], one[1])))
     for proposal, type_url, version_info in declared:
         if version_info is None:
-            fact, remedy = (
-                f"there is no version_info for its {BY_TYPE_URL[type_url].noun}",
-                "add one, or set `versions: content`",
-            )
-            found[proposal.path].append(Problem.of_file(proposal.path, "no-version", fact, remedy))
+            fact = f"there is no version_info for its {BY_TYPE_URL[type_url].noun}"
+            problem = Problem.of_file(proposal.path, "no-version", fact, "add one, or set `versions: content`")
+            found[proposal.path].append(problem)
             continue
         own = (version_info, proposal.path)
         version, path = agreed.get(type_url, own) if proposal.is_on_trial else agreed.setdefault(type_url, own)
         if version != version_info and not (proposal.is_on_trial and path == proposal.path):
-            fact, remedy = (
-                f'version "{version_info}" is not that of {path}, "{version}"',
-                "give all documents of a type one version",
-            )
+            fact = f'version "{version_info}" is not that of {path}, "{version}"'
+            remedy = "give all documents of a type one version"
             found[proposal.path].append(_wrong_version(proposal.path, "version-conflict", fact, remedy))
     return found, {type_url: version for type_url, (version, _) in agreed.items()}
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePosixPath
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
 from fsxds.api.converter import Converted, Converter
 from fsxds.api.fields import camel_case
@@ -62,6 +62,11 @@ class DocumentDraft:
     with_ttl: set[TypeUrl] = field(default_factory=set)
     edits: tuple[LayerEdit, ...] = ()
 
+    def reject(self, fault: Fault) -> None:
+        """Add a resource's error."""
+        self.faults.append(fault)
+        self.broken += 1
+
 
 @dataclass(frozen=True, slots=True)
 class Tools:
@@ -85,9 +90,7 @@ class DocumentReader:
         hint: ResourceType | None,
     ) -> None:
         self._catalogue = tools.catalogue
-        self._converter = tools.converter
-        self._field_rules = tools.field_rules
-        self._unknown_fields = tools.unknown_fields
+        self._tools = tools
         self._names = NameWriter(tools.catalogue, tools.naming, path)
         self._authority = tools.naming.authority
         self._path = path
@@ -113,7 +116,7 @@ class DocumentReader:
             origin = Origin(self._path, document.line, draft.number)
             draft.edits, draft.faults = read_layer_document(value, origin, self._names.edited_name)
             return
-        shape = shape_of(value, self._unknown_fields)
+        shape = shape_of(value, self._tools.unknown_fields)
         draft.version_info = shape.version_info
         draft.faults += shape.faults
         for piece in shape.pieces:
@@ -123,16 +126,15 @@ class DocumentReader:
         if shape.is_empty_on_purpose:
             self._declare_empty(shape.claim, draft)
 
-    def _read_message(self, message: Message, draft: DocumentDraft) -> None:
+    def _read_message(self, message: DynamicMessage, draft: DocumentDraft) -> None:
         if message.DESCRIPTOR.full_name != DISCOVERY_RESPONSE:
             self._read_item(message, (), 0, draft)
             return
-        envelope = cast("_Envelope", message)  # its class is made at run time
-        draft.version_info = envelope.version_info or None
-        for index, packed in enumerate(envelope.resources):
+        draft.version_info = message.version_info or None
+        for index, packed in enumerate(message.resources):
             self._read_item(packed, ("resources", index), index, draft)
-        if not envelope.resources:
-            self._declare_empty(TypeClaim(envelope.type_url, ("type_url",)) if envelope.type_url else None, draft)
+        if not message.resources:
+            self._declare_empty(TypeClaim(message.type_url, ("type_url",)) if message.type_url else None, draft)
 
     def _read_piece(self, piece: Piece, draft: DocumentDraft) -> None:
         wrapping = self._wrapping(piece, draft)
@@ -147,18 +149,17 @@ class DocumentReader:
             self._add_named_redirect(_Place(piece.field_path, piece.position, wrapping), expected, draft)
             return
         if not isinstance(piece.value, dict):
-            draft.faults.append(shape.not_an_object(piece.field_path))
-            draft.broken += 1
+            draft.reject(shape.not_an_object(piece.field_path))
             return
         row: ResourceType | None
         if "@type" in piece.value:
             row = BY_MESSAGE_TYPE.get(str(piece.value["@type"]).rpartition("/")[2])
-            converted = self._converted(piece.value, row, self._converter.convert_any)
+            converted = self._converted(piece.value, row, self._tools.converter.convert_any)
         else:
             row = self._row(piece.claim, piece.field_path, draft, piece.value)
             if row is None:
                 return
-            convert = partial(self._converter.convert, message_type=row.message_type)
+            convert = partial(self._tools.converter.convert, message_type=row.message_type)
             converted = self._converted(piece.value, row, convert)
         draft.faults += _conversion_faults(piece, converted.faults)
         place = _Place(piece.field_path, piece.position, wrapping, piece.value)
@@ -210,11 +211,11 @@ class DocumentReader:
         if piece.value is None and not redirect_payloads.is_named_in(piece.wrapper):
             draft.faults.append(shape.heartbeat(piece.wrapper_path))
             return None
-        converted = self._converter.convert(piece.wrapper, RESOURCE_WRAPPER)
+        converted = self._tools.converter.convert(piece.wrapper, RESOURCE_WRAPPER)
         draft.faults += (replace(fault, field_path=piece.wrapper_path + fault.field_path) for fault in converted.faults)
         return _wrapping_of(converted.message) if converted.message is not None else _NO_WRAPPING
 
-    def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: DocumentDraft) -> None:
+    def _read_item(self, message: DynamicMessage, field_path: FieldPath, index: int, draft: DocumentDraft) -> None:
         wrapping = _NO_WRAPPING
         while True:
             name = message.DESCRIPTOR.full_name
@@ -226,29 +227,20 @@ class DocumentReader:
                         return
                     draft.faults.append(shape.heartbeat(field_path))
                     return
-                message = cast("_Wrapper", message).resource
+                message = message.resource
             elif name == "google.protobuf.Any":
-                unpacked = self._unpack(message, field_path)
-                if isinstance(unpacked, Fault):
-                    draft.faults.append(unpacked)
+                message_type = message.type_url.rpartition("/")[2]
+                message = self._catalogue.unpacked(message)
+                if message is None:
+                    part = Unreadable(field_path, message_type, is_known=self._catalogue.knows(message_type))
+                    draft.faults.append(self._unreadable(part))
                     return
-                message = unpacked
             else:
                 faults = [self._unreadable(part) for part in unreadable_parts(message, self._catalogue, field_path)]
                 draft.faults += faults
                 if not faults:
                     self._add_payload(message, _Place(field_path, index, wrapping), self._hint, draft)
                 return
-
-    def _unpack(self, packed: Message, field_path: FieldPath) -> Message | Fault:
-        any_message = cast("_Any", packed)  # its class is made at run time
-        message_type = any_message.type_url.rpartition("/")[2]
-        if not self._catalogue.knows(message_type):
-            return self._unreadable(Unreadable(field_path, message_type, is_known=False))
-        try:
-            return self._catalogue.message_class(message_type).FromString(any_message.value)
-        except DecodeError:
-            return self._unreadable(Unreadable(field_path, message_type, is_known=True))
 
     def _unreadable(self, part: Unreadable) -> Fault:
         if part.is_known:
@@ -262,8 +254,7 @@ class DocumentReader:
         except MalformedName as error:
             named = (*wrapper_path(place.field_path), "resource_name", "name")
             at = place.field_path if place.field_path[-1:] == ("resource",) else named
-            draft.faults.append(redirect_payloads.malformed(error, at))
-            draft.broken += 1
+            draft.reject(redirect_payloads.malformed(error, at))
             return
         self._add_redirect(locator, place, expected, draft)
 
@@ -272,8 +263,7 @@ class DocumentReader:
     ) -> None:
         redirect = redirect_payloads.read_redirect(place.wrapping.name, locator, expected, place.field_path)
         if isinstance(redirect, Fault):
-            draft.faults.append(redirect)
-            draft.broken += 1
+            draft.reject(redirect)
             return
         row, canonical = redirect.row, self._canonical_around(redirect.row, place, draft)
         draft.declared.add(row.type_url)
@@ -282,11 +272,9 @@ class DocumentReader:
             return
         wrapping = canonical.wrapping
         if row is VIRTUAL_HOST and (fault := names.table_fault(wrapping.name, place.field_path)):
-            draft.faults.append(fault)
-            draft.broken += 1
+            draft.reject(fault)
             return
-        if wrapping.ttl_s is not None:
-            self._check_ttl(row, wrapping.ttl_s, place, draft)
+        self._check_ttl(row, wrapping.ttl_s, place, draft)
         origin = Origin(self._path, self._line_of(place.position), draft.number, place.field_path)
         draft.resources.append(redirect.as_resource(wrapping.name, wrapping.aliases, wrapping.ttl_s, origin))
 
@@ -299,12 +287,11 @@ class DocumentReader:
         try:
             locator = redirect_payloads.locator_in(payload, self._authority)
         except MalformedName as error:
-            draft.faults.append(redirect_payloads.malformed(error, place.field_path))
-            draft.broken += 1
+            draft.reject(redirect_payloads.malformed(error, place.field_path))
             return
         self._add_redirect(locator, place, expected, draft)
 
-    def _add(self, message: Message, place: _Place, draft: DocumentDraft) -> None:
+    def _add(self, message: DynamicMessage, place: _Place, draft: DocumentDraft) -> None:
         row = BY_MESSAGE_TYPE.get(message.DESCRIPTOR.full_name)
         if row is None:
             draft.faults.append(shape.not_served(message.DESCRIPTOR.full_name, place.field_path))
@@ -323,11 +310,9 @@ class DocumentReader:
             body = message.SerializeToString(deterministic=True)
         fault = names.naming_fault(row, own_name, wrapping.name, place.field_path, lambda: _name_path(row, place))
         if fault is not None:
-            draft.faults.append(fault)
-            draft.broken += 1
+            draft.reject(fault)
             return
-        if wrapping.ttl_s is not None:
-            self._check_ttl(row, wrapping.ttl_s, place, draft)
+        self._check_ttl(row, wrapping.ttl_s, place, draft)
         name, aliases = wrapping.name or own_name, wrapping.aliases
         version = version_of_body(row.type_url, body)
         origin = Origin(self._path, self._line_of(place.position), draft.number, place.field_path)
@@ -404,15 +389,17 @@ class DocumentReader:
             return place
         return place._replace(wrapping=replace(place.wrapping, name=name, aliases=tuple(aliases)))
 
-    def _name_listener(self, message: Message, place: _Place, draft: DocumentDraft) -> str:
+    def _name_listener(self, message: DynamicMessage, place: _Place, draft: DocumentDraft) -> str:
         """Return a stable name; empty without an address."""
         name = name_of_unnamed(message, place.wrapping.name)
         if name:
-            cast("_Named", message).name = name
+            message.name = name
             draft.faults.append(unnamed_fault(name, _name_path(LISTENER, place)))
         return name
 
-    def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: DocumentDraft) -> None:
+    def _check_ttl(self, row: ResourceType, ttl_s: float | None, place: _Place, draft: DocumentDraft) -> None:
+        if ttl_s is None:
+            return
         fault = shape.wrong_ttl(ttl_s, place.field_path)
         if fault is None and row.type_url not in draft.with_ttl:
             draft.with_ttl.add(row.type_url)
@@ -422,7 +409,7 @@ class DocumentReader:
             draft.broken += fault.severity is Severity.ERROR
 
     def _check(self, message: Message, place: _Place, draft: DocumentDraft) -> tuple[Reference, ...]:
-        walk = self._field_rules.check(message)
+        walk = self._tools.field_rules.check(message)
         if walk.faults:
             draft.broken += any(fault.severity is Severity.ERROR for fault in walk.faults)
             for fault in walk.faults:
@@ -478,9 +465,8 @@ def _written_name(row: ResourceType, place: _Place) -> str:
     return written if isinstance(written, str) else ""
 
 
-def _wrapping_of(message: Message) -> _Wrapping:
-    wrapper = cast("_Wrapper", message)
-    ttl_s = wrapper.ttl.seconds + wrapper.ttl.nanos / 1e9 if message.HasField("ttl") else None
+def _wrapping_of(wrapper: DynamicMessage) -> _Wrapping:
+    ttl_s = wrapper.ttl.seconds + wrapper.ttl.nanos / 1e9 if wrapper.HasField("ttl") else None
     return _Wrapping(wrapper.name, tuple(wrapper.aliases), ttl_s, wrapper.resource_name.name)
 
 
@@ -504,38 +490,6 @@ class _Place(NamedTuple):
     position: int | None
     wrapping: _Wrapping = _NO_WRAPPING
     written: PlainValue = None
-
-
-class _Duration(Protocol):
-    seconds: int
-    nanos: int
-
-
-class _Any(Protocol):
-    type_url: str
-    value: bytes
-
-
-class _Envelope(Protocol):
-    version_info: str
-    type_url: str
-    resources: list[Message]
-
-
-class _Named(Protocol):
-    name: str
-
-
-class _NameMessage(Protocol):
-    name: str
-
-
-class _Wrapper(Protocol):
-    name: str
-    resource_name: _NameMessage
-    aliases: list[str]
-    ttl: _Duration
-    resource: Message
 
 
 def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:

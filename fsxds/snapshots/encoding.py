@@ -69,8 +69,8 @@ class DamagedBytesError(Exception):
     """Bytes are no encoded object."""
 
 
-# The exceptions that foreign bytes cause.
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, zlib.error)
+DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, zlib.error)
+"""The exceptions that foreign bytes cause."""
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def decoding(name: str) -> Iterator[None]:
     """Decode foreign bytes within the context. DamagedBytesError: they are no `name`."""
     try:
         yield
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise DamagedBytesError(f"{name} is damaged: {type(error).__name__}") from error
 
 
@@ -103,18 +103,16 @@ def encode_resources(resources: Iterable[Resource]) -> bytes:
 
 def decode_resources(encoded: bytes) -> tuple[Resource, ...]:
     """Reverse `encode_resources`. Raises DamagedBytesError."""
-    try:
+    with decoding("a part of a snapshot"):
         reader = _RowReader(zlib.decompress(encoded))
         files, rows = reader.rest
         paths = [PurePosixPath(path) for path in files]
         return tuple([reader.resource(row, paths[number]) for number, row in rows])
-    except _DAMAGE as error:
-        raise DamagedBytesError(f"resources are damaged: {type(error).__name__}") from error
 
 
 def decode(path: PurePosixPath, digest: str, encoded: bytes) -> ParsedFile:
     """Reverse `encode`. Raises DamagedBytesError."""
-    try:
+    with decoding(str(path)):
         reader = _RowReader(zlib.decompress(encoded))
         documents, problems = reader.rest
         read = tuple([reader.document(row, path) for row in documents])
@@ -123,8 +121,6 @@ def decode(path: PurePosixPath, digest: str, encoded: bytes) -> ParsedFile:
             for line, column, pointer, rule, message, remedy, severity in problems
         ]
         return ParsedFile(path, digest, read, tuple(found))
-    except _DAMAGE as error:
-        raise DamagedBytesError(str(path)) from error
 
 
 def _spelled(value: PlainValue) -> _Plain:
@@ -313,7 +309,7 @@ def facts_of(snapshot: Snapshot) -> bytes:
 
 def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int = 0) -> Snapshot:
     """Raises DamagedBytesError."""
-    try:
+    with decoding("a snapshot"):
         found = json.loads(facts)
         return Snapshot(
             generation,
@@ -324,8 +320,6 @@ def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int
             undeclared=frozenset(map(TypeUrl, found["undeclared"])),
             unresolved=MappingProxyType({key_of(one): one for one in map(_redirect_of, found.get("unresolved", ()))}),
         )
-    except _DAMAGE as error:
-        raise DamagedBytesError(f"a snapshot is damaged: {type(error).__name__}") from error
 
 
 def _redirect_row(redirect: Resource) -> list[object]:
@@ -414,18 +408,13 @@ def _body(resource: Resource) -> KeptObject:
 def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, generation: int = 0) -> Snapshot:
     """Return a kept snapshot, without its last changes.
 
-    Parts equal to `near` are shared and not read.
-
-    Raises:
-        DamagedBytesError: an object is missing or damaged.
+    Parts equal to `near` are shared and not read. DamagedBytesError: an object is missing or damaged.
     """
     content, children = read(digest)
-    try:
+    with decoding("a snapshot"):
         tables = dict(zip(map(TypeUrl, json.loads(content)["types"]), children, strict=True))
         rows = {row.type_url: _rows(row.type_url, tables, read, near) for row in RESOURCE_TYPES}
         return snapshot_with(content, rows, generation)
-    except _DAMAGE as error:
-        raise DamagedBytesError(f"a snapshot is damaged: {type(error).__name__}") from error
 
 
 def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near: Snapshot | None) -> Rows:
@@ -437,7 +426,11 @@ def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near:
     if type_url in tables:
         new = {row.name: row for row in _new_rows(type_url, tables[type_url], read, at_hand, found)}
     gone = {name for chunk in old.chunks if chunk not in found for name in chunk.names} - new.keys()
-    return old.with_changes([row for row in new.values() if not _is_same(row, old.get(row.name))], gone).prepared()
+    known = ((row, old.get(row.name)) for row in new.values())
+    changed = [
+        row for row, was in known if not (was and row.equals_for_clients(was) and row.origin.path == was.origin.path)
+    ]
+    return old.with_changes(changed, gone).prepared()
 
 
 def _new_rows(
@@ -467,24 +460,16 @@ def digests_in(snapshot: Snapshot) -> frozenset[Digest]:
     return frozenset((*chunks, *(_group(each).digest for rows in tables for each in _grouped(rows))))
 
 
-def _is_same(resource: Resource, other: Resource | None) -> bool:
-    return other is not None and resource.equals_for_clients(other) and resource.origin.path == other.origin.path
-
-
 def _resources(type_url: TypeUrl, kept: Content, read: Read) -> Iterator[Resource]:
     bodies = {child.hex(): child for child in kept.children}
     for row in decode_resources(kept.content):
-        resource = replace(row, body=_inflated(read(bodies[row.version]))) if row.version in bodies else row
+        resource = row
+        if row.version in bodies:
+            with decoding("a body"):
+                resource = replace(row, body=zlib.decompress(read(bodies[row.version]).content))
         if row.type_url != type_url or version_of_body(type_url, resource.body) != row.version:
             raise DamagedBytesError(f"{row.name} differs from the stored object")
         yield resource
-
-
-def _inflated(body: Content) -> bytes:
-    try:
-        return zlib.decompress(body.content)
-    except zlib.error as error:
-        raise DamagedBytesError("a body is damaged") from error
 
 
 def joined(digests: Iterable[Digest]) -> bytes:

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import cast
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator, locator_of
@@ -30,9 +29,9 @@ from fsxds.model.resource_types import BY_SHORT_NAME, in_push_order
 from fsxds.model.resources import CLAIMED, Origin, Reference, Resource, Rows, Snapshot, version_of_body
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity
 from fsxds.settings.naming_rules import CollectionRule
-from fsxds.snapshots.load import type_change
-from fsxds.snapshots.loaded_views import CollectionRules, Inputs, Staged
-from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of, names_by_path
+from fsxds.snapshots.load import change_from
+from fsxds.snapshots.loaded_views import Inputs, ResolutionRules
+from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of, resources_below
 from fsxds.snapshots.proposals import Records
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
@@ -48,7 +47,7 @@ class Collected:
     snapshot: Snapshot
     problems: tuple[Problem, ...]
     raw: Snapshot = field(compare=False, repr=False)
-    rules: CollectionRules = field(compare=False, repr=False)
+    rules: ResolutionRules = field(compare=False, repr=False)
     made: Mapping[str, FolderCollection] = field(default_factory=dict, compare=False, repr=False)
     dangling: tuple[Problem, ...] = ()
     held: tuple[HeldFile, ...] = field(default=(), init=False)
@@ -64,30 +63,30 @@ class FolderCollection:
 
 def unchanged(raw: Snapshot, inputs: Inputs) -> Collected:
     """Return a view without collections."""
-    return Collected(raw, (), raw, inputs.rules.collections)
+    return Collected(raw, (), raw, inputs.rules)
 
 
-def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
+def apply(raw: Snapshot, inputs: Inputs, before: Collected | None) -> Collected:
     """Make a view's collections, sharing those in `before`.
 
     In `raw`, redirects are followed.
     """
-    rules, earlier = inputs.rules.collections, cast("Collected | None", before)
-    dangling = _dangling(raw, rules, earlier)
-    if rules.catalogue is None or not rules.rules:
-        is_same = earlier is None or not earlier.made
-        return Collected(raw if is_same else _served(raw, {}, earlier), dangling, raw, rules, {}, dangling)
+    rules = inputs.rules
+    dangling = _dangling(raw, rules, before)
+    if rules.catalogue is None or not rules.collections:
+        is_same = before is None or not before.made
+        return Collected(raw if is_same else _served(raw, {}, before), dangling, raw, rules, {}, dangling)
     found: dict[str, FolderCollection] = {}
     problems: list[Problem] = []
     is_complete = not _is_unsure(raw)
     authored = raw.resources(COLLECTION.type_url)
-    for rule in (one for one in rules.rules if _is_in_view(one, inputs.layers)):
-        name = rules.name_of(rule)
+    for rule in (one for one in rules.collections if _is_in_view(one, inputs.layers)):
+        name = rules.collection_name(rule)
         if name in authored:
             problems.append(_authored_already(rule, name, authored[name]))
             continue
-        last = earlier.made.get(name) if earlier is not None else None
-        known = last if earlier is not None and earlier.rules == rules else None
+        last = before.made.get(name) if before is not None else None
+        known = last if before is not None and before.rules == rules else None
         members = tuple(_members(raw, rule, known))
         if members or _is_emptied(raw, rule, inputs.files):
             versions = [(one.name, one.version) for one in members]
@@ -101,14 +100,14 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
             is_complete = False
         if not members:
             problems.append(_without_listeners(raw, rule, name, found.get(name)))
-    snapshot = _served(raw, found, earlier)
+    snapshot = _served(raw, found, before)
     if not is_complete:
         # A collection that cannot be made for now is not reported as removed, and its mirrored file stays.
         snapshot = replace(snapshot, incomplete=raw.incomplete | {COLLECTION.type_url})
     return Collected(snapshot, (*problems, *dangling), raw, rules, found, dangling)
 
 
-def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None) -> tuple[Problem, ...]:
+def _dangling(source: Snapshot, rules: ResolutionRules, before: Collected | None) -> tuple[Problem, ...]:
     collections = source.resources(COLLECTION.type_url)
     if rules.catalogue is None or not collections:
         return ()
@@ -121,7 +120,7 @@ def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None
     ):
         return before.dangling
     resolver = Resolver(source, rules.authority, rules.root, rules.catalogue)
-    resolver.folders = rules.by_name()
+    resolver.folders = rules.collections_by_name()
     message: DynamicMessage = rules.catalogue.message_class(COLLECTION.message_type)
     return tuple(
         _is_dangling(collection, index, locator, found)
@@ -148,10 +147,7 @@ def _is_dangling(collection: Resource, index: int, locator: Locator, found: NotT
 
 def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | None) -> Iterator[Resource]:
     rows = source.resources(LISTENER.type_url)
-    folder = PurePosixPath(rule.folder)
-    by_path = (each for chunk in rows.chunks for each in chunk.once(names_by_path).items())
-    names = {name for path, several in by_path if folder in path.parents for name in several}
-    members = {name: rows[name] for name in names if rows[name].body}
+    members = {one.name: one for one in resources_below(rule.folder, rows) if one.body}
     if _is_unsure(source):
         if known is None:
             return
@@ -178,7 +174,7 @@ def _is_emptied(source: Snapshot, rule: CollectionRule, files: Records) -> bool:
 
 
 def _made(
-    rules: CollectionRules, catalogue: Catalogue, rule: CollectionRule, members: tuple[Resource, ...]
+    rules: ResolutionRules, catalogue: Catalogue, rule: CollectionRule, members: tuple[Resource, ...]
 ) -> Resource:
     collection: DynamicMessage = catalogue.message_class(COLLECTION.message_type)()
     references: list[Reference] = []
@@ -203,7 +199,7 @@ def _made(
     body = collection.SerializeToString(deterministic=True)
     version = version_of_body(COLLECTION.type_url, body)
     origin = Origin(PurePosixPath(rule.folder), 1)
-    name = rules.name_of(rule)
+    name = rules.collection_name(rule)
     return Resource(COLLECTION.type_url, name, body, version, origin, references=tuple(references))
 
 
@@ -213,10 +209,7 @@ def _served(source: Snapshot, made: Mapping[str, FolderCollection], before: Coll
     earlier = before.snapshot.resources(type_url) if before is not None else Rows(type_url)
     wanted = {**written, **{name: one.resource for name, one in made.items()}}
     rows = earlier.with_changes(wanted.values(), [name for name in earlier if name not in wanted]).prepared()
-    if before is None or rows.changes_since(earlier):
-        change = type_change(earlier, rows, source.generation)
-    else:
-        change = before.snapshot.changes.get(type_url) or type_change(earlier, rows, source.generation)
+    change = change_from(None if before is None else before.snapshot, rows, source.generation)
     return replace(
         source,
         by_type=MappingProxyType(in_push_order({**source.by_type, type_url: rows})),
@@ -242,5 +235,4 @@ def _without_listeners(source: Snapshot, rule: CollectionRule, name: str, served
 def _authored_already(rule: CollectionRule, name: str, written: Resource) -> Problem:
     fact = f"{name} is written at {written.origin}, which is served, and not made of the folder {rule.folder}"
     remedy = "rename one of the two, or take the collection out of the setting `collections`"
-    place = written.origin
-    return Problem(place.path, place.line, 1, "", "duplicate-name", fact, remedy, Severity.WARNING)
+    return written.origin.problem("duplicate-name", fact, remedy, Severity.WARNING)

@@ -27,7 +27,6 @@ from pathlib import PurePosixPath
 from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.converter import Converter
 from fsxds.api.fields import shown_pointer
 from fsxds.api.merge_patch import PatchMerger
 from fsxds.api.printing import Printer
@@ -50,10 +49,10 @@ from fsxds.model.values import (
 )
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots import names
-from fsxds.snapshots.document import DocumentReader, Tools
+from fsxds.snapshots.document import DocumentReader
 from fsxds.snapshots.layer_documents import edit_problem, nothing_below
 from fsxds.snapshots.load import Acceptance, Loaded, following, load, may_define
-from fsxds.snapshots.parse import field_rules
+from fsxds.snapshots.parse import tools_for
 from fsxds.snapshots.proposals import Check, FieldLocator, FileRecord, differing, problem_at
 
 
@@ -270,12 +269,8 @@ def resources_below(below: Loaded, keys: Iterable[Key]) -> Mapping[Key, Resource
 
 def without(parsed: ParsedFile, keys: AbstractSet[Key]) -> ParsedFile:
     """Leave out resources; change the digest."""
-    documents = tuple(
-        replace(document, resources=tuple(one for one in document.resources if key_of(one) not in keys))
-        for document in parsed.documents
-    )
     text = repr((parsed.digest, sorted(keys)))
-    return replace(parsed, documents=documents, digest=hashlib.sha256(text.encode()).hexdigest())
+    return parsed.with_some(lambda one: key_of(one) not in keys, hashlib.sha256(text.encode()).hexdigest())
 
 
 def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
@@ -368,12 +363,10 @@ class Patching:
     def __init__(
         self, catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules = NO_RULES
     ) -> None:
-        converter = Converter(catalogue, unknown_fields=unknown_fields)
         self._catalogue = catalogue
         self._check = check
         # A patched resource has the parameters of the folder in which it was written.
-        without_contexts = replace(naming, contexts=())
-        self._tools = Tools(catalogue, converter, field_rules(catalogue, check), unknown_fields, without_contexts)
+        self._tools = tools_for(catalogue, unknown_fields, check, replace(naming, contexts=()))
         self._merger = PatchMerger(catalogue)
         self._printer = Printer(catalogue)
 

@@ -132,7 +132,7 @@ class ViewsLoad:
         note = acceptance.check.adjusted(outside) if outside else None
         lost = self._tree.lost
         noted = {*(one.problem for one in lost), *filter(None, (note,))}
-        problems = merged_problems(views, self._tree.finder().layer_of)
+        problems = merged_problems(views, LayerFinder(self._tree.names).layer_of)
         return LoadedViews(
             {view: views[view].loaded if view in views else self._left[view] for view in self._wanted},
             self._tree.folders,
@@ -224,9 +224,11 @@ def merged_problems(
     above: defaultdict[int, list[Layers]] = defaultdict(list)
     loaded: dict[int, LoadedLayer] = {}
     for layers, last in views.items():
-        for each in _with_below(last):
+        each: LoadedLayer | None = last
+        while each is not None:
             loaded[id(each)] = each
             above[id(each)].append(layers)
+            each = each.below
     counts: Counter[_Found] = Counter()
     for number, each in loaded.items():
         counts.update(dict.fromkeys(map(_found, each.added), len(above[number])))
@@ -246,13 +248,6 @@ def merged_problems(
         counted = shown[problem, severity]
         problems.append(named_in(problem, (layers for layers in views if counted[layers] > 0)))
     return tuple(sorted({problem.elsewhere or problem for problem in problems}))
-
-
-def _with_below(last: LoadedLayer) -> Iterator[LoadedLayer]:
-    each: LoadedLayer | None = last
-    while each is not None:
-        yield each
-        each = each.below
 
 
 def _found(problem: Problem) -> _Found:
@@ -325,7 +320,7 @@ class LayeredTree:
     def updated(self, tree: SourceTree) -> Mapping[str, LayerSource]:
         """Return the same layers of another tree."""
         changed, missing = differing_files(self.tree, tree)
-        finder = self.finder()
+        finder = LayerFinder(self.names)
         new: defaultdict[str, dict[PurePosixPath, SourceFile]] = defaultdict(dict)
         for path in missing:
             new[finder.layer_of(path)] = {}
@@ -343,10 +338,6 @@ class LayeredTree:
             if source.files is not was.files or source.problems != was.problems:
                 by_layer[name] = source
         return by_layer
-
-    def finder(self) -> LayerFinder:
-        """Return a finder of layers."""
-        return LayerFinder(self.names)
 
     def source(self, name: str) -> LayerSource:
         """Return the content of a layer."""

@@ -10,23 +10,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
-from google.protobuf.message import DecodeError
-
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator, locator_of, plain_locator
-from fsxds.model.resource_names import Locator, MalformedName, ResourceName, is_structured
+from fsxds.model.resource_names import ENTRY_NAME, Locator, MalformedName, ResourceName, is_structured
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME
 from fsxds.model.resources import Reference, version_of_body
 from fsxds.model.values import Fault, FieldPath, PlainValue, Severity
 
 LISTENER_COLLECTION = BY_SHORT_NAME["lcds"]
 LISTENER = BY_SHORT_NAME["lds"]
-
-_NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
 
 
 def name_fault(name: str) -> Fault | None:
@@ -96,7 +91,7 @@ def references_of(collection: DynamicMessage) -> Iterator[Reference]:
 def _name_faults(name: str, at: FieldPath, names: dict[str, int], index: int) -> Iterator[Fault]:
     if not name:
         return
-    if not _NAME.fullmatch(name):
+    if not ENTRY_NAME.fullmatch(name):
         fact = f'"{name}" is no name of an entry, by which `#entry=` could lead to it'
         yield Fault("entry-name", fact, "write letters, digits and _-./, or leave it out", (*at, "name"))
     first = names.setdefault(name, index)
@@ -114,7 +109,7 @@ def _complete_inline(
         remedy = f'write `resource: {{"@type": {LISTENER.type_url}, …}}`'
         yield Fault("wrong-entry", f"an entry of a ListenerCollection is a listener, this one {held}", remedy, at)
         return
-    listener = _unpacked(inline, catalogue)
+    listener = catalogue.unpacked(inline.resource)
     if listener is None:
         return  # reported where the bytes are read
     if not listener.name and inline.name:
@@ -123,13 +118,6 @@ def _complete_inline(
     if not inline.version:
         inline.version = version_of_body(LISTENER.type_url, inline.resource.value)
     yield from _listener_faults(listener.name, at, *seen)
-
-
-def _unpacked(inline: DynamicMessage, catalogue: Catalogue) -> DynamicMessage | None:
-    try:
-        return catalogue.message_class(LISTENER.message_type).FromString(inline.resource.value)
-    except DecodeError:
-        return None
 
 
 def _listener_faults(name: str, at: FieldPath, listeners: dict[str, int], index: int) -> Iterator[Fault]:

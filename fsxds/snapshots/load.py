@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Protocol
@@ -41,8 +42,10 @@ from fsxds.snapshots.accept import (
 from fsxds.snapshots.layer_documents import nothing_below
 from fsxds.snapshots.names import unique_names
 from fsxds.snapshots.proposals import (
+    NOWHERE,
     Check,
     Conflicts,
+    Elsewhere,
     FieldLocator,
     FileChange,
     FileRecord,
@@ -53,7 +56,6 @@ from fsxds.snapshots.proposals import (
     ServedFiles,
     differing,
 )
-from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 # At about 1.6 kB per resource, this takes as many GB as a config server usually gets.
 MOST_RESOURCES = 1_000_000
@@ -86,9 +88,7 @@ class ResourceLimit:
                 resource = change.added[-surplus]
                 fact = f"with this the view would have more than {self._most} resources"
                 remedy = "leave some out, divide the tree into views, or raise the setting max_resources"
-                held[proposal.path] = (
-                    Problem(resource.origin.path, resource.origin.line, 1, "", "too-many-resources", fact, remedy),
-                )
+                held[proposal.path] = (resource.origin.problem("too-many-resources", fact, remedy),)
                 count -= 0 if proposal.is_on_trial else _growth(change)
         return held
 
@@ -331,9 +331,8 @@ def _change_of(
     return TreeChange({path: present[path] for path in sorted(present, key=_parts)}, difference.gone, served)
 
 
-def _parts(path: PurePosixPath) -> tuple[str, ...]:
-    # Same order as the paths themselves, in a tenth of the time.
-    return path.parts
+# Same order as the paths themselves, in a tenth of the time.
+_parts, _parts_of_problem = attrgetter("parts"), attrgetter("path.parts")
 
 
 def _place(problem: Problem) -> tuple[object, ...]:
@@ -364,14 +363,10 @@ def _problems(
     return (*pieces, *old[start:])
 
 
-def _parts_of_problem(problem: Problem) -> tuple[str, ...]:
-    return problem.path.parts
-
-
 def _held(records: Records) -> Iterator[HeldFile]:
     for path in sorted(records, key=_parts):
         record = records[path]
-        if record.is_held or record.was_never_good:
+        if record.is_held or record.good is None:
             first = next((p for p in record.problems if p.severity is Severity.ERROR), None)
             digest = record.parsed.digest if record.parsed else ""
             yield HeldFile(path, first, record.good is not None, digest)
@@ -398,16 +393,13 @@ def merge(
         removed = was.get(type_url, {}).keys() - new.keys()
         # This may run beside the event loop, which must not compute for long.
         by_type[type_url] = rows = old.with_changes(new.values(), removed).prepared()
-        if before is None or rows.changes_since(old):
-            type_changes[type_url] = type_change(old, rows, generation)
-        else:
-            type_changes[type_url] = before.changes[type_url]
+        type_changes[type_url] = change_from(before, rows, generation)
     listed = frozenset[TypeUrl]().union(*{change.now.declared for change in changes.values() if change.now is not None})
     # A type stays declared when its last file goes.
     undeclared = before.undeclared if before else frozenset(TYPE_URLS)
     if not undeclared.isdisjoint(listed):  # else the same object, so that a thousand views share it
         undeclared -= listed
-    never_good = [path for path in changes if path in records and records[path].was_never_good]
+    never_good = [path for path in changes if path in records and records[path].good is None]
     incomplete = frozenset[TypeUrl]().union(*map(may_define, never_good))
     good = (record.good for record in records.values() if record.good is not None)
     return Snapshot(
@@ -472,6 +464,14 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.undeclared,
         dict(snapshot.unresolved),
     )
+
+
+def change_from(before: Snapshot | None, rows: Rows, generation: int) -> TypeChange:
+    """Return a type's change in `before` if its rows are the same, else this generation's."""
+    old = Rows(rows.type_url) if before is None else before.resources(rows.type_url)
+    if before is not None and not rows.changes_since(old):
+        return before.changes.get(rows.type_url) or type_change(old, rows, generation)
+    return type_change(old, rows, generation)
 
 
 def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:

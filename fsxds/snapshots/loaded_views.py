@@ -205,24 +205,6 @@ def merged_held(of_views: Iterable[Iterable[HeldFile]]) -> tuple[HeldFile, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionRules:
-    """`authority` completes names; `root` is the tree's absolute path, or empty; without `catalogue` no resource is made."""
-
-    rules: tuple[CollectionRule, ...] = ()
-    authority: str = ""
-    root: str = ""
-    catalogue: Catalogue | None = field(default=None, compare=False, repr=False)
-
-    def name_of(self, rule: CollectionRule) -> str:
-        """Return a collection's canonical name."""
-        return str(replace(rule.name, authority=rule.name.authority or self.authority))
-
-    def by_name(self) -> Mapping[str, CollectionRule]:
-        """Return the rules by canonical names."""
-        return {self.name_of(rule): rule for rule in self.rules}
-
-
-@dataclass(frozen=True, slots=True)
 class ResolutionRules:
     """Settings of names that lead to other resources.
 
@@ -240,9 +222,17 @@ class ResolutionRules:
     root: str = ""
     catalogue: Catalogue | None = field(default=None, compare=False, repr=False)
     check: Check = field(default_factory=NoCheck, repr=False)
-    collections: CollectionRules = field(default_factory=CollectionRules)
+    collections: tuple[CollectionRule, ...] = ()
     unasked: frozenset[str] | None = frozenset()
     _compiled: dict[Catalogue, FieldRules] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def collection_name(self, rule: CollectionRule) -> str:
+        """Return a collection's canonical name."""
+        return str(replace(rule.name, authority=rule.name.authority or self.authority))
+
+    def collections_by_name(self) -> Mapping[str, CollectionRule]:
+        """Return the collections of folders by canonical names."""
+        return {self.collection_name(rule): rule for rule in self.collections}
 
     def field_rules(self, catalogue: Catalogue) -> FieldRules:
         """Return the rules that find references, compiled once."""
@@ -287,7 +277,7 @@ class StageModule(Protocol):
         """Return a view that did not need the stage."""
 
     def apply(self, raw: Snapshot, inputs: Inputs, before: Staged | None) -> Staged:
-        """Apply the stage, sharing unchanged parts with `before`."""
+        """Apply the stage, sharing unchanged parts with `before`, its own last result."""
 
 
 class Stage(NamedTuple):
@@ -348,7 +338,7 @@ STAGES = (
     Stage("fsxds.snapshots.resolution", _has_redirects),
     Stage(
         "fsxds.snapshots.folder_collections",
-        lambda raw, _, inputs: bool(inputs.rules.collections.rules or raw.by_type.get(BY_SHORT_NAME["lcds"].type_url)),
+        lambda raw, _, inputs: bool(inputs.rules.collections or raw.by_type.get(BY_SHORT_NAME["lcds"].type_url)),
     ),
 )
 """In order of application."""

@@ -21,7 +21,6 @@ Rules: a locator never leads out of the tree.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -33,19 +32,15 @@ from google.protobuf.message import DecodeError
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
 from fsxds.model.name_table import Chunk
-from fsxds.model.resource_names import FileName, Locator, MalformedName, ResourceName, parse_or_none
+from fsxds.model.resource_names import ENTRY_NAME, FileName, Locator, MalformedName, ResourceName, parse_or_none
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
-from fsxds.model.resources import Key, Reference, Resource, Snapshot, claims_of, version_of_body
+from fsxds.model.resources import Key, Reference, Resource, Rows, Snapshot, claims_of, version_of_body
 from fsxds.model.values import Problem, Severity, TypeUrl
 from fsxds.settings.naming_rules import NO_RULES, CollectionRule
 from fsxds.snapshots import names
 from fsxds.snapshots.loaded_views import has_directives, locates
-from fsxds.snapshots.names import NameWriter
-
-COLLECTION = "Collection"
-"""The suffix of list collections' types, after the type of their entries."""
-
-_ENTRY_NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
+from fsxds.snapshots.names import VIRTUAL_HOST, NameWriter
+from fsxds.snapshots.redirect_payloads import COLLECTION
 
 Place: TypeAlias = Key | PurePosixPath
 """A place of a search: a name of a type, a file, or a directory."""
@@ -113,7 +108,7 @@ class Resolver:
         self.looked_at.add((type_url, text))
         if name.is_glob:
             directory = text.partition("?")[0].removesuffix("*")
-            members = tuple(row for other, row in rows.starting_with(directory) if _glob_of(other) == text)
+            members = tuple(row for _, row in rows.starting_with(directory) if collection_of(row) == text)
             return members or self._absent(name)
         found = rows.get(text)
         if found is None and not name.context and name.authority in {"", self._authority}:
@@ -140,20 +135,18 @@ class Resolver:
     def _in_folder(self, rule: CollectionRule, entry: str, type_url: TypeUrl) -> Found:
         if not rule.is_inline:
             return NotThere(f"but the collection of the folder {rule.folder} has locators, and no inline entries")
-        folder = PurePosixPath(rule.folder)
-        self.looked_at.add(folder)
-        rows = self._snapshot.resources(type_url)
-        by_path = (each for chunk in rows.chunks for each in chunk.once(names_by_path).items())
-        names = sorted(name for path, several in by_path if folder in path.parents for name in several)
-        found = next((name for name in names if entry_name_of(name) == entry), None)
-        return NotThere(f"but no listener in the folder {rule.folder} has this name") if found is None else rows[found]
+        self.looked_at.add(PurePosixPath(rule.folder))
+        members = resources_below(rule.folder, self._snapshot.resources(type_url))
+        found = next((member for member in members if entry_name_of(member.name) == entry), None)
+        return found or NotThere(f"but no listener in the folder {rule.folder} has this name")
 
     # Files
 
     def _in_files(self, file: FileName, entry: str, type_url: TypeUrl) -> Found:
-        path = self._within(file)
-        if path is None:
+        path = PurePosixPath(file.path)
+        if self._root is None or not path.is_relative_to(self._root) or ".." in path.parts:
             return NotThere("which is outside of the tree")
+        path = path.relative_to(self._root)
         if file.is_glob:
             self.looked_at.add(path.parent)
             rows = self._snapshot.resources(type_url)
@@ -174,12 +167,6 @@ class Resolver:
         several = f"which holds {len(here)} of this type; add #entry=<name> to name one"
         return NotThere(several if here else "which has no loaded resource of this type")
 
-    def _within(self, file: FileName) -> PurePosixPath | None:
-        path = PurePosixPath(file.path)
-        if self._root is None or not path.is_relative_to(self._root) or ".." in path.parts:
-            return None
-        return path.relative_to(self._root)
-
     def _of_file(self, path: PurePosixPath, type_url: TypeUrl) -> Iterator[Resource]:
         rows = self._snapshot.resources(type_url)
         for chunk in rows.chunks:
@@ -190,12 +177,15 @@ def entry_name_of(name: str) -> str:
     """Return an entry name in a folder's collection, or an empty text."""
     structured = parse_or_none(name)
     path = structured.path if structured else name
-    return path if _ENTRY_NAME.fullmatch(path) else ""
+    return path if ENTRY_NAME.fullmatch(path) else ""
 
 
-def _glob_of(name: str) -> str:
-    structured = parse_or_none(name)
-    return "" if structured is None else str(structured.glob)
+def resources_below(folder: str, rows: Rows) -> Iterator[Resource]:
+    """Return the resources of files below a folder, by name."""
+    top = PurePosixPath(folder)
+    by_path = (each for chunk in rows.chunks for each in chunk.once(names_by_path).items())
+    names = sorted(name for path, several in by_path if top in path.parents for name in several)
+    return (rows[name] for name in names)
 
 
 def names_by_path(chunk: Chunk[Resource]) -> Mapping[PurePosixPath, tuple[str, ...]]:
@@ -223,8 +213,7 @@ def _packed_entry(of_list: Resource, entry: str, catalogue: Catalogue) -> tuple[
 def places_of(resource: Resource) -> Iterator[Place]:
     """Yield a resource's name, glob, file and all directories."""
     yield resource.type_url, resource.name
-    glob = _glob_of(resource.name)
-    if glob:
+    if glob := collection_of(resource):
         yield resource.type_url, glob
     yield resource.origin.path
     yield from resource.origin.path.parents
@@ -237,7 +226,7 @@ MOST_TRIED = 100
 """The maximum number of locators looked up for one redirect, with the alternatives of its targets."""
 
 _EDS = 3  # envoy.config.cluster.v3.Cluster.DiscoveryType
-_CLUSTER, _VIRTUAL_HOST = BY_SHORT_NAME["cds"], BY_SHORT_NAME["vhds"]
+_CLUSTER = BY_SHORT_NAME["cds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +299,7 @@ class RedirectFollower:
             return Followed(redirect, None, None, (), looked_at, is_elsewhere=True)
         is_elsewhere = bool(found.authority) and (self._passes_redirects or found.authority in self._authorities)
         problem = (
-            self._elsewhere(redirect, found)
+            self._elsewhere(redirect, found.fact)
             if is_elsewhere
             else _at(redirect, found.rule, found.fact, found.remedy, Severity.ERROR)
         )
@@ -327,12 +316,12 @@ class RedirectFollower:
         is_there = not found.redirect or isinstance(self._end_of((found,)), Resource)
         return found.name if is_there else None
 
-    def _elsewhere(self, redirect: Resource, failure: _Failure) -> Problem:
-        if self._passes_redirects:
-            remedy = "clients follow it; add the resource to the tree for clients that cannot"
-            return _at(redirect, "redirect-elsewhere", failure.fact, remedy, Severity.NOTE)
+    def _elsewhere(self, redirect: Resource, fact: str) -> Problem:
         remedy = "over HTTP its clients are sent there; for all others add the resource, or an alternative by #alt="
-        return _at(redirect, "redirect-elsewhere", failure.fact, remedy, Severity.WARNING)
+        severity = Severity.WARNING
+        if self._passes_redirects:
+            remedy, severity = "clients follow it; add the resource to the tree for clients that cannot", Severity.NOTE
+        return _at(redirect, "redirect-elsewhere", fact, remedy, severity)
 
     def _end_of(self, trail: tuple[Resource, ...]) -> Resource | _Failure:
         first: _Failure | None = None
@@ -388,7 +377,7 @@ class Copier:
             setattr(message, row.name_field, redirect.name)
         body = message.SerializeToString(deterministic=True)
         used, aliases = tuple(self._field_rules.check(message).references), redirect.aliases
-        if row is _VIRTUAL_HOST:
+        if row is VIRTUAL_HOST:
             used += tuple(names.claims_of(redirect.name, message, aliases))
             aliases = names.aliases_of(redirect.name, message, aliases)
         return replace(
@@ -420,6 +409,8 @@ def collection_of(resource: Resource) -> str:
 
 
 # Problems
+
+_NAME_IT = "add the first choice, or name the alternative in its place"
 
 
 def _by_way_of(trail: tuple[Resource, ...]) -> str:
@@ -457,15 +448,12 @@ def conflict(redirect: Resource, target: Resource, other: Resource, *, is_apart:
 
 def _note(redirect: Resource, at: Resource, fact: str) -> Problem:
     place = "" if at is redirect else f' (at "{at.name}" at {at.origin})'
-    remedy = "add the first choice, or name the alternative in its place"
-    return _at(redirect, "redirect-alternative", f"{fact}{place}", remedy, Severity.NOTE)
+    return _at(redirect, "redirect-alternative", f"{fact}{place}", _NAME_IT, Severity.NOTE)
 
 
 def _at(redirect: Resource, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:
-    noun = BY_TYPE_URL[redirect.type_url].message_type.rpartition(".")[2]
-    message = f'the redirect of {noun} "{redirect.name}" {fact}'
-    origin = redirect.origin
-    return Problem(origin.path, origin.line, 1, "", rule, message, remedy, severity)
+    message = f'the redirect of {BY_TYPE_URL[redirect.type_url].message_name} "{redirect.name}" {fact}'
+    return redirect.origin.problem(rule, message, remedy, severity)
 
 
 FindName: TypeAlias = Callable[[Locator, TypeUrl], str | None]
@@ -484,11 +472,9 @@ def located(resource: Resource, find: FindName, catalogue: Catalogue) -> tuple[R
         at, name = next(((at, name) for at, name in enumerate(names) if name), (0, ""))
         chosen[reference.name] = name or (str(choices[0].target) if choices else reference.name)
         if at:
-            noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
+            noun = BY_TYPE_URL[resource.type_url].message_name
             fact = f'{noun} "{resource.name}" uses the alternative {name}, because {choices[0].target} is not there'
-            remedy = "add the first choice, or name the alternative in its place"
-            origin = resource.origin
-            notes.append(Problem(origin.path, origin.line, 1, "", "redirect-alternative", fact, remedy, Severity.NOTE))
+            notes.append(resource.origin.problem("redirect-alternative", fact, _NAME_IT, Severity.NOTE))
     row = BY_TYPE_URL[resource.type_url]
     message = catalogue.message_class(row.message_type).FromString(resource.body)
     _NameChooser(catalogue, chosen).rewrite(message)

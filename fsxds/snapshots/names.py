@@ -18,13 +18,11 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
-from typing import Any, cast
 
-from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY, VALUE, FieldValue, is_map, map_parts
 from fsxds.api.secrets import Secrecy, is_secret_field
 from fsxds.model.resource_names import Locator, MalformedName, ResourceName, is_structured, parse_or_none
@@ -53,7 +51,9 @@ def naming_fault(
     `field_path`.
     """
     if row.name_field is None:
-        return None if wrapper_name else _unwrapped(row, field_path)
+        fact = f"{row.message_name} has no name of its own, and no Resource with a name around it"
+        remedy = "write `name: …` and `resource: {…}`, and move this message into resource"
+        return None if wrapper_name else Fault("missing-name", fact, remedy, field_path)
     if row is VIRTUAL_HOST:
         if not (wrapper_name or own_name):
             return _nameless(row, find_name())
@@ -73,17 +73,10 @@ def _nameless(row: ResourceType, field_path: FieldPath) -> Fault:
     return Fault("missing-name", f"`{row.name_field}` is missing or empty", "name the resource", field_path)
 
 
-def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
-    message = row.message_type.rpartition(".")[2]
-    fact = f"{message} has no name of its own, and no Resource with a name around it"
-    remedy = "write `name: …` and `resource: {…}`, and move this message into resource"
-    return Fault("missing-name", fact, remedy, field_path)
-
-
 # Listeners
 
 
-def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
+def name_of_unnamed(listener: DynamicMessage, wrapper_name: str) -> str:
     """Return the wrapper's name, else one made of the address, if any."""
     if not wrapper_name and listener.WhichOneof("listener_specifier") == "internal_listener":
         return "unnamed-internal"
@@ -191,7 +184,7 @@ def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | No
     return Fault("lasting-virtual-host", fact, remedy, (*field_path, "name"), severity=Severity.WARNING)
 
 
-def aliases_of(name: str, host: Any, authored: tuple[str, ...]) -> tuple[str, ...]:
+def aliases_of(name: str, host: DynamicMessage, authored: tuple[str, ...]) -> tuple[str, ...]:
     """Return the aliases for domains, and the author's.
 
     Envoy requests `<route>/<domain>`, with wildcards as written, in lower case.
@@ -200,7 +193,7 @@ def aliases_of(name: str, host: Any, authored: tuple[str, ...]) -> tuple[str, ..
     return tuple(dict.fromkeys((*(name_of_domain(table, domain) for domain in host.domains), *authored)))
 
 
-def claims_of(name: str, host: Any, authored: tuple[str, ...]) -> Iterator[Reference]:
+def claims_of(name: str, host: DynamicMessage, authored: tuple[str, ...]) -> Iterator[Reference]:
     """Yield the names that no other virtual host may have."""
     table = route_configuration_of(name)
     claimed = set()
@@ -233,16 +226,8 @@ def repeated_names(documents: Iterable[Document]) -> Iterator[Problem]:
 
 def duplicate_name(resource: Resource, first: Resource) -> Problem:
     """Return the problem of a repeated name."""
-    noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
-    return Problem(
-        resource.origin.path,
-        resource.origin.line,
-        1,
-        "",
-        "duplicate-name",
-        f'{noun} "{resource.name}" is already defined at {first.origin}',
-        "rename or remove one of the two",
-    )
+    fact = f'{BY_TYPE_URL[resource.type_url].message_name} "{resource.name}" is already defined at {first.origin}'
+    return resource.origin.problem("duplicate-name", fact, "rename or remove one of the two")
 
 
 def unique_names(proposals: Proposals) -> Conflicts:
@@ -414,22 +399,14 @@ class NameWriter:
                 if is_structured(text) and not is_secret_field(str(key)):
                     value[key] = self._written(text)
 
-    def _rewrite_message(self, message: Message, *, is_secret: bool) -> None:
+    def _rewrite_message(self, message: DynamicMessage, *, is_secret: bool) -> None:
         if message.DESCRIPTOR.full_name == ANY:
-            self._rewrite_any(cast("AnyMessage", message), is_secret=is_secret)  # of the catalogue's own pool
+            inner = self._catalogue.unpacked(message) if may_hold_names(message.value) else None
+            if inner is not None:
+                self._rewrite_message(inner, is_secret=is_secret)
+                message.value = inner.SerializeToString(deterministic=True)
         else:
             self._rewrite_fields(message, is_secret=is_secret)
-
-    def _rewrite_any(self, packed: AnyMessage, *, is_secret: bool) -> None:
-        message_type = packed.type_url.rpartition("/")[2]
-        if not may_hold_names(packed.value) or not self._catalogue.knows(message_type):
-            return
-        try:
-            inner = self._catalogue.message_class(message_type).FromString(packed.value)
-        except DecodeError:
-            return
-        self._rewrite_message(inner, is_secret=is_secret)
-        packed.value = inner.SerializeToString(deterministic=True)
 
     def _written(self, text: str) -> str:
         # Many resources have the same references; texts longer than usual names would take much memory.

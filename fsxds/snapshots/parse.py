@@ -33,7 +33,7 @@ from fsxds.model.memo import Lru
 from fsxds.model.resource_types import ResourceType, type_from_path
 from fsxds.model.resources import Document, LayerEdit, Origin, ParsedFile, Resource
 from fsxds.model.values import Fault, FieldPath, PlainText, PlainValue, Problem, Severity, SourceFile, Tree, VariedFile
-from fsxds.settings.naming_rules import NamingRules
+from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots import references
 from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
@@ -72,10 +72,9 @@ class FileParser:
         *,
         chunked_from_bytes: int = SMALLEST_BYTES,
     ) -> None:
-        converter = Converter(catalogue, unknown_fields=unknown_fields)
         self._check = check or NoCheck()
         self.variables = Variables()
-        self._tools = Tools(catalogue, converter, field_rules(catalogue, self._check), unknown_fields)
+        self._tools = tools_for(catalogue, unknown_fields, self._check)
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
 
     def name_by(self, rules: NamingRules) -> None:
@@ -159,12 +158,14 @@ def variables_of(file: SourceFile, others: Variables) -> Variables:
     return Variables(file.texts, file.unset) if isinstance(file, VariedFile) else others
 
 
-def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
-    """Compile the rules for each message.
+def tools_for(catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules = NO_RULES) -> Tools:
+    """Make the tools of document readers. Raises ApiError, as `field_rules`."""
+    converter = Converter(catalogue, unknown_fields=unknown_fields)
+    return Tools(catalogue, converter, field_rules(catalogue, check), unknown_fields, naming)
 
-    Raises:
-        ApiError: the catalogue has an unknown field rule.
-    """
+
+def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
+    """Compile the rules for each message. ApiError: the catalogue has an unknown field rule."""
     return FieldRules(catalogue, merge_hooks(check.message_hooks(catalogue), references.hooks(catalogue)))
 
 
@@ -397,6 +398,9 @@ def _at(resource: Resource, line: int, list_path: FieldPath, index: int) -> Reso
     return replace(resource, origin=Origin(origin.path, line, 0, (*list_path, index, *origin.field_path[start:])))
 
 
+# Values from this length on are replaced in problems within words, too.
+_SHORTEST_SECRET = 4
+
 _FOUND = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 
 
@@ -408,7 +412,9 @@ class Substitution:
     faults: list[Fault] = field(default_factory=list)
     _used: dict[FieldPath, set[str]] = field(default_factory=dict)
     # An alias is the same object as its anchor, and must stay so.
-    _known: dict[int, PlainValue] = field(default_factory=dict)
+    _known: dict[int, tuple[PlainValue, FieldPath]] = field(default_factory=dict)
+    # {place of an alias: the first place of its value}
+    _aliases: dict[FieldPath, FieldPath] = field(default_factory=dict)
 
     def replaced(self, value: PlainValue, path: FieldPath = ()) -> PlainValue:
         """Replace all variables; undefined ones stay as written."""
@@ -416,23 +422,38 @@ class Substitution:
             return self._text(value, path) if "${" in value else value
         if not isinstance(value, dict | list):
             return value
-        if id(value) not in self._known:
-            if isinstance(value, dict):
-                made: PlainValue = {key: self.replaced(member, (*path, key)) for key, member in value.items()}
-            else:
-                made = [self.replaced(member, (*path, index)) for index, member in enumerate(value)]
-            self._known[id(value)] = made
-        return self._known[id(value)]
+        if id(value) in self._known:
+            made, self._aliases[path] = self._known[id(value)]
+            return made
+        if isinstance(value, dict):
+            made = {key: self.replaced(member, (*path, key)) for key, member in value.items()}
+        else:
+            made = [self.replaced(member, (*path, index)) for index, member in enumerate(value)]
+        self._known[id(value)] = made, path
+        return made
 
     def without_values(self, fault: Fault) -> Fault:
-        """Replace values in a message by names of variables used at its place or below."""
-        length = len(fault.field_path)
-        names = {name for path, used in self._used.items() if path[:length] == fault.field_path for name in used}
-        message = fault.message
-        for name in sorted(names):
-            text = self.variables.texts[name]
-            message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", f"${{{name}}}", message) if text else message
-        return fault if message == fault.message else replace(fault, message=message)
+        """Replace values in a fault's texts by names of variables used at its place or below."""
+        texts = [fault.message, fault.remedy]
+        for name in sorted(self._names_at(fault.field_path)):
+            value = self.variables.texts[name]
+            # A short value may be a part of any word.
+            pattern = re.escape(value) if len(value) >= _SHORTEST_SECRET else rf"(?<!\w){re.escape(value)}(?!\w)"
+            texts = [re.sub(pattern, f"${{{name}}}", text) if value else text for text in texts]
+        return replace(fault, message=texts[0], remedy=texts[1])
+
+    def _names_at(self, place: FieldPath) -> set[str]:
+        names: set[str] = set()
+        pending, seen = [place], {place}
+        while pending:
+            place = pending.pop()
+            names.update(name for path, used in self._used.items() if _is_below(path, place) for name in used)
+            found = [first for alias, first in self._aliases.items() if _is_below(alias, place)]
+            ends = (end for end in range(len(place)) if place[:end] in self._aliases)
+            found += [self._aliases[place[:end]] + place[end:] for end in ends]
+            pending += [one for one in dict.fromkeys(found) if one not in seen]
+            seen.update(found)
+        return names
 
     def _text(self, text: str, path: FieldPath) -> PlainValue:
         def value_of(found: re.Match[str]) -> str:
@@ -451,6 +472,10 @@ class Substitution:
         )
         made = _FOUND.sub(value_of, text)
         return resolve_plain(made) if is_whole else made
+
+
+def _is_below(path: FieldPath, place: FieldPath) -> bool:
+    return path[: len(place)] == place
 
 
 def _undefined(name: str | None, unset: Mapping[str, str], path: FieldPath) -> Fault:

@@ -2,12 +2,14 @@
 
 The cost depends on the changes. No name is served from two files, so the snapshot finds a name's resource. Callers pass
 in the checks, `lint/linter.py`, which the server does not import.
+
+Rules: which undefined names files may use because upstreams have or may have them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress, count
 from operator import is_not
 from pathlib import PurePosixPath
@@ -16,10 +18,13 @@ from typing import NamedTuple, Protocol, TypeVar
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import camel_case
 from fsxds.api.walk import Hooks
-from fsxds.formats import format_of
+from fsxds.formats import format_of, positions
+from fsxds.model.resource_names import is_structured
+from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, Origin, ParsedFile, Resource, Rows, Snapshot, key_of
-from fsxds.model.values import Fault, FieldPath, Problem, Severity, SourceFile, Tree, TypeUrl, pointer_of
-from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
+from fsxds.model.values import Fault, FieldPath, Problem, Severity, Tree, TypeUrl, pointer_of
+from fsxds.snapshots.references import ANY
+from fsxds.snapshots.upstream_content import UpstreamContent
 
 T = TypeVar("T")
 
@@ -43,11 +48,6 @@ class FileRecord:
     def is_held(self) -> bool:
         """Whether other content is served."""
         return self.good is not self.parsed
-
-    @property
-    def was_never_good(self) -> bool:
-        """Whether nothing of the file was ever served."""
-        return self.good is None
 
     @property
     def sound(self) -> tuple[Resource, ...]:
@@ -291,20 +291,19 @@ class FieldLocator:
     def places(self, parsed: ParsedFile, wanted: Iterable[tuple[Origin, FieldPath]]) -> list[Place]:
         """Return each field's place, or without the text its resource's."""
         sources = [_source_of(origin, path) for origin, path in wanted]
-        file, file_format = self._tree.file_at(parsed.path), format_of(parsed.path)
-        find = None if file_format is None or file is None or file.digest != parsed.digest else file_format.locate
-        if file is None or find is None or not self._is_small(file):
-            return [
-                Place(parsed.path, source.origin.line, 1, source.field_path, self._below(source)) for source in sources
-            ]
-        found = find(file.content, {(source.origin.document, source.field_path) for source in sources})
-        return [
-            Place(parsed.path, *found[row.origin.document, row.field_path], row.field_path, self._below(row))
-            for row in sources
-        ]
+        found = self._find(parsed.path, {(row.origin.document, row.field_path) for row in sources}, parsed.digest)
+        at = ((row.origin.line, 1) if found is None else found[row.origin.document, row.field_path] for row in sources)
+        rows = zip(sources, at, strict=True)
+        return [Place(parsed.path, *place, row.field_path, self._below(row)) for row, place in rows]
 
-    def _is_small(self, file: SourceFile) -> bool:
-        return self._up_to_bytes is None or file.size_bytes <= self._up_to_bytes
+    def _find(self, path: PurePosixPath, wanted: positions.Wanted, digest: str = "") -> positions.Found | None:
+        """Return None without a text, or of another digest."""
+        file, file_format = self._tree.file_at(path), format_of(path)
+        if file is None or file_format is None or file_format.locate is None or digest not in ("", file.digest):
+            return None
+        if not file.size_bytes or (self._up_to_bytes is not None and file.size_bytes > self._up_to_bytes):
+            return None
+        return file_format.locate(file.content, wanted)
 
     def _below(self, source: _Source) -> Place | None:
         if source.below is None:
@@ -312,17 +311,14 @@ class FieldLocator:
         below = _source_of(*source.below)
         while below.below is not None:
             below = _source_of(*below.below)
-        origin, file, file_format = below.origin, self._tree.file_at(below.origin.path), format_of(below.origin.path)
-        find = file_format.locate if file_format else None
-        if file is None or find is None or not file.size_bytes or not self._is_small(file):
-            return Place(origin.path, origin.line, 1, below.field_path)
+        origin = below.origin
         # Fields below are known by the API's names only. A field is written after the fields that contain it.
         spelled = (
             *origin.field_path,
             *(camel_case(step) if isinstance(step, str) else step for step in source.below[1]),
         )
-        places = find(file.content, {(origin.document, below.field_path), (origin.document, spelled)})
-        return Place(origin.path, *max(places.values()), below.field_path)
+        found = self._find(origin.path, {(origin.document, below.field_path), (origin.document, spelled)})
+        return Place(origin.path, *((origin.line, 1) if found is None else max(found.values())), below.field_path)
 
 
 class _Source(NamedTuple):
@@ -354,6 +350,57 @@ def problem_at(place: Place, fault: Fault, pointer: Callable[[FieldPath], str] =
     return Problem(
         place.path, place.line, place.column, text, fault.rule, fault.message, fault.remedy, fault.severity, below
     )
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamScope:
+    """Further names that an upstream may have.
+
+    Attributes:
+        covers: whether it is asked for a name.
+        complete: the types with completely known plain names.
+    """
+
+    covers: Callable[[str], bool]
+    complete: frozenset[TypeUrl] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Resources beside the tree.
+
+    Attributes:
+        contents: in order of precedence.
+        scopes: further names that an upstream may have.
+        denied: names that no upstream has, as they reported.
+        is_unknown: upstreams are not queried, as by commands: they may have any name.
+    """
+
+    contents: tuple[UpstreamContent, ...] = ()
+    scopes: tuple[UpstreamScope, ...] = field(default=(), compare=False, repr=False)
+    denied: frozenset[Key] = frozenset()
+    is_unknown: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.contents) or self.is_unknown
+
+    def may_have(self, key: Key) -> bool:
+        """Whether a resource may exist; any of the type for `ANY`."""
+        type_url, name = key
+        if type_url not in BY_TYPE_URL:
+            return False
+        if self.is_unknown:
+            return True
+        rows = [content.rows[type_url] for content in self.contents if type_url in content.rows]
+        if any(name in each or name == ANY for each in rows):
+            return True
+        if key in self.denied:
+            return False
+        may_be_new = is_structured(name)
+        return any((may_be_new or type_url not in scope.complete) and scope.covers(name) for scope in self.scopes)
+
+
+NOWHERE = Elsewhere()
 
 
 class TreeCheck(Protocol):

@@ -30,8 +30,8 @@ RESOURCE_NAME = "xds.core.v3.ResourceName"
 PAYLOADS = frozenset({RESOURCE_LOCATOR, RESOURCE_NAME})
 """Redirects in place of a resource."""
 
-VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
 COLLECTION = "Collection"
+"""The suffix of list collections' types, after the type of their entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def read_redirect(
         return Fault("missing-name", "a redirect has no name", "write `name: …` beside `resource`", field_path)
     types = list(filter(None, map(_type_of_choice, locator.choices())))
     # Names of virtual hosts begin with the name of their route configuration, not with their type.
-    if VIRTUAL_HOST.message_type not in types and (own_type := _type_of_name(name)):
+    if BY_SHORT_NAME["vhds"].message_type not in types and (own_type := _type_of_name(name)):
         types.insert(0, own_type)
     message_type = types[0] if types else expected.message_type if expected is not None else ""
     row = BY_MESSAGE_TYPE.get(message_type)

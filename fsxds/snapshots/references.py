@@ -180,7 +180,8 @@ def _cluster_hooks() -> Hooks:
     named: dict[str, tuple[Hook, ...]] = {
         f"{message_type}.{field}": (_naming(severity),) for message_type, field, severity in _NAMED
     }
-    named |= {f"{message_type}.{field}": (_name_static,) for message_type, field in _STATIC}
+    for message_type, field in _STATIC:
+        named[f"{message_type}.{field}"] = (lambda name, path, walk: walk.refer_to_static(path, CLUSTER, name, _ERROR),)
     named |= {f"{message_type}.{field}": (_naming(Severity.WARNING),) for message_type, field in _ROUTED}
     named |= {f"{message_type}.cluster_header": (_refer_any,) for message_type, _ in _ROUTED}
     return {
@@ -200,10 +201,6 @@ def _naming(severity: Severity) -> Hook:
         walk.refer(path, CLUSTER, name, severity)
 
     return refer
-
-
-def _name_static(name: FieldValue, path: Path, walk: Walk) -> None:
-    walk.refer_to_static(path, CLUSTER, name, Severity.ERROR)
 
 
 def _refer_all(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -317,7 +314,9 @@ def _discovery_hooks(catalogue: Catalogue) -> Hooks:
         f"{_HCM}ScopedRoutes": (_refer_scopes,),
         "envoy.config.route.v3.ScopedRouteConfiguration": (_refer_routes_of_scope,),
         "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig": (_refer_secret,),
-        "envoy.extensions.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config": (_refer_any_secret,),
+        "envoy.extensions.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config": (
+            lambda _, path, walk: walk.refer(path, SECRET, ANY, Severity.NOTE),
+        ),
         **extensible,
     }
 
@@ -387,10 +386,6 @@ def _refer_secret(config: DynamicMessage, path: Path, walk: Walk) -> None:
         return
     source, source_path = config.sds_config, (path, "sds_config")
     _refer(walk, place, (SECRET, config.name, _severity_of_waiting(source)), source, source_path)
-
-
-def _refer_any_secret(_: DynamicMessage, path: Path, walk: Walk) -> None:
-    walk.refer(path, SECRET, ANY, Severity.NOTE)
 
 
 def _refer_extension(owner: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -9,19 +9,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import cast
 
 from rpds import HashTrieMap
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.name_table import Chunk
-from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange, claims_of, key_of
+from fsxds.model.resources import Key, Resource, Rows, Snapshot, claims_of, key_of
 from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
-from fsxds.snapshots.load import type_change
+from fsxds.snapshots.load import change_from
 from fsxds.snapshots.loaded_views import (
     Inputs,
     ResolutionRules,
-    Staged,
     is_redirect_elsewhere,
     names_redirected_elsewhere,
 )
@@ -103,13 +101,9 @@ def unchanged(raw: Snapshot, inputs: Inputs) -> Resolved:
     return Resolved(raw, (), raw, inputs.rules)
 
 
-def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Resolved:
-    """Follow redirects."""
-    return resolve(raw, inputs.rules, cast("Resolved | None", before))
-
-
-def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> Resolved:
-    """Return a view's served form, sharing parts with `before`."""
+def apply(raw: Snapshot, inputs: Inputs, before: Resolved | None) -> Resolved:
+    """Follow redirects, sharing parts with `before`."""
+    rules = inputs.rules
     if before is not None and before.raw is raw and before.rules == rules:
         return before
     known = before if before is not None and before.rules == rules else None
@@ -171,7 +165,7 @@ class _Resolution:
         self._rules = rules
         self._before = before
         resolver = Resolver(raw, rules.authority, rules.root, catalogue)
-        resolver.folders = rules.collections.by_name()
+        resolver.folders = rules.collections_by_name()
         copier = Copier(catalogue, rules.field_rules(catalogue))
         authorities = frozenset(rules.authorities)
         self._follower = RedirectFollower(resolver, copier, authorities, passes_redirects=rules.passes_redirects)
@@ -188,18 +182,20 @@ class _Resolution:
         for resource in present:
             self._redirects = self._redirects.with_one(self._served_content(self._follower.follow(resource)))
         redirects = self._redirects
-        rows = self._rows(known, changed, touched, redirects)
+        rows = self._rows(known, changed, touched)
         of_wrong = ((key, redirects.find(key)) for key in redirects.wrong)
         unresolved = {key: one.redirect for key, one in of_wrong if one and (one.is_kept or one.content is None)}
+        before = None if self._before is None else self._before.snapshot
+        changes = {type_url: change_from(before, each, self._raw.generation) for type_url, each in rows.items()}
         served = replace(
             self._raw,
             by_type=MappingProxyType(dict(rows)),
-            changes=MappingProxyType({type_url: self._change(type_url, each) for type_url, each in rows.items()}),
+            changes=MappingProxyType(changes),
             unresolved=MappingProxyType(unresolved),
         )
         of_all = (problem for several in redirects.wrong.values() for problem in several)
         problems = known.problems if known is not None and not touched else tuple(sorted(of_all))
-        return Resolved(served, problems, self._raw, self._rules, self._held(served, redirects), redirects)
+        return Resolved(served, problems, self._raw, self._rules, self._held(served), redirects)
 
     def _served_content(self, followed: Followed) -> Followed:
         """Add the target's content to serve, or else the name's last content.
@@ -248,12 +244,9 @@ class _Resolution:
         return next((one for one in found if collection_of(one) == own), next(iter(found), None))
 
     def _rows(
-        self,
-        known: Resolved | None,
-        changed: Mapping[TypeUrl, Collection[str]],
-        touched: frozenset[Key],
-        redirects: _Redirects,
+        self, known: Resolved | None, changed: Mapping[TypeUrl, Collection[str]], touched: frozenset[Key]
     ) -> dict[TypeUrl, Rows]:
+        redirects = self._redirects
         of_type: defaultdict[TypeUrl, list[str]] = defaultdict(list)
         for type_url, name in touched:
             of_type[type_url].append(name)
@@ -266,28 +259,15 @@ class _Resolution:
                 base, names = raw, set(redirects.by_type[type_url])
             else:
                 base, names = known.snapshot.by_type[type_url], {*changed.get(type_url, ()), *of_type[type_url]}
-            now = {name: self._served((type_url, name), redirects) for name in names}
+            followed = {name: redirects.find((type_url, name)) for name in names}
+            now = {name: raw.get(name) if one is None else one.content for name, one in followed.items()}
             updated = [resource for resource in now.values() if resource is not None]
             rows[type_url] = base.with_changes(updated, [name for name in now if now[name] is None]).prepared()
         return rows
 
-    def _served(self, key: Key, redirects: _Redirects) -> Resource | None:
-        followed = redirects.find(key)
-        if followed is None:
-            return self._raw.resources(key[0]).get(key[1])
-        return followed.content
-
-    def _change(self, type_url: TypeUrl, rows: Rows) -> TypeChange:
-        if self._before is None:
-            return type_change(Rows(type_url), rows, self._raw.generation)
-        earlier = self._before.snapshot.by_type[type_url]
-        if not rows.changes_since(earlier):
-            return self._before.snapshot.changes[type_url]
-        return type_change(earlier, rows, self._raw.generation)
-
-    def _held(self, served: Snapshot, redirects: _Redirects) -> tuple[HeldFile, ...]:
+    def _held(self, served: Snapshot) -> tuple[HeldFile, ...]:
         held = {}
-        for (type_url, name), problems in redirects.wrong.items():
+        for (type_url, name), problems in self._redirects.wrong.items():
             error = next((one for one in problems if one.severity is Severity.ERROR), None)
             if error is not None and (error.path not in held or name not in served.by_type[type_url]):
                 held[error.path] = HeldFile(error.path, error, name in served.by_type[type_url])

@@ -233,7 +233,7 @@ def not_served(message_type: str, field_path: FieldPath) -> Fault:
     singular = singular_collection(message_type, field_path)
     if singular is not None:
         return singular
-    known = ", ".join(row.message_type.rpartition(".")[2] for row in RESOURCE_TYPES)
+    known = ", ".join(row.message_name for row in RESOURCE_TYPES)
     return Fault("not-a-resource", f"{message_type} is not a type that xDS serves", f"write one of {known}", field_path)
 
 
@@ -297,9 +297,7 @@ class TypeRules(Protocol):
     def references_of(self, message: DynamicMessage) -> Iterator[Reference]:
         """Yield references beyond reference fields.
 
-        Raises:
-            MalformedName: a reference has no valid name.
-            KeyError: xDS does not serve the type of a reference.
+        MalformedName: one has no valid name; KeyError: xDS does not serve its type.
         """
 
 

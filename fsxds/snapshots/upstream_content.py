@@ -1,11 +1,8 @@
-"""The content of another xDS server, as merged into snapshots. Immutable, no I/O.
-
-Rules: which undefined names files may use because upstreams have or may have them.
-"""
+"""The content of another xDS server, as merged into snapshots. Immutable, no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -14,11 +11,8 @@ from typing import TypeAlias
 from rpds import HashTrieSet
 
 from fsxds.model.name_table import NameTable
-from fsxds.model.resource_names import is_structured
-from fsxds.model.resource_types import BY_TYPE_URL
-from fsxds.model.resources import Key, Origin, Resource, Rows
+from fsxds.model.resources import Origin, Resource, Rows
 from fsxds.model.values import TypeUrl
-from fsxds.snapshots.references import ANY
 
 ReleasedNames: TypeAlias = "Mapping[TypeUrl, HashTrieSet[str]]"
 
@@ -73,54 +67,3 @@ def origin_of(upstream: str) -> Origin:
     'upstream 10.0.0.1:18000'
     """
     return Origin(PurePosixPath(f"upstream {upstream.replace('://', ':').replace('/', '_')}"), 0)
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamScope:
-    """Further names that an upstream may have.
-
-    Attributes:
-        covers: whether it is asked for a name.
-        complete: the types with completely known plain names.
-    """
-
-    covers: Callable[[str], bool]
-    complete: frozenset[TypeUrl] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Resources beside the tree.
-
-    Attributes:
-        contents: in order of precedence.
-        scopes: further names that an upstream may have.
-        denied: names that no upstream has, as they reported.
-        is_unknown: upstreams are not queried, as by commands: they may have any name.
-    """
-
-    contents: tuple[UpstreamContent, ...] = ()
-    scopes: tuple[UpstreamScope, ...] = field(default=(), compare=False, repr=False)
-    denied: frozenset[Key] = frozenset()
-    is_unknown: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.contents) or self.is_unknown
-
-    def may_have(self, key: Key) -> bool:
-        """Whether a resource may exist; any of the type for `ANY`."""
-        type_url, name = key
-        if type_url not in BY_TYPE_URL:
-            return False
-        if self.is_unknown:
-            return True
-        rows = [content.rows[type_url] for content in self.contents if type_url in content.rows]
-        if any(name in each or name == ANY for each in rows):
-            return True
-        if key in self.denied:
-            return False
-        may_be_new = is_structured(name)
-        return any((may_be_new or type_url not in scope.complete) and scope.covers(name) for scope in self.scopes)
-
-
-NOWHERE = Elsewhere()

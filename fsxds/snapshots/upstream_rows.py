@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from types import MappingProxyType
-from typing import cast
 
 from fsxds.model.resource_types import RESOURCE_TYPES
-from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange
+from fsxds.model.resources import Key, Resource, Rows, Snapshot
 from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
-from fsxds.snapshots.load import type_change
-from fsxds.snapshots.loaded_views import Inputs, Staged
+from fsxds.snapshots.load import change_from
+from fsxds.snapshots.loaded_views import Inputs
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
 
 # The maximum number of shadowed resources named in one note; further ones are counted.
@@ -74,13 +73,9 @@ def unchanged(raw: Snapshot, _: Inputs) -> MergedView:
     return MergedView(raw, (), raw)
 
 
-def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> MergedView:
-    """Merge upstreams."""
-    return with_upstreams(raw, inputs.contents, cast("MergedView | None", before))
-
-
-def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before: MergedView | None) -> MergedView:
-    """Merge upstreams, in order of precedence, sharing parts with `before`."""
+def apply(raw: Snapshot, inputs: Inputs, before: MergedView | None) -> MergedView:
+    """Merge upstreams, sharing parts with `before`."""
+    contents = inputs.contents
     if not contents:
         return MergedView(raw, (), raw)
     known = before if before is not None and _names(before.contents) == _names(contents) else None
@@ -97,7 +92,7 @@ def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before:
         hidden = _hidden(sources, earlier, known.shadowed.get(type_url, nothing) if known else nothing)
         if any(hidden):
             shadowed[type_url] = hidden
-    snapshot = _snapshot(raw, contents, rows, generation, before)
+    snapshot = _snapshot(raw, contents, rows, generation, None if before is None else before.snapshot)
     if known is not None and known.shadowed == shadowed:
         return MergedView(snapshot, known.problems, raw, contents, known.shadowed)
     return MergedView(snapshot, tuple(_notes(contents, shadowed)), raw, contents, MappingProxyType(shadowed))
@@ -165,7 +160,7 @@ def _snapshot(
     contents: tuple[UpstreamContent, ...],
     rows: Mapping[TypeUrl, Rows],
     generation: int,
-    before: MergedView | None,
+    before: Snapshot | None,
 ) -> Snapshot:
     answered = frozenset[TypeUrl]().union(*(content.answered for content in contents))
     pending = frozenset[TypeUrl]().union(*(content.pending for content in contents))
@@ -177,9 +172,7 @@ def _snapshot(
         raw,
         generation=generation,
         by_type=MappingProxyType(dict(rows)),
-        changes=MappingProxyType(
-            {type_url: _change(type_url, each, generation, before) for type_url, each in rows.items()}
-        ),
+        changes=MappingProxyType({type_url: change_from(before, each, generation) for type_url, each in rows.items()}),
         incomplete=raw.incomplete | pending,
         withheld=(withheld | pending) - filled,
         undeclared=undeclared,
@@ -191,15 +184,6 @@ def _snapshot(
         ),
         upstreams=MappingProxyType({content.name: content.sequence for content in contents}),
     )
-
-
-def _change(type_url: TypeUrl, rows: Rows, generation: int, before: MergedView | None) -> TypeChange:
-    if before is None:
-        return type_change(Rows(type_url), rows, generation)
-    earlier = before.snapshot.by_type[type_url]
-    if rows is earlier or not rows.changes_since(earlier):
-        return before.snapshot.changes[type_url]
-    return type_change(earlier, rows, generation)
 
 
 def _notes(contents: tuple[UpstreamContent, ...], shadowed: Shadowed) -> Iterator[Problem]:

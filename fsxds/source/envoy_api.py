@@ -232,7 +232,7 @@ class ApiCache:
         """Return a content's features, or None."""
         try:
             return Features.of_json(self._read(_name_of(key, "features")) or b"")
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
 
     def store_features(self, key: str, features: Features) -> None:

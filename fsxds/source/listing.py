@@ -42,7 +42,8 @@ _REMEDIES = {
 }
 _OTHER_REMEDY = "fsxds tries again by itself; look after the filesystem"
 
-_GONE = {errno.ENOENT, errno.ENOTDIR}
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
+"""The errors of a missing path."""
 
 
 class FoundFile(NamedTuple):
@@ -183,7 +184,7 @@ class TreeListing:
                 if not inner:
                     raise
                 # A gone directory takes its files along; a broken link may be a mistake.
-                if directory == top or error.errno not in _GONE:
+                if directory == top or error.errno not in GONE:
                     self._lose(inner.rstrip("/"), error, is_link=directory == top)
 
     def _list(self, directory: str, prefix: str) -> list[tuple[str, str]]:
@@ -202,22 +203,19 @@ class TreeListing:
                 elif direntry.is_symlink():
                     self._take_link(direntry, prefix)
                 elif direntry.is_dir(follow_symlinks=False):
-                    inner.extend(self._take_directory(direntry, prefix))
+                    if self._is_walked(direntry.name, relative):
+                        inner.append((direntry.path, relative + "/"))
                 else:
                     self._take_file(direntry, relative, direntry.path)
         return inner
 
-    def _take_directory(self, direntry: os.DirEntry[str], prefix: str) -> list[tuple[str, str]]:
-        relative = prefix + direntry.name
-        if relative in MANIFEST_NAMES:
+    def _is_walked(self, name: str, relative: str) -> bool:
+        """Report a directory, or a link to one, in place of a file, or with an unreadable name."""
+        if relative in self._known or relative in MANIFEST_NAMES:
             self._report_not_a_file(relative, stat.S_IFDIR)
-            return []
-        if not is_text(direntry.name):
+        if not is_text(name):
             self._report_name(relative)
-            return []
-        if relative in self._known:
-            self._report_not_a_file(relative, stat.S_IFDIR)
-        return [(direntry.path, relative + "/")]
+        return is_text(name) and relative not in MANIFEST_NAMES
 
     def _take_link(self, direntry: os.DirEntry[str], prefix: str) -> None:
         relative = prefix + direntry.name
@@ -243,10 +241,8 @@ class TreeListing:
         elif not is_directory:
             self.linked_files[real] = self._through
             self._take_file(direntry, relative, real)
-        elif is_text(direntry.name):
+        elif self._is_walked(direntry.name, relative):
             self._linked.append((relative, real, self._through or relative))
-        else:
-            self._report_name(relative)
 
     def _is_outside(self, real: str) -> bool:
         root = self.real_root
@@ -270,7 +266,7 @@ class TreeListing:
             # By its real path: the link may lead into the next generation by now.
             status = os.stat(path)
         except OSError as error:
-            if error.errno not in _GONE:
+            if error.errno not in GONE:
                 message = f"the file cannot be looked at: {error.strerror}"
                 self.problems.append(problem_of(relative, "unreadable-file", message, remedy_of(error)))
             return
@@ -289,7 +285,7 @@ class TreeListing:
         self.problems.append(problem_of(relative, "unreadable-name", message, "rename it"))
 
     def _lose(self, relative: str, error: OSError, *, is_link: bool) -> None:
-        if is_link and error.errno in {*_GONE, errno.ELOOP}:
+        if is_link and error.errno in {*GONE, errno.ELOOP}:
             problem = problem_of(relative, "broken-link", "the link leads nowhere", "fix or remove the link")
         else:
             what = "the target of the link" if is_link else "the directory"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import time
 from bisect import bisect_left
@@ -12,9 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from fsxds.model.errors import TreeLost
-from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, NO_MANIFEST, ManifestFiles, Problem, SourceFile, SourceTree
+from fsxds.model.values import (
+    MANIFEST,
+    MANIFEST_SIGNATURE,
+    NO_MANIFEST,
+    Fault,
+    ManifestFiles,
+    Problem,
+    SourceFile,
+    SourceTree,
+)
 from fsxds.source.listing import (
     BOUNDS,
+    GONE,
     MANIFEST_NAMES,
     Exclusion,
     FoundFile,
@@ -98,6 +109,8 @@ class Scanner:
         self.bounds = bounds
         self._seen: dict[str, _Seen] = {}
         self._tree = SourceTree(())
+        # Real paths of its files.
+        self._paths: Mapping[str, str] = {}
         # Of the last look: {real path: path in the tree}.
         self._look: ScanResult | None = None
         self._plain: dict[str, str] | None = None
@@ -122,7 +135,7 @@ class Scanner:
             is_steady,
             tuple(walk.tops),
             walk.directories,
-            {file.relative: file.path for file in walk.files if file.relative not in MANIFEST_NAMES},
+            self._paths,
             frozenset({*walk.links.targets, *walk.links.missing, *walk.tops, *walk.linked_files}),
         )
         return self._look
@@ -152,7 +165,7 @@ class Scanner:
                 self._plain.pop(path, None)
         if len(files) + len(look.directories) > self.bounds.max_files:
             return None
-        self._tree = replace(self._tree, files=tuple(files))
+        self._tree, self._paths = replace(self._tree, files=tuple(files)), found
         self._look = replace(look, tree=self._tree, paths=found)
         return self._look
 
@@ -203,6 +216,7 @@ class Scanner:
         seen, are_whole = self._read_changed(walk.files, problems)
         is_steady = are_whole and walk.is_still_true()
         self._tree = self._tree_of(seen, problems, walk)
+        self._paths = {file.relative: file.path for file in walk.files if file.relative not in MANIFEST_NAMES}
         # To name unreadable files if their directory is lost next.
         kept = {str(problem.path) for problem in problems} & self._seen.keys()
         self._seen = seen | {relative: self._seen[relative] for relative in kept}
@@ -227,7 +241,7 @@ class Scanner:
             outcome = read_file(path, self.bounds.max_file_size_bytes)
             if isinstance(outcome, FileContent):
                 seen[relative] = _remembered(relative, outcome, before)
-            elif isinstance(outcome, UnreadableFile):
+            elif isinstance(outcome, Fault):
                 problems.append(problem_of(relative, outcome.rule, outcome.message, outcome.remedy))
             else:
                 are_whole = False
@@ -237,14 +251,13 @@ class Scanner:
 
     def _problems_of_lost(self, lost: list[LostDirectory]) -> list[Problem]:
         found = [directory.problem for directory in lost]
-        for directory in lost:
-            problem = directory.problem
-            message = f"its directory {printable_name(directory.relative)} is lost: {problem.message}"
-            found += (
-                problem_of(relative, problem.rule, message, problem.remedy)
-                for relative in self._seen
-                if relative.startswith(directory.relative + "/")
-            )
+        problems = {directory.relative: directory.problem for directory in lost}
+        for relative in self._seen if lost else ():
+            for slash in re.finditer("/", relative):
+                directory = relative[: slash.start()]
+                if (problem := problems.get(directory)) is not None:
+                    message = f"its directory {printable_name(directory)} is lost: {problem.message}"
+                    found.append(problem_of(relative, problem.rule, message, problem.remedy))
         return found
 
     def _tree_of(self, seen: dict[str, _Seen], problems: list[Problem], walk: TreeListing) -> SourceTree:
@@ -308,24 +321,13 @@ class FileContent:
     is_racy: bool
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableFile:
-    """Why a file was not read."""
-
-    rule: str
-    message: str
-    remedy: str
-
-
-def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | None:
+def read_file(path: str, max_size_bytes: int) -> FileContent | Fault | None:
     """Return a file's content; None: gone, or another kind of entry."""
     try:
         # O_NONBLOCK: a pipe in its place does not wait for a writer. O_NOFOLLOW: a link in its place may lead anywhere.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
     except OSError as error:
-        return None if error.errno == errno.ELOOP else _unreadable(error)
+        return None if error.errno in {*GONE, errno.ELOOP} else _unreadable(error)
     try:
         return _read_steadily(descriptor, max_size_bytes)
     except OSError as error:
@@ -334,7 +336,7 @@ def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | 
         os.close(descriptor)
 
 
-def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | UnreadableFile | None:
+def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | Fault | None:
     for _ in range(_FILE_TRIES):
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
@@ -350,7 +352,7 @@ def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | Unread
             age_ns = started_ns - max(before.st_mtime_ns, before.st_ctime_ns)
             return FileContent(content, signature_of(before), abs(age_ns) < _RACY_NS)
     message = "the file changes faster than it can be read"
-    return UnreadableFile("unreadable-file", message, "move a finished file into its place instead")
+    return Fault("unreadable-file", message, "move a finished file into its place instead")
 
 
 def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
@@ -365,11 +367,11 @@ def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> b
     return bytes(content)
 
 
-def _too_large(size_bytes: int | None, max_size_bytes: int) -> UnreadableFile:
+def _too_large(size_bytes: int | None, max_size_bytes: int) -> Fault:
     size = "more bytes than" if size_bytes is None else f"{size_bytes} bytes, more than"
     message = f"the file has {size} the {max_size_bytes} that are read"
-    return UnreadableFile("file-too-large", message, "split it, or raise the setting max_file_size")
+    return Fault("file-too-large", message, "split it, or raise the setting max_file_size")
 
 
-def _unreadable(error: OSError) -> UnreadableFile:
-    return UnreadableFile("unreadable-file", f"the file cannot be read: {error.strerror}", remedy_of(error))
+def _unreadable(error: OSError) -> Fault:
+    return Fault("unreadable-file", f"the file cannot be read: {error.strerror}", remedy_of(error))

@@ -212,10 +212,11 @@ def remote_type(path: Path, mount_table: str) -> str | None:
     `path` is absolute, without links; `mount_table` is `/proc/self/mountinfo`, or empty.
     """
     found: tuple[int, str] = (-1, "")
-    for row in mount_table.splitlines():
+    for row in filter(None, mount_table.split("\n")):
         # Source: proc(5), "/proc/pid/mountinfo": the fifth field is the mount point, the type follows a lone hyphen.
         fields, _, behind = row.partition(" - ")
-        mount_point = Path(_unescaped(fields.split(" ")[4]))
+        # Octal escapes of space, tab, newline and backslash.
+        mount_point = Path(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields.split(" ")[4]))
         # A later mount covers an earlier one.
         if path.is_relative_to(mount_point) and len(mount_point.parts) >= found[0]:
             found = (len(mount_point.parts), behind.split(" ")[0])
@@ -227,11 +228,6 @@ def remote_type(path: Path, mount_table: str) -> str | None:
 def read_mount_table(path: Path) -> str:
     """Return the mount table; empty without one."""
     try:
-        return path.read_text(errors="surrogateescape")
+        return os.fsdecode(path.read_bytes())
     except OSError:
         return ""
-
-
-def _unescaped(field: str) -> str:
-    """Octal escapes of space, tab, newline and backslash."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -259,7 +259,10 @@ class _Watcher:
         is_quiet = is_quiet and look.is_steady
         waits_s = [rest_s for real, rest_s in rests_s.items() if not self._activity.is_written_often(real, now_s)]
         if not is_over and (git_s > 0.0 or not (is_due or (is_quiet and not waits_s))):
-            return None, self._pace(min(waits_s, default=self._options.settle_s))
+            rest_s = min(waits_s, default=self._options.settle_s)
+            if not targets.is_remote:
+                rest_s = min(rest_s, max(self._options.settle_s, _SHORTEST_REST_S))
+            return None, rest_s
         inbox = self._activity.touched
         touched = {changed[real].path: real for real in (changed if inbox is None else inbox & changed.keys())}
         others = await asyncio.to_thread(self._read_again, touched)
@@ -302,11 +305,6 @@ class _Watcher:
         limit = self._scanner.bounds.max_file_size_bytes
         contents = {path: read_undisturbed(Path(real), limit) for path, real in touched.items()}
         return {path: None if content is None else SourceFile.of(path, content) for path, content in contents.items()}
-
-    def _pace(self, rest_s: float) -> float:
-        if self._targets.is_remote:
-            return rest_s
-        return min(rest_s, max(self._options.settle_s, _SHORTEST_REST_S))
 
 
 def _composed(

@@ -249,7 +249,7 @@ class ReadResponse:
     @property
     def words(self) -> tuple[str, ...]:
         """The problems to report, limited."""
-        noun = BY_TYPE_URL[self.type_url].message_type.rpartition(".")[2] if self.type_url in BY_TYPE_URL else ""
+        noun = BY_TYPE_URL[self.type_url].message_name if self.type_url in BY_TYPE_URL else ""
         of_names = (
             f'{noun} "{name}": {self.bad[name]}' for name in sorted(self.bad) if self.bad[name] not in self.faults
         )

@@ -37,9 +37,9 @@ from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.locators import Followed
-from fsxds.snapshots.proposals import Check
+from fsxds.snapshots.proposals import Check, Elsewhere, UpstreamScope
 from fsxds.snapshots.resolution import Resolved
-from fsxds.snapshots.upstream_content import Elsewhere, HeldResource, UpstreamContent, UpstreamScope
+from fsxds.snapshots.upstream_content import HeldResource, UpstreamContent
 from fsxds.snapshots.upstream_rows import MergedView, Shadowed, Shadowing, shadowing_of
 from fsxds.upstream.holdings import NO_TABLE, ResponseReader
 from fsxds.upstream.intake import LateNacks, LinkContext, ServerAccess

@@ -121,6 +121,14 @@ async def test_a_damaged_file_is_left_and_written_anew(directory: Path, recorder
     assert found(kept) == {(): {"b"}}
 
 
+def test_a_directory_that_cannot_be_looked_at_is_no_reason_not_to_start(tmp_path: Path, recorder: Recorder) -> None:
+    """As with one that others may not enter, the error is reported."""
+    kept = MemberNames(tmp_path / ("x" * 300), ["tree"], recorder)
+
+    assert kept.restored_members() == {}
+    assert [type(event) for event in recorder.events] == [StateIgnored]
+
+
 async def test_a_directory_that_cannot_be_written_is_said_once(directory: Path, recorder: Recorder) -> None:
     """Until it can be written again."""
     kept = MemberNames(directory, ["tree"], recorder)

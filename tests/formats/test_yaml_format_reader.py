@@ -199,6 +199,7 @@ def test_faults_after_which_reading_goes_on(text, fault):
         ("[" * 100_000, ("too-deep", 1, 101, (0,) * 100)),
         ("- " * 100_000, ("too-deep", 1, 201, (0,) * 100)),
         ("{a: " * 100_000, ("too-deep", 1, 401, ("a",) * 100)),
+        ("{<<: " * 900 + "{}" + "}" * 900, ("too-deep", 1, 501, ("<<",) * 100)),
     ],
 )
 def test_faults_that_end_the_file(text, fault):

@@ -56,7 +56,7 @@ def test_good_file_is_served_as_it_stands() -> None:
 
     assert records[A].good is records[A].parsed
     assert not records[A].is_held
-    assert not records[A].was_never_good
+    assert records[A].good is not None
 
 
 def test_broken_first_file_was_never_good() -> None:
@@ -65,7 +65,7 @@ def test_broken_first_file_was_never_good() -> None:
 
     assert records[A].good is None
     assert records[A].is_held
-    assert records[A].was_never_good
+    assert records[A].good is None
 
 
 def test_what_is_said_to_be_good_is_not_looked_at() -> None:

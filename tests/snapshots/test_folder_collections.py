@@ -16,7 +16,7 @@ from fsxds.model.resources import ADDRESS, Origin, ParsedFile, Reference, Resour
 from fsxds.model.values import WHOLE_TREE, Layers, Severity
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.folder_collections import Collected, apply
-from fsxds.snapshots.loaded_views import CollectionRules, Inputs, ResolutionRules
+from fsxds.snapshots.loaded_views import Inputs, ResolutionRules
 from fsxds.snapshots.proposals import FileRecord
 from fsxds.snapshots.references import CLUSTER
 from tests.support.this_envoy import this_envoy
@@ -27,10 +27,10 @@ EDGE = f"xdstp://example.com/{COLLECTION.message_type}/edge"
 FOO = f"xdstp://example.com/{LISTENER.message_type}/foo/bar"
 
 
-def rules(*, inline: bool = True, folder: str = "edge") -> CollectionRules:
+def rules(*, inline: bool = True, folder: str = "edge") -> ResolutionRules:
     """One collection, `edge`."""
     rule = CollectionRule(ResourceName("", COLLECTION.message_type, "edge"), folder, inline)
-    return CollectionRules((rule,), "example.com", "", this_envoy())
+    return ResolutionRules("example.com", catalogue=this_envoy(), collections=(rule,))
 
 
 def made(name: str, path: str, port: int = 80, **fields: Any) -> Resource:
@@ -56,7 +56,7 @@ def holding(*listeners: Resource, generation: int = 1, incomplete: Iterable[str]
 
 def applied(
     source: Snapshot,
-    rules: CollectionRules,
+    rules: ResolutionRules,
     before: Collected | None,
     files: Iterable[str] = ("edge/lds.yaml",),
     layers: Layers = WHOLE_TREE,
@@ -64,7 +64,7 @@ def applied(
     """Make the collections of a view with these files."""
     parsed = [ParsedFile(PurePosixPath(path), "") for path in files]
     records = {one.path: FileRecord(one, one) for one in parsed}
-    return apply(source, Inputs(ResolutionRules(collections=rules), files=records, layers=layers), before)
+    return apply(source, Inputs(rules, files=records, layers=layers), before)
 
 
 def entries_of(collected: Collected, name: str = EDGE) -> list[Any]:
@@ -226,7 +226,7 @@ def test_what_is_written_counts() -> None:
 def test_without_rules_nothing_happens() -> None:
     """The snapshot is the very one; when the rules go, so do the collections."""
     source = holding(made("a", "edge/lds.yaml"))
-    none = CollectionRules((), "example.com", "", this_envoy())
+    none = ResolutionRules("example.com", catalogue=this_envoy())
     assert applied(source, none, None).snapshot is source
 
     done = applied(source, none, applied(source, rules(), None))
@@ -253,12 +253,12 @@ def test_entries_that_lead_nowhere() -> None:
     source = holding(made(FOO, "edge/lds.yaml"))
     rows = Rows(COLLECTION.type_url, {EDGE: written})
     source = replace(source, by_type=MappingProxyType({**source.by_type, COLLECTION.type_url: rows}))
-    done = applied(source, CollectionRules((), "", "", this_envoy()), None)
+    done = applied(source, ResolutionRules(catalogue=this_envoy()), None)
 
     assert done.snapshot is source
     assert [(one.rule, one.pointer, one.severity) for one in done.problems] == [
         ("dangling-entry", "entries[1].locator", Severity.WARNING),
         ("dangling-entry", "entries[4].locator", Severity.WARNING),
     ]
-    again = applied(replace(source, generation=2), CollectionRules((), "", "", this_envoy()), done)
+    again = applied(replace(source, generation=2), ResolutionRules(catalogue=this_envoy()), done)
     assert again.problems is done.problems

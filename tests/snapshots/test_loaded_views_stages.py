@@ -16,7 +16,7 @@ from fsxds.model.values import WHOLE_TREE, Severity, SourceFile
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Acceptance, load
-from fsxds.snapshots.loaded_views import CollectionRules, LoadedViews, ResolutionRules, whole_tree, with_served
+from fsxds.snapshots.loaded_views import LoadedViews, ResolutionRules, whole_tree, with_served
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.proposals import Check
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
@@ -50,8 +50,7 @@ class View:
             return [self._parser.parse(file) for file in changed]
 
         catalogue = self._catalogue
-        of_folders = CollectionRules(collections, "", "", catalogue)
-        rules = ResolutionRules(catalogue=catalogue, collections=of_folders, check=self.check)
+        rules = ResolutionRules(catalogue=catalogue, collections=collections, check=self.check)
         before = self.views.by_layers[WHOLE_TREE] if self.views else None
         loaded = load(tree_of(files), before, parse, Acceptance(check=Linter()))  # type: ignore[arg-type]
         self.views = with_served(whole_tree(loaded), rules, self.views, contents)

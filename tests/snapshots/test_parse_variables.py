@@ -119,6 +119,25 @@ def test_file_with_variables(catalogue: Catalogue) -> None:
     assert found[0]["per_connection_buffer_limit_bytes"] == 100
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("vhds.yaml", "- {name: 'x${V}', domains: [a]}\n", "hunter2"),
+        ("vhds.yaml", "- {name: '${V}', domains: [a]}\n", "hunter2"),
+        ("cds.yaml", "- {name: a, connect_timeout: '${V}s'}\n", "-99887"),
+        ("cds.yaml", "- &a {name: a, connect_timeout: '${V}'}\n- *a\n", "-99887s"),
+        ("cds.yaml", ("- &a {name: a, outlier_detection: &o {interval: '${V}'}}\n"
+         "- {name: b, outlier_detection: *o}\n- *a\n"), "-99887s"),
+    ],
+)  # fmt: skip
+def test_no_problem_shows_a_value(catalogue: Catalogue, name: str, text: str, value: str) -> None:
+    """Neither its fact nor its remedy, also if the value is a part of a scalar, or is used by an alias."""
+    parsed = parser_with(catalogue, {"V": value}).parse(tree_of({name: MARK + text}).files[0])
+
+    assert parsed.problems
+    assert [str(one) for one in parsed.problems if value in f"{one} {one.remedy}"] == []
+
+
 def test_file_without_the_mark(catalogue: Catalogue) -> None:
     """Other files are as they are: `${NAME}` is text, wherever the mark stands but in the first line."""
     for text in (

@@ -17,9 +17,9 @@ from fsxds.model.values import Severity, SourceFile
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.settings.upstream_rules import Authority
 from fsxds.snapshots.load import Acceptance, Loaded, load
-from fsxds.snapshots.loaded_views import CollectionRules, ResolutionRules
+from fsxds.snapshots.loaded_views import Inputs, ResolutionRules
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.resolution import Resolved, resolve
+from fsxds.snapshots.resolution import Resolved, apply
 from tests.support.trees import tree_of
 
 CDS = "envoy.config.cluster.v3.Cluster"
@@ -52,7 +52,7 @@ class Served:
         changed = {**self.files, **edits}
         self.files = {path: text for path, text in changed.items() if text is not None}
         self.loaded = load(tree_of(self.files), self.loaded, self._parse, Acceptance(check=Linter()))
-        self.resolved = resolve(self.loaded.snapshot, self.rules, self.resolved)
+        self.resolved = apply(self.loaded.snapshot, Inputs(self.rules), self.resolved)
         self.agrees_with_anew()
         return self.waits()
 
@@ -86,7 +86,7 @@ class Served:
         """Check that following the change gave what working everything out gives, but for what is kept."""
         assert self.resolved is not None
         assert self.loaded is not None
-        anew = resolve(self.loaded.snapshot, self.rules, None)
+        anew = apply(self.loaded.snapshot, Inputs(self.rules), None)
         assert anew.problems == self.resolved.problems
         assert dict(anew.snapshot.unresolved) == dict(self.resolved.snapshot.unresolved)
         for type_url, rows in self.resolved.snapshot.by_type.items():
@@ -494,7 +494,7 @@ def test_entries_of_collections_made_of_folders(
 ) -> None:
     """`#entry=` leads to a listener in the folder and below, whose edits are followed; one of locators has no such entries."""
     rule = CollectionRule(ResourceName("", f"{LDS}Collection", "edge"), "edge", is_inline)
-    tree = Served(parser, catalogue, collections=CollectionRules((rule,), "example.com", "/tree", catalogue))
+    tree = Served(parser, catalogue, authority="example.com", collections=(rule,))
     name, inner = f"xdstp://example.com/{LDS}/a/old", f"xdstp://example.com/{LDS}/in/web"
     address = "{socket_address: {address: 127.0.0.1, port_value: PORT}}"
     written = f'- {{name: "{inner}", address: {address}, filter_chains: [{{}}]}}\n'

@@ -12,8 +12,9 @@ from rpds import HashTrieSet
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import Severity, TypeUrl
+from fsxds.snapshots.loaded_views import Inputs, ResolutionRules
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
-from fsxds.snapshots.upstream_rows import MOST_NAMED, MergedView, with_upstreams
+from fsxds.snapshots.upstream_rows import MOST_NAMED, MergedView, apply
 from tests.support.snapshots import ALL_TYPES, Contents, resource, snapshot, type_url
 
 EVERYTHING = tuple(row.short_name.upper() for row in RESOURCE_TYPES)
@@ -48,7 +49,7 @@ def test_without_upstreams_a_snapshot_is_itself() -> None:
     """Nothing is made, so that nothing costs anything."""
     raw = snapshot({"CDS": {"a": "1"}})
 
-    assert with_upstreams(raw, (), None).snapshot is raw
+    assert apply(raw, Inputs(ResolutionRules(), ()), None).snapshot is raw
 
 
 def test_the_first_that_has_a_resource_wins() -> None:
@@ -57,7 +58,7 @@ def test_the_first_that_has_a_resource_wins() -> None:
     east = upstream("east", {"CDS": {"a": "east", "b": "east"}})
     west = upstream("west", {"CDS": {"a": "west", "b": "west", "c": "west"}})
 
-    merged = with_upstreams(raw, (east, west), None)
+    merged = apply(raw, Inputs(ResolutionRules(), (east, west)), None)
 
     assert {"a": "a.yaml", "b": "upstream east", "c": "upstream west"} == served(merged)
     assert {"east": 1, "west": 1} == dict(merged.snapshot.upstreams)
@@ -69,7 +70,7 @@ def test_what_is_shadowed_is_noted_for_each_upstream() -> None:
     east = upstream("east", {"CDS": {f"c{index}": "east" for index in range(7)}, "LDS": {"l": "east"}})
     west = upstream("west", {"LDS": {"l": "west"}})
 
-    first, second = with_upstreams(raw, (east, west), None).problems
+    first, second = apply(raw, Inputs(ResolutionRules(), (east, west)), None).problems
 
     assert ("upstream east", "shadowed-upstream", Severity.NOTE) == (str(first.path), first.rule, first.severity)
     named = ", ".join(f"c{index} (clusters)" for index in range(MOST_NAMED))
@@ -81,15 +82,18 @@ def test_rows_of_one_source_are_shared() -> None:
     """A relay without files keeps one table, whose version and lists are worked out once."""
     east = upstream("east", {"CDS": {"a": "1"}})
 
-    assert with_upstreams(snapshot({}), (east,), None).snapshot.resources(type_url("CDS")) is east.rows[type_url("CDS")]
+    assert (
+        apply(snapshot({}), Inputs(ResolutionRules(), (east,)), None).snapshot.resources(type_url("CDS"))
+        is east.rows[type_url("CDS")]
+    )
 
 
 def test_nothing_new_is_the_same_object() -> None:
     """What is merged of the same is what was merged before."""
     raw, east = snapshot({"CDS": {"a": "1"}}), upstream("east", {"CDS": {"b": "1"}})
-    merged = with_upstreams(raw, (east,), None)
+    merged = apply(raw, Inputs(ResolutionRules(), (east,)), None)
 
-    assert with_upstreams(raw, (east,), merged) is merged
+    assert apply(raw, Inputs(ResolutionRules(), (east,)), merged) is merged
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,7 @@ def test_what_may_still_come_is_not_reported_as_missing(
     undeclared: Collection[str],
 ) -> None:
     """A type of which an answer is awaited is incomplete, and withheld where there is nothing of it; an answer declares it."""
-    found = with_upstreams(raw, (content,), None).snapshot
+    found = apply(raw, Inputs(ResolutionRules(), (content,)), None).snapshot
 
     assert set(map(type_url, withheld)) == found.withheld
     assert set(map(type_url, incomplete)) == found.incomplete
@@ -123,10 +127,10 @@ def test_what_may_still_come_is_not_reported_as_missing(
 def test_an_answer_of_nothing_is_a_change() -> None:
     """A type that was awaited and turns out empty is served as empty."""
     raw, asked = snapshot({}), upstream("east", {"CDS": {"a": "1"}}, pending=["LDS"])
-    before = with_upstreams(raw, (asked,), None)
+    before = apply(raw, Inputs(ResolutionRules(), (asked,)), None)
     told = replace(asked, pending=frozenset(), answered=asked.answered | {type_url("LDS")}, sequence=2)
 
-    after = with_upstreams(raw, (told,), before)
+    after = apply(raw, Inputs(ResolutionRules(), (told,)), before)
 
     assert (type_url("LDS") in before.snapshot.withheld, type_url("LDS") in after.snapshot.withheld) == (True, False)
     assert after.snapshot.generation > before.snapshot.generation
@@ -137,7 +141,7 @@ def test_what_upstreams_let_go_is_known_of_the_snapshot() -> None:
     east = replace(upstream("east", {}), released={type_url("CDS"): HashTrieSet(["a"])})
     west = replace(upstream("west", {}), released={type_url("CDS"): HashTrieSet(["b"])})
 
-    found = with_upstreams(snapshot({}), (east, west), None).snapshot.released
+    found = apply(snapshot({}), Inputs(ResolutionRules(), (east, west)), None).snapshot.released
 
     assert {"a", "b"} == {name for names in found[type_url("CDS")] for name in names}
 
@@ -192,7 +196,7 @@ def test_every_change_is_merged_as_if_it_were_all_new(seed: int) -> None:
     merged: MergedView | None = None
     for _ in range(25):
         sources.step()
-        before, merged = merged, with_upstreams(sources.raw, sources.contents, merged)
+        before, merged = merged, apply(sources.raw, Inputs(ResolutionRules(), sources.contents), merged)
         notes: Mapping[TypeUrl, object] = merged.shadowed
         for url in ALL_TYPES:
             found, shadowed = sources.expected(url)

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from fsxds.model.errors import ApiError
-from fsxds.source.envoy_api import find_api, find_envoy
+from fsxds.source.envoy_api import ApiCache, find_api, find_envoy, packaged_features
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
 
@@ -224,6 +224,17 @@ def test_broken_cache_is_rewritten(damage: bytes, tmp_path: Path) -> None:
 
     assert first.serialized == second.serialized
     assert sound == {path: path.read_bytes() for path in cache.iterdir()}
+
+
+def test_damaged_features_are_absent(tmp_path: Path) -> None:
+    """They are asked for again."""
+    cache = ApiCache(tmp_path)
+    cache.store_features("envoy", packaged_features())
+    assert cache.load_features("envoy") == packaged_features()
+    for damage in (b"[" * 100_000, b"\xff", b"[]", b"{}"):
+        (path,) = tmp_path.iterdir()
+        path.write_bytes(damage)
+        assert cache.load_features("envoy") is None
 
 
 def test_unusable_cache(tmp_path: Path) -> None:

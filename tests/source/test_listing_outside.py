@@ -97,6 +97,13 @@ def test_a_file_that_turns_into_a_link_is_not_followed(tmp_path: Path) -> None:
     assert read_file(str(tmp_path / "a.yaml"), 1000) is None
 
 
+def test_a_directory_that_turns_into_a_file_takes_its_files_along(tmp_path: Path) -> None:
+    """Between the look and the read, too: no error of reading is reported."""
+    write(tmp_path, {"a": "1"})
+
+    assert read_file(str(tmp_path / "a/b.yaml"), 1000) is None
+
+
 def test_too_many_files_keep_the_tree_as_it_was(tmp_path: Path) -> None:
     """Edits are not taken in either, until there are few enough; the problem names a file and the option."""
     write(tmp_path, {"a.yaml": "1", "b.yaml": "1"})
@@ -115,6 +122,19 @@ def test_too_many_files_keep_the_tree_as_it_was(tmp_path: Path) -> None:
     assert [(problem.rule, "max_files" in problem.remedy) for problem in over.problems] == [("too-many-files", True)]
     assert contents_of(after) == {"a.yaml": "2", "c.yaml": "1"}
     assert after.problems == ()
+
+
+def test_a_look_at_too_many_files_has_the_paths_of_its_tree(tmp_path: Path) -> None:
+    """A watcher asks for the path of each file, also of one that was not listed again."""
+    write(tmp_path, {f"{number}/a.yaml": "1" for number in range(3)})
+    scanner = Scanner(tmp_path, is_read=is_read, bounds=TreeBounds(max_files=7))
+    scanner.scan()
+    write(tmp_path, {f"{number}.yaml": "1" for number in range(7)})
+    look = scanner.look()
+
+    assert {str(file.path): look.paths.get(str(file.path)) for file in look.tree.files} == {
+        f"{number}/a.yaml": str(tmp_path / f"{number}/a.yaml") for number in range(3)
+    }
 
 
 def test_one_more_file_by_an_event_is_too_many_as_well(tmp_path: Path) -> None:

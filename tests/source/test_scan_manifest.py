@@ -75,6 +75,16 @@ def test_a_manifest_that_cannot_be_read(tmp_path: Path) -> None:
     assert [one.rule for one in scanner_of(tmp_path).scan().signed.problems] == ["broken-link", "not-a-file"]
 
 
+def test_a_link_to_a_directory_is_no_manifest(tmp_path: Path) -> None:
+    """As with a directory, nothing below its name is read."""
+    write(tmp_path, {"a.yaml": "a", ".hidden/b.yaml": "b"})
+    (tmp_path / MANIFEST).symlink_to(".hidden")
+    tree = scanner_of(tmp_path).scan()
+
+    assert [str(file.path) for file in tree.files] == ["a.yaml"]
+    assert [one.rule for one in tree.signed.problems] == ["not-a-file"]
+
+
 def test_a_manifest_that_leads_out_of_the_tree(tmp_path: Path) -> None:
     """It is not read, as any other file."""
     write(tmp_path, {"tree/a.yaml": "a", "m": "m"})

@@ -40,6 +40,7 @@ def chain_of_links(path: Path) -> None:
 
 THINGS: dict[str, tuple[Callable[[Path], object], str]] = {
     "directory": (lambda path: path.mkdir(), "not-a-file"),
+    "link to a directory": (lambda path: path.symlink_to("deep"), "not-a-file"),
     "pipe": (os.mkfifo, "not-a-file"),
     "socket": (make_socket, "not-a-file"),
     "zero": (lambda path: path.symlink_to("/dev/zero"), "not-a-file"),

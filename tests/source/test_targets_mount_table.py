@@ -35,6 +35,14 @@ def test_the_innermost_and_latest_mount_decides(path: str, expected: str | None)
     assert remote_type(Path(path), TABLE) == expected
 
 
+@pytest.mark.parametrize("letter", ["\x0b", "\x0c", "\r", "\u2028"])
+def test_any_letter_may_be_in_a_mount_point(tmp_path: Path, letter: str) -> None:
+    """The kernel escapes no line break but its own."""
+    (tmp_path / "table").write_bytes(f"{TABLE}\n36 22 0:46 / /a{letter}b rw - nfs4 x rw\n".encode())
+
+    assert remote_type(Path(f"/a{letter}b/tree"), read_mount_table(tmp_path / "table")) == "nfs4"
+
+
 def test_this_machine_has_a_mount_table_or_nothing_is_known(tmp_path: Path) -> None:
     """The real table is readable as such, and a missing one says nothing."""
     assert remote_type(Path("/proc"), read_mount_table(MOUNT_TABLE)) is None

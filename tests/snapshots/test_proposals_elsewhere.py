@@ -7,8 +7,9 @@ import pytest
 from fsxds.model.resource_names import is_structured
 from fsxds.model.resources import Rows
 from fsxds.model.values import TypeUrl
+from fsxds.snapshots.proposals import NOWHERE, Elsewhere, UpstreamScope
 from fsxds.snapshots.references import ANY, IN_FILE
-from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, UpstreamContent, UpstreamScope
+from fsxds.snapshots.upstream_content import UpstreamContent
 from tests.support.snapshots import resource, type_url
 
 CDS, EDS, LDS = map(type_url, ("CDS", "EDS", "LDS"))

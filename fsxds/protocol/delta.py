@@ -146,8 +146,8 @@ class DeltaStream:
 
     @property
     def name_count(self) -> int:
-        """The number of subscribed names."""
-        return sum(len(watch.names.subscription.names) for watch in self._watches.values())
+        """The number of kept names: subscribed, in other spellings, and not answered yet."""
+        return sum(watch.name_count for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
         """Yield each wanted type's state, given the served generation."""
@@ -311,6 +311,12 @@ class _DeltaWatch:
     @property
     def timer_at_s(self) -> float | None:
         return earliest(self._acks.retry_at_s, self._heartbeats.at_s)
+
+    @property
+    def name_count(self) -> int:
+        # Until the type is loaded, names and versions add up that are not subscribed to (any more).
+        waiting = (self._asked | self._held.keys()) - self.names.names
+        return len(self.names.names) + len(self.names.spellings) + len(waiting)
 
     @property
     def subscription(self) -> Subscription:

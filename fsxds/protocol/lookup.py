@@ -445,14 +445,17 @@ class Spellings:
 
     def __init__(self) -> None:
         # All spellings in use of a name; omitted if the canonical form is the only one.
-        self._by_name: dict[str, frozenset[str]] = {}
+        self._by_name: dict[str, set[str]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_name)
 
-    def others(self, name: str) -> frozenset[str]:
+    def __len__(self) -> int:
+        return sum(map(len, self._by_name.values()))
+
+    def others(self, name: str) -> AbstractSet[str]:
         """Return a canonical name's other spellings."""
-        return self._by_name.get(name, frozenset()) - {name}
+        return self._by_name.get(name, set()) - {name}
 
     def with_others(self, names: frozenset[str]) -> frozenset[str]:
         """Add the other spellings."""
@@ -469,21 +472,15 @@ class Spellings:
         subscribe = tuple(form_of.get(written, written) for written in request.subscribe)
         for written, name in zip(request.subscribe, subscribe, strict=True):
             if written != name or name in self._by_name:
-                known = self._by_name.get(name, subscribed & {name} | asked & {name})
-                self._by_name[name] = frozenset(known) | {written}
-        given_up = tuple(self._give_up(form_of.get(written, written), written) for written in request.unsubscribe)
+                # A client may send thousands of spellings of one name.
+                self._by_name.setdefault(name, ({name} & subscribed) | ({name} & asked)).add(written)
+        given_up = []
+        for written in request.unsubscribe:
+            name = form_of.get(written, written)
+            left = self._by_name.get(name, set())
+            left.discard(written)
+            if not left:
+                self._by_name.pop(name, None)
+                given_up.append(name)
         held = {form_of.get(name, name): version for name, version in request.initial_resource_versions.items()}
-        return replace(
-            request,
-            subscribe=subscribe,
-            unsubscribe=tuple(name for name in given_up if name is not None),
-            initial_resource_versions=held,
-        )
-
-    def _give_up(self, name: str, written: str) -> str | None:
-        """Return the name if no spelling is subscribed any more."""
-        left = self._by_name.pop(name, frozenset((written,))) - {written}
-        if not left:
-            return name
-        self._by_name[name] = left
-        return None
+        return replace(request, subscribe=subscribe, unsubscribe=tuple(given_up), initial_resource_versions=held)

@@ -116,7 +116,7 @@ def test_what_streams_nack_is_kept_once() -> None:
         first = _ask(stream, current).responses[0]
         _ask(stream, current, nonce=first.nonce, error_detail="no")
         stream.receive_timer(1.0)
-    one, other = (stream._watches[CDS]._acks.pending for stream in streams)
+    one, other = (stream._watches[CDS].acks.pending for stream in streams)
 
     assert one.names is other.names
     assert len(one._batches) > 1

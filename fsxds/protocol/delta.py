@@ -146,20 +146,18 @@ class DeltaStream(Stream["_DeltaWatch", DeltaResponse]):
         watch = self._watches.get(needed)
         if watch is None or not watch.is_initialized:
             if names := references_to(needed, users) if needed != VIRTUAL_HOSTS else NOTHING:
-                self._need(needed, self._needed.get(needed, NOTHING) | names, self._watches[update.type_url])
+                names |= self._needed.get(needed, NOTHING)
+                if len(names) > self._most_needed:
+                    # The users of the other names were removed, or reference other names now.
+                    names &= references_to(needed, self._watches[update.type_url].resources())
+                    self._most_needed = max(LEAST_NEEDED, 2 * len(names))
+                self._needed[needed] = names
             return
         if update.type_url == ENDPOINTS:
             # An Envoy that receives changed endpoints of the same cluster has kept those of its localities.
             users = (resource for resource in users if resource.name in again.get(ENDPOINTS, NOTHING))
         if names := watch.names.needed_by(users):
             again[needed] = again.get(needed, NOTHING) | names
-
-    def _need(self, type_url: TypeUrl, names: frozenset[str], users: _DeltaWatch) -> None:
-        if len(names) > self._most_needed:
-            # The users of the other names were removed, or reference other names now.
-            names &= references_to(type_url, users.resources())
-            self._most_needed = max(LEAST_NEEDED, 2 * len(names))
-        self._needed[type_url] = names
 
 
 class _DeltaWatch(Watch[DeltaResponse]):
@@ -237,8 +235,10 @@ class _DeltaWatch(Watch[DeltaResponse]):
             return None
         base, self._base = self._base, rows
         after = self.names.lookup(rows, base)
-        changed = self._compare(base, rows, now_s)
-        renewed = self._renew_pending(changed, now_s)
+        changed, pending = self._compare(base, rows, after, now_s), self.acks.pending
+        renewed = pending.names & (changed.fresh | changed.removed) if pending.names else NOTHING
+        if renewed:
+            pending.renew(renewed, now_s)
         answered, requested = self._answer(after), self._asked
         repeated = NO_CHANGES
         if again:
@@ -249,7 +249,11 @@ class _DeltaWatch(Watch[DeltaResponse]):
         globs = self.names.new_globs(self._asked)
         members = removed_members(snapshot, self.type_url, globs) if globs else NOTHING
         self.names.settle(self._asked, after)
-        others = self._more(pushed, certain, members) if pushed or certain or members else NO_CHANGES
+        others = NO_CHANGES
+        if pushed or certain or members:
+            # Names in `certain` are known not to exist.
+            hosts = certain & self.names.names if self.names.keeps_together else NOTHING
+            others = Changes(pushed, certain - hosts, members, unpopulated=hosts)
         retried = self._retry(after, now_s, is_due=bool(renewed))
         held, self._asked, self._held = self._held, NOTHING, NOTHING_HELD
         if changed or repeated or retried:
@@ -276,20 +280,14 @@ class _DeltaWatch(Watch[DeltaResponse]):
             return False
         return bool(self._memory.unanswered(self.type_url, frozenset((WILDCARD,))))
 
-    def _more(self, pushed: frozenset[str], certain: frozenset[str], members: frozenset[str]) -> Changes:
-        """Names in `certain` are known not to exist."""
-        hosts = certain & self.names.names if self.names.keeps_together else NOTHING
-        return Changes(pushed, certain - hosts, members, unpopulated=hosts)
-
     @property
     def _has_more(self) -> bool:
         is_open = self._asked or self.names.has_given_up or self.acks.pending.names
         return bool(is_open) or self._absence.is_open
 
-    def _compare(self, base: Rows | None, rows: Rows, now_s: float) -> Changes:
-        after = self.names.lookup(rows, base)
+    def _compare(self, base: Rows | None, rows: Rows, after: Lookup, now_s: float) -> Changes:
         if base is None:
-            self._absence.begin(names_without(rows, self._held.keys()))
+            self._absence.brought = names_without(rows, self._held.keys())
             if self._held and self._ttl is not TtlUse.NONE:
                 # It is unknown how long ago its time to live was renewed.
                 self._heartbeats.at_s = now_s
@@ -301,13 +299,6 @@ class _DeltaWatch(Watch[DeltaResponse]):
         elif change.renewed:
             updated |= change.renewed
         return self.names.change(updated, change.removed, self.names.lookup(base), after)
-
-    def _renew_pending(self, changed: Changes, now_s: float) -> frozenset[str]:
-        pending = self.acks.pending
-        renewed = pending.names & (changed.fresh | changed.removed) if pending.names else NOTHING
-        if renewed:
-            pending.renew(renewed, now_s)
-        return renewed
 
     def _answer(self, after: Lookup) -> Changes:
         if not self._asked:

@@ -358,11 +358,8 @@ def _find_in(snapshot: Snapshot, target: GetTarget, row: ResourceType) -> Found:
 def _absence(row: ResourceType, path: str, rows: Rows) -> str:
     """Omit existing names, which may be for other clients."""
     parent = path.rpartition("/")[0]
-    lists = (
-        f"GET /{row.message_type}/{parent}{'/' if parent else ''}* lists its siblings"
-        if parent
-        else f"GET /{row.message_type}/ lists the existing ones"
-    )
+    siblings, existing = f"{parent}/* lists its siblings", " lists the existing ones"
+    lists = f"GET /{row.message_type}/{siblings if parent else existing}"
     return f"there is no resource of this name and these parameters among {len(rows)} {row.noun}; {lists}"
 
 

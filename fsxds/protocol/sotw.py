@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from fsxds.model.name_table import version_of_set
@@ -111,7 +111,7 @@ class SotwStream(Stream["_SotwWatch", SotwResponse]):
         snapshot = self._snapshot
         if snapshot is None:
             return ()
-        updates: list[SotwUpdate] = []
+        updates: list[tuple[_SotwWatch, Sent]] = []
         for watch in self._watches.values():
             is_first = not watch.is_initialized
             update = watch.update(snapshot, again.get(watch.type_url, NOTHING), now_s)
@@ -120,12 +120,12 @@ class SotwStream(Stream["_SotwWatch", SotwResponse]):
                 update = watch.rejection_response(snapshot)
             if update is None:
                 continue
-            updates.append(update)
+            updates.append((watch, update))
             if watch.type_url == CLUSTERS and self._is_aggregated:
                 # Endpoints come later in push order.
                 follow = self._endpoints_after(_endpoints_of(update.fresh, snapshot), is_first=is_first)
                 again = {**again, ENDPOINTS: again.get(ENDPOINTS, NOTHING) | follow}
-        sent = [self._watches[update.type_url].send(update, self._next_nonce(), now_s) for update in updates]
+        sent = [watch.send(update, self._next_nonce(), now_s) for watch, update in updates]
         return (*sent, *self._due_heartbeats(now_s))
 
     def _endpoints_after(self, names: Iterable[str], *, is_first: bool) -> frozenset[str]:
@@ -141,16 +141,6 @@ def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
     rows = snapshot.resources(CLUSTERS)
     known = (rows[name] for name in clusters if name in rows)
     return (ref.name for cluster in known for ref in cluster.references if ref.type_url == ENDPOINTS)
-
-
-@dataclass(frozen=True, slots=True)
-class SotwUpdate:
-    """One type's update; `fresh` resources may not be held in this version."""
-
-    type_url: TypeUrl
-    version: Version
-    resources: ResourceList
-    fresh: frozenset[str]
 
 
 class _SotwWatch(Watch[SotwResponse]):
@@ -202,10 +192,10 @@ class _SotwWatch(Watch[SotwResponse]):
             unreported = {**self._unreported, **rejected}
             self._unreported = {name: unreported[name] for name in unreported.keys() & self.subscription.names}
 
-    def rejection_response(self, snapshot: Snapshot) -> SotwUpdate | None:
+    def rejection_response(self, snapshot: Snapshot) -> Sent | None:
         if not self._unreported or self._base is None:
             return None
-        return SotwUpdate(self.type_url, version_of(snapshot, self.subscription), NO_RESOURCES, NOTHING)
+        return Sent(version_of(snapshot, self.subscription), generation=self._generation)
 
     def _selected(self, rows: Rows | None) -> frozenset[str]:
         return self.subscription.names if rows is None else selected_names(rows, self.subscription)
@@ -231,7 +221,7 @@ class _SotwWatch(Watch[SotwResponse]):
         self._postponed = (self._postponed | wanted) & pending
         return wanted - pending
 
-    def update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
+    def update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> Sent | None:
         """Return the update to send, with names in `again` even if sent before.
 
         Send every update: the client now counts as holding `snapshot`'s state.
@@ -268,7 +258,7 @@ class _SotwWatch(Watch[SotwResponse]):
         self._awaited |= unanswered
         return unanswered
 
-    def _first_update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
+    def _first_update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> Sent | None:
         """The client may hold resources from another stream or process."""
         holds_selection = self._holds_selection(snapshot)
         if self.selects_nothing or (not holds_selection and self._may_lose_something(snapshot)):
@@ -285,7 +275,7 @@ class _SotwWatch(Watch[SotwResponse]):
         if not resources and is_full and self._memory.unanswered(self.type_url, self.everything):
             self._base = None
             return None
-        return SotwUpdate(self.type_url, version, resources, resources.names) if resources or is_full else None
+        return self._sent(version, resources, resources.names) if resources or is_full else None
 
     def _holds_selection(self, snapshot: Snapshot) -> bool:
         if self.type_url in snapshot.authored and not self.subscription.wildcard:
@@ -315,9 +305,7 @@ class _SotwWatch(Watch[SotwResponse]):
             return fresh, change.removed
         return fresh & self._selected(rows), change.removed & self._selected(base)
 
-    def _full_update(
-        self, snapshot: Snapshot, fresh: frozenset[str], now_s: float, *, is_changed: bool
-    ) -> SotwUpdate | None:
+    def _full_update(self, snapshot: Snapshot, fresh: frozenset[str], now_s: float, *, is_changed: bool) -> Sent | None:
         if fresh or is_changed:
             self.acks.pending.renew(self.acks.pending.names, now_s)
         elif not self.acks.due(now_s):
@@ -327,11 +315,11 @@ class _SotwWatch(Watch[SotwResponse]):
             fresh = resources.names
         self.acks.pending.sent_again(self.acks.pending.names)
         version = version_of(snapshot, self.subscription)
-        return SotwUpdate(self.type_url, version, resources, fresh | self.acks.unapplied)
+        return self._sent(version, resources, fresh | self.acks.unapplied)
 
     def _partial_update(
         self, snapshot: Snapshot, fresh: frozenset[str], again: frozenset[str], now_s: float
-    ) -> SotwUpdate | None:
+    ) -> Sent | None:
         rows, pending = snapshot.resources(self.type_url), self.acks.pending
         # A removal is not sent; a resource that comes back is fresh.
         pending.forget(names_without(rows, pending.names))
@@ -343,7 +331,10 @@ class _SotwWatch(Watch[SotwResponse]):
         if not resources:
             return None
         pending.sent_again(names)
-        return SotwUpdate(self.type_url, self._version(snapshot, pending.names - names), resources, names)
+        return self._sent(self._version(snapshot, pending.names - names), resources, names)
+
+    def _sent(self, version: Version, resources: ResourceList, fresh: frozenset[str]) -> Sent:
+        return Sent(version, resources, fresh=fresh, generation=self._generation)
 
     def _version(self, snapshot: Snapshot, lacking: frozenset[str]) -> Version:
         """Leave out lacking resources, so that the client never claims to hold them."""
@@ -364,19 +355,18 @@ class _SotwWatch(Watch[SotwResponse]):
             return names
         return expanded(rows, names, names & self.subscription.globs)
 
-    def send(self, update: SotwUpdate, nonce: Nonce, now_s: float) -> SotwResponse:
+    def send(self, sent: Sent, nonce: Nonce, now_s: float) -> SotwResponse:
         if self._postponed:
-            self._postponed -= update.resources.names
-        sent = Sent(update.version, update.resources, fresh=update.fresh, generation=self._generation)
+            self._postponed -= sent.resources.names
         self.acks.record(nonce, sent, now_s)
-        self._memory.know(update.version)
+        self._memory.know(sent.version)
         shortest_ttl_s = None if self._base is None else self._shortest_ttl_s(self._base)
         self._heartbeats.plan(shortest_ttl_s, now_s, is_all=self._row.full_state_in_sotw)
         with_ttl = self._ttl is not TtlUse.NONE
         errors, self._unreported = self._unreported, NO_REJECTIONS
         if errors:
-            errors = {name: reason for name, reason in errors.items() if name not in update.resources.names}
-        return SotwResponse(self.type_url, update.version, nonce, update.resources, with_ttl, errors=errors)
+            errors = {name: reason for name, reason in errors.items() if name not in sent.resources.names}
+        return SotwResponse(self.type_url, sent.version, nonce, sent.resources, with_ttl, errors=errors)
 
     def _shortest_ttl_s(self, base: Rows) -> float | None:
         if self._ttl is TtlUse.NONE or not base.timed:

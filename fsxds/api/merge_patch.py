@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.fields import FieldNames, is_map, map_parts
+from fsxds.api.fields import ANY, STRUCT, VALUE, FieldNames, is_map, map_parts
 from fsxds.model.values import FieldPath, PlainValue
 
 DIRECTIVE, DELETE = "$patch", "delete"
@@ -27,9 +27,6 @@ LIST_KEYS: Mapping[str, tuple[str, ...]] = {
     "envoy.config.core.v3.HeaderValueOption": ("header", "key"),
 }
 """The key fields of list members that have no `name`."""
-
-_ANY = "google.protobuf.Any"
-_OBJECTS = ("google.protobuf.Struct", "google.protobuf.Value")
 
 _Object = dict[str, PlainValue]
 
@@ -125,9 +122,9 @@ class _Merging:
         self, base: _Object, patch: _Object, descriptor: Descriptor | None, place: _MergePlace
     ) -> _Object | None:
         """None for different types."""
-        if descriptor is None or descriptor.full_name in _OBJECTS:
+        if descriptor is None or descriptor.full_name in (STRUCT, VALUE):
             return self.objects(base, patch, None, place)
-        if descriptor.full_name != _ANY:
+        if descriptor.full_name != ANY:
             return self.objects(base, patch, descriptor, place)
         message_type = _message_type(base.get("@type"))
         if "@type" in patch and _message_type(patch["@type"]) != message_type:

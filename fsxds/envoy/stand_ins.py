@@ -31,6 +31,11 @@ _SERVED: Mapping[str, object] = {
     },
 }
 
+_STUB_PAIR: Mapping[str, object] = {
+    "certificate_chain": {"inline_string": STUB_CERTIFICATE},
+    "private_key": {"inline_string": STUB_PRIVATE_KEY},
+}
+
 Fields = Mapping[str, object]
 
 
@@ -80,8 +85,7 @@ class StandIns:
 
     def of_route(self, name: str, body: bytes) -> DynamicMessage:
         """Return a listener with an RDS-like table: clusters are checked on demand."""
-        table: DynamicMessage = self._new("envoy.config.route.v3.RouteConfiguration")
-        table.ParseFromString(body)
+        table = self._catalogue.read("envoy.config.route.v3.RouteConfiguration", body)
         table.ClearField("vhds")
         if not table.HasField("validate_clusters"):
             table.validate_clusters.value = False
@@ -116,8 +120,7 @@ class StandIns:
 
     def of_extension(self, name: str, body: bytes) -> DynamicMessage:
         """Return a filter's user; None for an unknown kind."""
-        extension: DynamicMessage = self._new("envoy.config.core.v3.TypedExtensionConfig")
-        extension.ParseFromString(body)
+        extension = self._catalogue.read("envoy.config.core.v3.TypedExtensionConfig", body)
         message_type = extension.typed_config.type_url.rpartition("/")[2]
         if not extension.HasField("typed_config"):
             # A field for which Envoy reports that.
@@ -143,11 +146,9 @@ class StandIns:
 
     def static_secrets(self, name: str) -> tuple[DynamicMessage, ...]:
         """Return secrets of all forms for the bootstrap."""
-        text = {"inline_string": STUB_CERTIFICATE}
-        pair = {"certificate_chain": text, "private_key": {"inline_string": STUB_PRIVATE_KEY}}
         forms: tuple[Fields, ...] = (
-            {"tls_certificate": pair},
-            {"validation_context": {"trusted_ca": text}},
+            {"tls_certificate": _STUB_PAIR},
+            {"validation_context": {"trusted_ca": {"inline_string": STUB_CERTIFICATE}}},
             {"session_ticket_keys": {"keys": [{"inline_bytes": bytes(80)}]}},
             {"generic_secret": {"secret": {"inline_string": STAND_IN}}},
         )
@@ -158,11 +159,9 @@ class StandIns:
         return self.cluster(name, transport_socket={"name": "tls", "typed_config": packed})
 
     def _ticket_listener(self, name: str, used: Fields) -> DynamicMessage:
-        text = {"inline_string": STUB_CERTIFICATE}
-        certificate = {"certificate_chain": text, "private_key": {"inline_string": STUB_PRIVATE_KEY}}
         context = self._packed(
             f"{_TLS}DownstreamTlsContext",
-            common_tls_context={"tls_certificates": [certificate]},
+            common_tls_context={"tls_certificates": [_STUB_PAIR]},
             session_ticket_keys_sds_secret_config=used,
         )
         listener = self._listener(name, [self._tcp_proxy()])

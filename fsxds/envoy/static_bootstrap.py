@@ -69,9 +69,7 @@ class Preparer:
 
     def prepare(self, resource: Resource) -> Prepared:
         """Replace external content, and note mentioned names."""
-        message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(
-            resource.body
-        )
+        message = self._catalogue.read(resource.type_url, resource.body)
         notes = _Notes({one.name for one in resource.references if one.type_url == CDS})
         self._stubs.is_complete = True
 
@@ -134,17 +132,10 @@ def static_name(secret: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A resource with others in place, and their names."""
+    """A resource with others in place, and the filters' names."""
 
     body: bytes
-    secrets: frozenset[str] = frozenset()
     extensions: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class _Used:
-    secrets: set[str] = field(default_factory=set)
-    extensions: set[str] = field(default_factory=set)
 
 
 class Linker:
@@ -170,11 +161,10 @@ class Linker:
         return linked
 
     def _link(self, prepared: Prepared, secrets: Mapping[str, str], extensions: Mapping[str, bytes]) -> Linked:
-        used = _Used()
+        used_extensions: set[str] = set()
 
         def use_secret(config: DynamicMessage, form: str) -> None:
             if config.HasField("sds_config") and secrets.get(config.name) == form:
-                used.secrets.add(config.name)
                 config.ClearField("sds_config")
                 config.name = static_name(config.name)
 
@@ -191,20 +181,17 @@ class Linker:
 
         def use_extension(message: DynamicMessage) -> None:
             if is_discovered(message) and message.name in extensions:
-                used.extensions.add(message.name)
+                used_extensions.add(message.name)
                 self._place(message, extensions[message.name])
 
-        message: DynamicMessage = self._catalogue.message_class(
-            prepared.resource.type_url.rpartition("/")[2]
-        ).FromString(prepared.body)
+        message = self._catalogue.read(prepared.resource.type_url, prepared.body)
         changes = {f"{_TLS}CommonTlsContext": change_context, f"{_TLS}DownstreamTlsContext": change_downstream}
         self._reshaper.reshape(message, changes, use_extension)
-        body = message.SerializeToString(deterministic=True)
-        return Linked(body, frozenset(used.secrets), frozenset(used.extensions))
+        return Linked(message.SerializeToString(deterministic=True), frozenset(used_extensions))
 
     def _place(self, message: DynamicMessage, serialized: bytes) -> None:
         """An unexpected type becomes the default, which Envoy rejects."""
-        extension: DynamicMessage = self._catalogue.message_class(_TYPED_EXTENSION).FromString(serialized)
+        extension = self._catalogue.read(_TYPED_EXTENSION, serialized)
         expected = {url.rpartition("/")[2] for url in message.config_discovery.type_urls}
         if extension.typed_config.type_url.rpartition("/")[2] in expected:
             message.typed_config.CopyFrom(extension.typed_config)
@@ -285,7 +272,9 @@ class Renderer:
         self.prepared: tuple[Prepared, ...] = tuple(map(preparer.prepare, resources))
         self._catalogue = catalogue
         self._linker = Linker(catalogue)
-        self._stand_ins = StandIns(catalogue)
+        self._stand_ins = users = StandIns(catalogue)
+        made_of = users.of_endpoints, users.of_lb_endpoint, users.of_route, users.of_scope
+        self._users = dict(zip(("eds", "leds", "rds", "srds"), made_of, strict=True))
 
     def render(self, members: Collection[Member]) -> Rendering:
         """Render some of the resources."""
@@ -311,7 +300,7 @@ class Renderer:
 
     def _render_secrets(self, rendering: Rendering, chosen: _Chosen) -> None:
         for member, prepared in _of_type(chosen, SDS):
-            secret = self._parsed(prepared.resource, prepared.body)
+            secret = self._catalogue.read(SDS, prepared.body)
             # The name of the resource, by which others request it.
             secret.name = static_name(prepared.resource.name)
             rendering.add_secret(secret, member)
@@ -329,24 +318,18 @@ class Renderer:
     def _render_one(
         self, rendering: Rendering, member: Member, prepared: Prepared, links: Mapping[Member, Linked]
     ) -> None:
-        short_name, name = _short_name(prepared), _stand_in_for(member)
+        short_name, name, type_url = _short_name(prepared), _stand_in_for(member), prepared.resource.type_url
         if short_name == "cds":
-            rendering.add_cluster(self._parsed(prepared.resource, links[member].body), member)
+            rendering.add_cluster(self._catalogue.read(type_url, links[member].body), member)
         elif short_name == "lds":
-            listener = self._parsed(prepared.resource, links[member].body)
+            listener = self._catalogue.read(type_url, links[member].body)
             # Envoy ignores API listeners of a server, and logs that.
             if not listener.HasField("api_listener"):
                 rendering.add_listener(listener, member)
-        elif short_name == "eds":
-            rendering.add_cluster(self._stand_ins.of_endpoints(name, prepared.body), member)
-        elif short_name == "leds":
-            rendering.add_cluster(self._stand_ins.of_lb_endpoint(name, prepared.body), member)
-        elif short_name == "rds":
-            rendering.add_listener(self._stand_ins.of_route(name, prepared.body), member)
-        elif short_name == "srds":
-            rendering.add_listener(self._stand_ins.of_scope(name, prepared.body), member)
+        elif short_name in self._users:
+            rendering.add_user(self._users[short_name](name, prepared.body), member)
         elif short_name == "rtds":
-            layer = self._parsed(prepared.resource, prepared.body).layer
+            layer = self._catalogue.read(type_url, prepared.body).layer
             rendering.bootstrap.layered_runtime.layers.add(name=name, static_layer=layer)
             rendering.layers.append(member)
         elif short_name == "ecds" and not any(prepared.resource.name in one.extensions for one in links.values()):
@@ -360,9 +343,6 @@ class Renderer:
         for number, (table, bodies) in enumerate(hosts.items()):
             listener = self._stand_ins.of_virtual_hosts(f"{STAND_IN}-hosts-{number}", table, tuple(bodies.values()))
             rendering.add_listener(listener, next(iter(bodies)) if len(bodies) == 1 else None)
-
-    def _parsed(self, resource: Resource, body: bytes) -> DynamicMessage:
-        return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(body)
 
 
 _Chosen: TypeAlias = Mapping[Member, Prepared]

@@ -205,7 +205,10 @@ class Validator:
         try:
             if rendering.size > LARGE and self._run(path, rendering, "info") is None:
                 return None
-            return self._run_twice(path, rendering)
+            failure = self._run(path, rendering, "debug")
+            # A missing reason, under heavy load, says nothing about the bootstrap.
+            is_explained = failure is None or failure.reason != UNEXPLAINED
+            return failure if is_explained else self._run(path, rendering, "debug")
         except subprocess.TimeoutExpired:
             return ValidationFailure(
                 "Envoy hangs: it was ended after a time in which it takes much larger configurations"
@@ -214,12 +217,6 @@ class Validator:
             raise UsageError(f"{self._executable}: {error.strerror}; {_ADVICE}") from error
         finally:
             path.unlink()
-
-    def _run_twice(self, path: Path, rendering: Rendering) -> ValidationFailure | None:
-        """A missing reason, under heavy load, says nothing about the bootstrap."""
-        failure = self._run(path, rendering, "debug")
-        is_explained = failure is None or failure.reason != UNEXPLAINED
-        return failure if is_explained else self._run(path, rendering, "debug")
 
     def _run(self, path: Path, rendering: Rendering, level: str) -> ValidationFailure | None:
         done = subprocess.run(  # noqa: S603 - no shell

@@ -370,9 +370,6 @@ class _DeltaWatch(Watch[DeltaResponse]):
             else NO_REJECTIONS,
         )
 
-    def _shortest_ttl_s(self, base: Rows) -> float | None:
-        return base.shortest_ttl_s
-
     def _timed(self, base: Rows) -> frozenset[str]:
         timed = frozenset(base.timed)
         return timed & self.names.held(self.names.lookup(base)) if timed and not self.names.selects_all else timed

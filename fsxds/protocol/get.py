@@ -110,7 +110,6 @@ class FoundList:
     row: ResourceType
     resources: Collection[Resource] = field(repr=False)
     version: Version
-    has_versions: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +348,7 @@ def _find_in(snapshot: Snapshot, target: GetTarget, row: ResourceType) -> Found:
         if resource is not None:
             return FoundResource(resource)
     if not target.path:
-        return FoundList(row, rows.everything, _version_of_list(row, rows), not row.is_secret)
+        return FoundList(row, rows.everything, _version_of_list(row, rows))
     if target.directories:
         return rows.derive(_Lists, _Lists).find(row, rows, target.directories)
     return MAY_BE_DEFINED if row.type_url in snapshot.incomplete else Absent(_absence(row, target.path, rows))
@@ -391,7 +390,7 @@ def _list_of(row: ResourceType, rows: Rows, directories: tuple[_Directory, ...])
         if members:
             break
     version = Version(hashlib.sha256(b"".join(digest for digest, _ in members)).hexdigest()[:32])
-    return FoundList(row, tuple(chain.from_iterable(resources for _, resources in members)), version, not row.is_secret)
+    return FoundList(row, tuple(chain.from_iterable(resources for _, resources in members)), version)
 
 
 # Chunks are shared with later rows, so a change in a directory of any size only costs the changed chunks.

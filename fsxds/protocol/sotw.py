@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 from fsxds.model.name_table import version_of_set
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.model.resources import NO_RESOURCES, ResourceList, Rows, RowsChange, Snapshot
+from fsxds.model.resources import NO_RESOURCES, ResourceList, Rows, Snapshot
 from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent
 from fsxds.protocol.messages import Reaction, SotwRequest, SotwResponse
@@ -388,12 +388,6 @@ class _SotwWatch(Watch[SotwResponse]):
         if is_full:
             rest, heartbeats = held, ()
         return SotwResponse(self.type_url, sent.version, nonce, rest, with_ttl=True, heartbeats=heartbeats)
-
-    def selects(self, change: RowsChange) -> bool:
-        return self.subscription.selects_any(change)
-
-    def selected(self, names: frozenset[str]) -> frozenset[str]:
-        return self.subscription.selected(names)
 
     def _missing(self, base: Rows) -> tuple[str, ...]:
         return missing_names(base, self.subscription)

@@ -86,13 +86,13 @@ class Watch(ABC, Generic[Response]):
     def awaits_answers(self) -> bool:
         """Whether an upstream's answer may cause a response."""
 
-    @abstractmethod
     def selects(self, change: RowsChange) -> bool:
         """Whether a change may be selected."""
+        return self.subscription.selects_any(change)
 
-    @abstractmethod
     def selected(self, names: frozenset[str]) -> frozenset[str]:
         """Return names that may be selected."""
+        return self.subscription.selected(names)
 
     @abstractmethod
     def resources(self) -> Collection[Resource]:
@@ -101,8 +101,8 @@ class Watch(ABC, Generic[Response]):
     @abstractmethod
     def _missing(self, base: Rows) -> tuple[str, ...]: ...
 
-    @abstractmethod
-    def _shortest_ttl_s(self, base: Rows) -> float | None: ...
+    def _shortest_ttl_s(self, base: Rows) -> float | None:
+        return base.shortest_ttl_s
 
     @abstractmethod
     def _timed(self, base: Rows) -> frozenset[str]: ...

@@ -494,21 +494,13 @@ class CredentialFinder:
     """Finds resources with credentials; remembers answers."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._found = False
-        self._masker = Masker(catalogue, self._hide)
+        self._printer, self._masker = Printer(catalogue), Masker(catalogue, lambda _: "")
         self._known: Lru[tuple[TypeUrl, bytes], bool] = Lru(MOST_KNOWN)
-
-    def _hide(self, _: str) -> str:
-        self._found = True
-        return ""
 
     def are_in(self, type_url: TypeUrl, body: bytes) -> bool:
         """Whether `fsxds show` would hide parts."""
-        key = type_url, sha256(body).digest()
-        known = self._known.get(key)
-        if known is None:
-            self._found = False
-            self._masker.shown(type_url, body)
-            known = self._found
-            self._known.put(key, known)
-        return known
+        return self._known.find((type_url, sha256(body).digest()), lambda: self._hides_any(type_url, body))
+
+    def _hides_any(self, type_url: TypeUrl, body: bytes) -> bool:
+        plain = self._printer.any_plain(type_url, body)
+        return self._masker.masked(plain) != plain

@@ -209,14 +209,11 @@ class HostNames(DeltaNames):
         served = after.existing(hosts)
         serving = frozenset(resource.name for name in served for resource in after.find(name))
         beside = after.names(asked) - serving
+        if beside:
+            beside -= (self._brought & after.rows.keys()) | after.names(self._indirect)
         unknown, to_drop = hosts - served, pending - self._unknown
         return Changes(
-            unheld(serving, held, after)
-            | unheld(
-                beside - ((self._brought & after.rows.keys()) | after.names(self._indirect)) if beside else beside,
-                held,
-                after,
-            ),
+            unheld(serving | beside, held, after),
             unpopulated=unknown - to_drop,
             removed=unknown & to_drop,
             is_due=WILDCARD in asked and not held,

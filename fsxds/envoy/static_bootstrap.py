@@ -49,14 +49,6 @@ class Prepared:
     is_complete: bool = True
 
 
-@dataclass(slots=True)
-class _Notes:
-    clusters: set[str] = field(default_factory=set)
-    secrets: set[str] = field(default_factory=set)
-    static_secrets: set[str] = field(default_factory=set)
-    extensions: set[str] = field(default_factory=set)
-
-
 class Preparer:
     """Prepares resources for validation."""
 
@@ -71,38 +63,38 @@ class Preparer:
     def prepare(self, resource: Resource) -> Prepared:
         """Replace external content, and note mentioned names."""
         message = self._catalogue.read(resource.type_url, resource.body)
-        notes = _Notes({one.name for one in resource.references if one.type_url == CDS})
+        clusters = {one.name for one in resource.references if one.type_url == CDS}
+        secrets, static_secrets, extensions = set[str](), set[str](), set[str]()
         self._stubs.is_complete = True
 
         def note(one: DynamicMessage) -> None:
             self._stubs.change_sources(one)
-            self._note(one, notes)
+            for mention in self._mentions_in(one.DESCRIPTOR):
+                value = getattr(one, mention.name)
+                clusters.update(value if mention.is_repeated else (value,))
+            if one.DESCRIPTOR.full_name == SECRET_CONFIG:
+                (secrets if one.HasField("sds_config") else static_secrets).add(one.name)
+            elif is_discovered(one):
+                extensions.add(one.name)
 
         self._reshaper.reshape(message, self._changes, note)
         return Prepared(
             resource,
             message.SerializeToString(deterministic=True),
-            frozenset(notes.clusters - {""}),
-            frozenset(notes.secrets),
-            frozenset(notes.static_secrets - {""}),
-            frozenset(notes.extensions),
+            frozenset(clusters - {""}),
+            frozenset(secrets),
+            frozenset(static_secrets - {""}),
+            frozenset(extensions),
             (message.WhichOneof("type") or "") if resource.type_url == SDS else "",
             message.key.SerializeToString(deterministic=True) if resource.type_url == SRDS else b"",
             self._stubs.is_complete,
         )
 
-    def _note(self, message: DynamicMessage, notes: _Notes) -> None:
-        descriptor = message.DESCRIPTOR
+    def _mentions_in(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
         if (fields := self._cluster_fields.get(descriptor.full_name)) is None:
             fields = tuple(one for one in descriptor.fields if may_name_cluster(one, descriptor))
             self._cluster_fields[descriptor.full_name] = fields
-        for mention in fields:
-            value = getattr(message, mention.name)
-            notes.clusters.update(value if mention.is_repeated else (value,))
-        if descriptor.full_name == SECRET_CONFIG:
-            (notes.secrets if message.HasField("sds_config") else notes.static_secrets).add(message.name)
-        elif is_discovered(message):
-            notes.extensions.add(message.name)
+        return fields
 
 
 def may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:

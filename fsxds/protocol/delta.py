@@ -42,7 +42,6 @@ FOLLOWED_BY = {row.type_url: BY_SHORT_NAME[row.followed_by].type_url for row in 
 LEAST_NEEDED = 100
 
 NOTHING_HELD: Mapping[str, Version] = MappingProxyType({})
-NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class DeltaStream(Stream["_DeltaWatch", DeltaResponse]):
@@ -161,7 +160,7 @@ class DeltaStream(Stream["_DeltaWatch", DeltaResponse]):
 
 
 class _DeltaWatch(Watch[DeltaResponse]):
-    __slots__ = ("_absence", "_asked", "_held", "_left", "_rejected", "gone", "is_led", "names")
+    __slots__ = ("_absence", "_asked", "_held", "_left", "gone", "is_led", "names")
 
     def __init__(self, type_url: TypeUrl, memory: SharedMemory, ttl: TtlUse, absence: Absence) -> None:
         self.names = HostNames(memory) if type_url == VIRTUAL_HOSTS else DeltaNames(type_url, memory)
@@ -174,8 +173,6 @@ class _DeltaWatch(Watch[DeltaResponse]):
         self._held = NOTHING_HELD
         # Names in flight at the unsubscription from `*`: at a resubscription, removed ones have to be reported.
         self._left = NOTHING
-        # Reasons of the rejected names in the subscription.
-        self._rejected: Mapping[str, str] = NO_REJECTIONS
         # Resources that the client brought and that do not exist; removed once their users are up to date.
         self.gone = NOTHING
         self.is_led = False  # removals wait for their users
@@ -208,9 +205,7 @@ class _DeltaWatch(Watch[DeltaResponse]):
         if WILDCARD in request.unsubscribe:
             self._left |= self.acks.in_flight
         self._asked = (self._asked - frozenset(request.unsubscribe)) | self.names.receive(request)
-        if request.rejected_names or self._rejected:
-            rejected = {**self._rejected, **request.rejected_names}
-            self._rejected = {name: rejected[name] for name in rejected.keys() & self.names.names}
+        self.keep_reasons(request.rejected_names)
         pending = self.acks.pending
         if pending.names and request.unsubscribe and self._base is not None:
             lookup = self.names.lookup(self._base)
@@ -365,9 +360,7 @@ class _DeltaWatch(Watch[DeltaResponse]):
             with_ttl=self._ttl is not TtlUse.NONE,
             aliases=update.aliases,
             unpopulated=tuple(sorted(changes.unpopulated)),
-            errors={name: self._rejected[name] for name in absence & self._rejected.keys()}
-            if self._rejected
-            else NO_REJECTIONS,
+            errors={name: self._reasons[name] for name in absence & self._reasons.keys()},
         )
 
     def _timed(self, base: Rows) -> frozenset[str]:

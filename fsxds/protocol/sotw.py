@@ -26,7 +26,7 @@ from fsxds.model.resources import NO_RESOURCES, ResourceList, Rows, Snapshot
 from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent
 from fsxds.protocol.messages import Reaction, SotwRequest, SotwResponse
-from fsxds.protocol.stream_core import Stream, Watch
+from fsxds.protocol.stream_core import NO_REASONS, Stream, Watch
 from fsxds.protocol.subscription import (
     WILDCARD,
     SharedMemory,
@@ -43,7 +43,6 @@ from fsxds.protocol.ttl import TtlUse, ttl_use
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 
-NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
 NONE_AGAIN: Mapping[TypeUrl, frozenset[str]] = MappingProxyType({})
 
 
@@ -89,7 +88,7 @@ class SotwStream(Stream["_SotwWatch", SotwResponse]):
     def _names_to_send(self, watch: _SotwWatch, request: SotwRequest, *, is_repeat: bool) -> frozenset[str]:
         before = watch.subscription
         added = watch.subscribe(request.names)
-        watch.reject({name: reason for name, reason in request.rejected_names.items() if name in added})
+        watch.keep_reasons({name: reason for name, reason in request.rejected_names.items() if name in added})
         if not watch.is_initialized:
             # The client may wait for endpoints that it has: for clusters that it has just received.
             clusters = self._watches.get(CLUSTERS)
@@ -144,7 +143,7 @@ def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
 
 
 class _SotwWatch(Watch[SotwResponse]):
-    __slots__ = ("_awaited", "_claimed", "_postponed", "_row", "_unreported", "subscription")
+    __slots__ = ("_awaited", "_claimed", "_postponed", "_row", "subscription")
 
     subscription: Subscription
 
@@ -158,8 +157,6 @@ class _SotwWatch(Watch[SotwResponse]):
         self._postponed = NOTHING
         # Names that delay a full state, because they may exist elsewhere.
         self._awaited = NOTHING
-        # Reasons of rejected names in the subscription, until a response has sent them.
-        self._unreported: Mapping[str, str] = NO_REJECTIONS
 
     @property
     def everything(self) -> frozenset[str]:
@@ -187,13 +184,8 @@ class _SotwWatch(Watch[SotwResponse]):
             self.acks.pending.forget(self.acks.pending.names - self._selected(self._base))
         return after.added_to(before)
 
-    def reject(self, rejected: Mapping[str, str]) -> None:
-        if rejected or self._unreported:
-            unreported = {**self._unreported, **rejected}
-            self._unreported = {name: unreported[name] for name in unreported.keys() & self.subscription.names}
-
     def rejection_response(self, snapshot: Snapshot) -> Sent | None:
-        if not self._unreported or self._base is None:
+        if not self._reasons or self._base is None:
             return None
         return Sent(version_of(snapshot, self.subscription), generation=self._generation)
 
@@ -363,7 +355,8 @@ class _SotwWatch(Watch[SotwResponse]):
         shortest_ttl_s = None if self._base is None else self._shortest_ttl_s(self._base)
         self._heartbeats.plan(shortest_ttl_s, now_s, is_all=self._row.full_state_in_sotw)
         with_ttl = self._ttl is not TtlUse.NONE
-        errors, self._unreported = self._unreported, NO_REJECTIONS
+        # Each is sent once.
+        errors, self._reasons = self._reasons, NO_REASONS
         if errors:
             errors = {name: reason for name, reason in errors.items() if name not in sent.resources.names}
         return SotwResponse(self.type_url, sent.version, nonce, sent.resources, with_ttl, errors=errors)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from fsxds.model.name_table import Chunk
@@ -17,6 +18,8 @@ from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest
 from fsxds.rollout import Step
 from fsxds.rollout.step import Standing
 
+NO_REASONS: Mapping[str, str] = MappingProxyType({})
+
 
 class Watch(ABC, Generic[Response]):
     """One type on one stream.
@@ -24,7 +27,7 @@ class Watch(ABC, Generic[Response]):
     The client's resources are not kept by name: they are the selection from `_base`, without pending ones.
     """
 
-    __slots__ = ("_base", "_generation", "_heartbeats", "_memory", "_ttl", "acks", "type_url")
+    __slots__ = ("_base", "_generation", "_heartbeats", "_memory", "_reasons", "_ttl", "acks", "type_url")
 
     def __init__(self, type_url: TypeUrl, memory: SharedMemory, ttl: TtlUse, acks: Acks) -> None:
         self.type_url, self.acks = type_url, acks
@@ -34,6 +37,8 @@ class Watch(ABC, Generic[Response]):
         self._base: Rows | None = None
         # The generation of the snapshot that was processed last.
         self._generation = 0
+        # Reasons of rejected names in the subscription.
+        self._reasons: Mapping[str, str] = NO_REASONS
 
     @property
     @abstractmethod
@@ -124,6 +129,12 @@ class Watch(ABC, Generic[Response]):
         nonce, sent = next_nonce(), Sent(version, renewed)
         self.acks.record(nonce, sent, now_s)
         return self._heartbeat_of(sent, base, nonce, is_full=is_full)
+
+    def keep_reasons(self, rejected: Mapping[str, str]) -> None:
+        """Add the reasons of a request's rejected names, and drop those of names not subscribed to any more."""
+        if rejected or self._reasons:
+            reasons = {**self._reasons, **rejected}
+            self._reasons = {name: reasons[name] for name in reasons.keys() & self.subscription.names}
 
     def has_answered(self, step: Step) -> bool:
         """Whether the client answered a step that changes the type."""

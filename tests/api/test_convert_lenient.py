@@ -179,7 +179,7 @@ def test_many_unknown_types(converter: Converter) -> None:
     """A similar name is looked for the first few only: that takes milliseconds each."""
 
     def convert(count: int) -> None:
-        types = {str(number): {"@type": f"{PREFIX}{CLUSTER}{number}"} for number in range(count)}
+        types: dict[str, PlainValue] = {str(number): {"@type": f"{PREFIX}{CLUSTER}{number}"} for number in range(count)}
         assert len(converter.convert({"metadata": {FILTER: types}}, CLUSTER).faults) == count
 
     assert cost_s(lambda: convert(1000), 1) < 5 * cost_s(lambda: convert(100), 1)

@@ -179,11 +179,10 @@ class Catalogue:
 
     def unpacked(self, packed: DynamicMessage) -> DynamicMessage | None:
         """Return an Any's content, or None."""
-        message_type = packed.type_url.rpartition("/")[2]
-        if not self.knows(message_type):
+        if not self.knows(packed.type_url.rpartition("/")[2]):
             return None
         try:
-            return self.message_class(message_type).FromString(packed.value)
+            return self.read(packed.type_url, packed.value)
         except DecodeError:
             return None
 
@@ -198,13 +197,17 @@ class Catalogue:
         """Return a type's class; KeyError if unknown."""
         return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(message_type))
 
+    def read(self, type_url: str, body: bytes) -> DynamicMessage:
+        """Parse a message, by type URL or type. Raises KeyError or DecodeError."""
+        return self.message_class(type_url.rpartition("/")[2]).FromString(body)
+
     def options_of(self, described: _WithOptions) -> DynamicMessage:
         """Return a descriptor's options.
 
         Those of `GetOptions()`, of protobuf's default pool, lack this pool's extensions.
         """
         options = described.GetOptions()
-        return self.message_class(options.DESCRIPTOR.full_name).FromString(options.SerializeToString())
+        return self.read(options.DESCRIPTOR.full_name, options.SerializeToString())
 
     def extension(self, name: str) -> FieldDescriptor | None:
         """Return an extension of options, or None."""

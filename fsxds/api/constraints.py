@@ -182,20 +182,15 @@ class FieldRules:
         visit: Visit | None = _fields_visit(rows, demands)
         if descriptor.full_name == ANY:
             visit = self._any_visit(mode._replace(is_ruled=mode.is_opened))
-        elif hooks and not self._has_fields_to_visit(descriptor):
-            visit = None
+        elif hooks and descriptor.full_name not in self._types_to_check:
+            held = (field.message_type for field in descriptor.fields if field.message_type is not None)
+            visit = visit if any(one.full_name in self._types_to_visit for one in held) else None
         if hooks:
             visit = _visit_with_hooks(hooks, visit)
         # Registered before its fields: a message may hold messages of its own type.
         self._visits[key] = visit
         self._compile(descriptor, mode, rows, demands)
         return visit
-
-    def _has_fields_to_visit(self, descriptor: Descriptor) -> bool:
-        return descriptor.full_name in self._types_to_check or any(
-            field.message_type is not None and field.message_type.full_name in self._types_to_visit
-            for field in descriptor.fields
-        )
 
     def _compile(self, descriptor: Descriptor, mode: _Mode, rows: _Rows, demands: list[Demand]) -> None:
         if mode.is_ruled:

@@ -296,7 +296,7 @@ class LenientReader:
             fact = f'there is no message type "{message_type}" any more: it is of API v2'
             place.at("@type").add("unknown-type", fact, f'write "type.googleapis.com/{successor}"')
         elif descriptor is None:
-            near = self._catalogue.similar(message_type)
+            near = self._catalogue.similar(message_type) if len(place.faults) < _MOST_ADVICE else None
             known = f' "{shortened(message_type)}"' if near or may_quote_type(message_type) else " of this name"
             fact = f"there is no message type{known} in {self._catalogue.description}"
             place.at("@type").add(

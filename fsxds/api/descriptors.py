@@ -44,22 +44,17 @@ def parse_set(serialized: bytes) -> FileDescriptorSet:
 
 def completed(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
     """Add missing `google/protobuf/` files, in dependency order."""
-    by_name = {module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb for module in _WELL_KNOWN}
-    given = list(files)
-    for file in given:
-        by_name.pop(file.name, None)
-    missing = [FileDescriptorProto.FromString(serialized) for serialized in by_name.values()]
-    return in_dependency_order([*missing, *given])
+    well_known = (FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb) for module in _WELL_KNOWN)
+    return in_dependency_order((*well_known, *files))
 
 
 def merged(base: FileDescriptorSet, own: FileDescriptorSet) -> FileDescriptorSet:
     """Merge files; `own` takes precedence."""
-    by_name = {file.name: file for file in (*base.file, *own.file)}
-    return FileDescriptorSet(file=in_dependency_order(by_name.values()))
+    return FileDescriptorSet(file=in_dependency_order((*base.file, *own.file)))
 
 
 def in_dependency_order(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Sort by name, but after imports.
+    """Sort by name, but after imports. Of equal names, the last one counts.
 
     Raises:
         ApiError: an import is circular, or missing and not well-known.

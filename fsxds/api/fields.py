@@ -101,11 +101,8 @@ def takes_null(field: FieldDescriptor) -> bool:
     """Whether null is a value here, not absence."""
     if field.is_repeated:
         return False
-    message_type: Descriptor | None = field.message_type
-    enum_type: EnumDescriptor | None = field.enum_type
-    return (message_type is not None and message_type.full_name == VALUE) or (
-        enum_type is not None and enum_type.full_name == NULL_VALUE
-    )
+    held: Descriptor | EnumDescriptor | None = field.message_type or field.enum_type
+    return held is not None and held.full_name in (VALUE, NULL_VALUE)
 
 
 def fields_by_name(descriptor: Descriptor) -> dict[str, FieldDescriptor]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.fields import FieldNames, is_map, map_parts
+from fsxds.api.fields import ANY, STRUCT, VALUE, FieldNames, is_map, map_parts
 from fsxds.model.values import FieldPath, PlainValue
 
 DIRECTIVE, DELETE = "$patch", "delete"
@@ -27,9 +27,6 @@ LIST_KEYS: Mapping[str, tuple[str, ...]] = {
     "envoy.config.core.v3.HeaderValueOption": ("header", "key"),
 }
 """The key fields of list members that have no `name`."""
-
-_ANY = "google.protobuf.Any"
-_OBJECTS = ("google.protobuf.Struct", "google.protobuf.Value")
 
 _Object = dict[str, PlainValue]
 
@@ -103,13 +100,9 @@ class _Merging:
             merged = self._list(base, patch if isinstance(patch, list) else [patch], descriptor, place)
             if merged is not None:
                 return merged
-        elif isinstance(base, dict) and isinstance(patch, dict):
-            if row is not None and is_map(row):
-                return self._map(base, patch, map_parts(row)[1], place)
-            found = self._message(base, patch, descriptor, place)
-            if found is not None:
-                return found
-        return self._replaced(patch, place)
+        elif row is not None and is_map(row) and isinstance(base, dict) and isinstance(patch, dict):
+            return self._map(base, patch, map_parts(row)[1], place)
+        return self._one(base, patch, descriptor, place)
 
     def _replaced(self, patch: PlainValue, place: _MergePlace) -> PlainValue:
         self.sources[place.merged] = True, place.patch
@@ -125,9 +118,9 @@ class _Merging:
         self, base: _Object, patch: _Object, descriptor: Descriptor | None, place: _MergePlace
     ) -> _Object | None:
         """None for different types."""
-        if descriptor is None or descriptor.full_name in _OBJECTS:
+        if descriptor is None or descriptor.full_name in (STRUCT, VALUE):
             return self.objects(base, patch, None, place)
-        if descriptor.full_name != _ANY:
+        if descriptor.full_name != ANY:
             return self.objects(base, patch, descriptor, place)
         message_type = _message_type(base.get("@type"))
         if "@type" in patch and _message_type(patch["@type"]) != message_type:
@@ -154,13 +147,15 @@ class _Merging:
             elif not _is_deletion(patch[change]):
                 at = place.at(len(merged), index, change)
                 self.sources[at.merged] = False, at.base
-                merged.append(self._member(base[index], patch[change], descriptor, at))
+                merged.append(self._one(base[index], patch[change], descriptor, at))
         for index in changes.values():
             if not _is_deletion(patch[index]):
                 merged.append(self._replaced(patch[index], place.at(len(merged), 0, index)))
         return merged
 
-    def _member(self, base: PlainValue, patch: PlainValue, descriptor: Descriptor, place: _MergePlace) -> PlainValue:
+    def _one(
+        self, base: PlainValue, patch: PlainValue, descriptor: Descriptor | None, place: _MergePlace
+    ) -> PlainValue:
         if not isinstance(base, dict) or not isinstance(patch, dict):
             return self._replaced(patch, place)
         found = self._message(base, patch, descriptor, place)

@@ -93,18 +93,18 @@ class Printer:
 
     def any_json(self, type_url: TypeUrl, body: bytes) -> bytes:
         """Return compact JSON. ApiError as in `to_plain`."""
+        return dump(self.any_plain(type_url, body))
+
+    def any_plain(self, type_url: TypeUrl, body: bytes) -> dict[str, PlainValue]:
+        """Return plain values with "@type". ApiError as in `to_plain`."""
         try:
-            plain = self._unpacked(type_url, body)
+            return self._unpacked(type_url, body)
         except (ValueError, DecodeError) as error:
             raise ApiError(f"{type_url} cannot be written as JSON: {error}") from error
-        return dump(plain)
 
     def resource_plain(self, type_url: TypeUrl, body: bytes) -> dict[str, PlainValue]:
         """Omit "@type". ApiError as in `to_plain`."""
-        try:
-            plain = self._unpacked(type_url, body)
-        except (ValueError, DecodeError) as error:
-            raise ApiError(f"{type_url} cannot be written as JSON: {error}") from error
+        plain = self.any_plain(type_url, body)
         del plain["@type"]
         return plain
 

@@ -14,7 +14,6 @@ A value is secret because of
 from __future__ import annotations
 
 import base64
-import json
 import re
 from binascii import Error as Base64Error
 from collections.abc import Callable, Collection, Mapping
@@ -58,6 +57,7 @@ SECRET_FIELDS = frozenset({
 # Inline content of a DataSource; and programs, which have secrets written into them.
 INLINE_FIELDS = frozenset({"inline_bytes", "inline_string"})
 _CODE_FIELDS = frozenset({"default_source_code", "inline_code", "source_code", "source_codes"})
+_SECRET_OR_CODE = SECRET_FIELDS | _CODE_FIELDS
 
 # Fields whose names are harmless elsewhere.
 SECRET_PLACES = frozenset({
@@ -159,7 +159,7 @@ def is_secret_name(name: str) -> bool:
 def is_secret_field(name: str) -> bool:
     """Whether a field is secret, even if misspelled."""
     snake = "_".join(_pieces(name))
-    known = SECRET_FIELDS | INLINE_FIELDS | _CODE_FIELDS
+    known = _SECRET_OR_CODE | INLINE_FIELDS
     return snake in known or is_secret_name(name) or bool(get_close_matches(snake, known, 1, 0.85))
 
 
@@ -183,23 +183,23 @@ def _is_secret_parameter(name: str) -> bool:
 # texts.
 _NAME_IN_TEXT = re.compile(r"""(?<![\w-])(?P<name>[\w-]++)\\*+["']?\s*+(?P<mark>[:=])\s*+""")
 _VALUE_IN_TEXT = re.compile(
-    r"""  "(?:\\.|[^"\\])*(?:"|\Z)                     # a quoted value, perhaps cut off
+    r"""  "(?:\\.|[^"\\])*(?:"|\\?\Z)                  # a quoted value, perhaps cut off, also within an escape
         | \\+"(?:(?!\\+").)*(?:\\+"|\Z)              # a quoted value inside a quoted text
         | '[^']*(?:'|\Z)
         | (?<==)[^\s,;&}"']+                           # behind a colon, words of our own follow the name of a field
     """,
     re.DOTALL | re.VERBOSE,
 )
-_DOUBLE_QUOTED = re.compile(r"""\\*"(?:\\.|[^"\\])*(?:\\*"|\Z)""", re.DOTALL)
+_DOUBLE_QUOTED = re.compile(r"""\\*"(?:\\.|[^"\\])*(?:\\*"|\\?\Z)""", re.DOTALL)
 _HEADER_IN_TEXT = re.compile(
     r"""(\b(?:key|name)\\*["']?\s*:\s*\\*"(?P<name>[\w-]+)\\*"[\s,]*\\*"?(?:raw_)?value\\*["']?\s*:\s*)
-        (?:"(?:\\.|[^"\\])*(?:"|\Z)|\\+"(?:(?!\\+").)*(?:\\+"|\Z))""",
+        (?:"(?:\\.|[^"\\])*(?:"|\\?\Z)|\\+"(?:(?!\\+").)*(?:\\+"|\Z))""",
     re.DOTALL | re.VERBOSE,
 )
 
 # An apostrophe begins no quotation (`can't`), and no quotation ends within a word.
 _IN_ANY_QUOTES = re.compile(
-    r"""[bru]?(?!(?<=\w)'(?:t|s|d|m|ll|re|ve)\b)'(?:\\.|'(?=\w)|[^'\n\\])*(?:'|\Z)|b?"[^"\n]*(?:"|\Z)"""
+    r"""[bru]?(?!(?<=\w)'(?:t|s|d|m|ll|re|ve)\b)'(?:\\.|'(?=\w)|[^'\n\\])*(?:'|\\?\Z)|b?"[^"\n]*(?:"|\Z)"""
 )
 # The parts of an expression that RE2 repeats, and of a program that Lua repeats.
 _REPEATED = re.compile(
@@ -207,8 +207,8 @@ _REPEATED = re.compile(
     r"|character class(?: range)?|named capture group|nested repetition operator|repetition size)|unexpected \S+): )(?P<regex>\S.*)"
     r"|(?P<near>\bnear )'(?P<code>[^\n]*)'"
 )
-# Lua names a script by its beginning, which may be anything.
-_LUA_CHUNK = re.compile(r'\[string "[^\n]*?"\]:(\d+): ')
+# Lua names a script by its beginning, which may be anything. Without an end, a line is not searched again.
+_LUA_CHUNK = re.compile(r'\[string "(?:[^\n]*?"\]:(\d+): |[^\n]*)')
 # Tokens of Lua itself: its keywords, its marks, and the end of the file.
 _LUA_TOKEN = re.compile(
     r"and|break|do|else|elseif|end|false|for|function|goto|if|in|local|nil|not|or|repeat|return|then|true|until|while"
@@ -232,7 +232,7 @@ def mask_text(text: str) -> str:
 
 def _is_secret_in_text(name: str) -> bool:
     snake = "_".join(_pieces(name))
-    return snake in SECRET_FIELDS | _CODE_FIELDS or snake.endswith(tuple(INLINE_FIELDS)) or is_secret_name(name)
+    return snake in _SECRET_OR_CODE or snake.endswith(tuple(INLINE_FIELDS)) or is_secret_name(name)
 
 
 def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
@@ -240,7 +240,7 @@ def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
 
     `secrets` are the resource's; None if unknown.
     """
-    text = _LUA_CHUNK.sub(r"line \1: ", text)
+    text = _LUA_CHUNK.sub(lambda match: f"line {match[1]}: " if match[1] else match[0], text)
     text = _REPEATED.sub(lambda match: _repeated(match, secrets), mask_text(text))
     # Envoy puts names in single quotes, the texts of its messages in double ones.
     return _without_values(text, lambda name: not _is_name(name), _DOUBLE_QUOTED, _HARMLESS_IN_QUOTES)
@@ -273,10 +273,10 @@ def _without_values(
     for match in _NAME_IN_TEXT.finditer(text):
         if match.start() >= end and is_secret(match["name"]):
             value = quoted.match(text, match.end())
-            is_harmless = harmless is not None and not is_secret_name(match["name"])
-            if value is not None and not (is_harmless and harmless is not None and harmless.fullmatch(value[0])):
-                shown += (text[end : match.end()], HIDDEN)
-                end = value.end()
+            if value is None or (harmless and not is_secret_name(match["name"]) and harmless.fullmatch(value[0])):
+                continue
+            shown += (text[end : match.end()], HIDDEN)
+            end = value.end()
     return "".join((*shown, text[end:]))
 
 
@@ -298,7 +298,7 @@ class Secrecy:
         if answer is None:
             owner = owner_of(field).full_name
             answer = self._answers[field.full_name] = (
-                field.name in SECRET_FIELDS | INLINE_FIELDS | _CODE_FIELDS
+                field.name in _SECRET_OR_CODE | INLINE_FIELDS
                 or (owner in _SECRET_TYPES and field.name not in _OPEN_FIELDS)
                 or field.full_name in SECRET_PLACES
                 or (owner == _ADDED_HEADER and field.name != "key")
@@ -329,7 +329,7 @@ class Masker:
 
     def shown(self, type_url: TypeUrl, body: bytes) -> dict[str, PlainValue]:
         """Mask a resource; ApiError if its type is unknown."""
-        return self.masked(json.loads(self._printer.any_json(type_url, body)))
+        return self.masked(self._printer.any_plain(type_url, body))
 
     def masked(self, resource: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
         """Return it without secrets."""
@@ -353,15 +353,13 @@ class Masker:
     def _any(self, value: Mapping[str, PlainValue], site: _MaskedPlace) -> dict[str, PlainValue]:
         message_type = type_of_url(str(value.get("@type", "")))
         descriptor = None if message_type is None else self._catalogue.descriptor(message_type)
-        if descriptor is not None and descriptor.full_name in SPECIAL_JSON and descriptor.full_name != STRUCT:
+        if descriptor is not None and descriptor.full_name in SPECIAL_JSON:
             is_config = descriptor.full_name in _FREE_TEXT and site.holder != _TYPED_CONFIG
             inner = replace(site, is_secret=site.is_secret or is_config)
             return {
                 name: part if name == "@type" else self._message(part, descriptor, inner)
                 for name, part in value.items()
             }
-        if descriptor is not None and descriptor.full_name == STRUCT:
-            return {name: part if name == "@type" else self._free(part, site) for name, part in value.items()}
         return self._fields(value, descriptor, site)
 
     def _fields(
@@ -453,7 +451,7 @@ class Masker:
             if site.is_secret:
                 covered = name not in _OPEN_FIELDS
             else:
-                covered = name in SECRET_FIELDS | _CODE_FIELDS or is_secret_name(name)
+                covered = name in _SECRET_OR_CODE or is_secret_name(name)
                 covered |= name in INLINE_FIELDS and site.holder not in _OPEN_CONTENT
                 covered |= (names_secret or (is_header and name == "value")) and bool(_NAMED_FIELDS.fullmatch(name))
             masked[name] = self._free(part, _MaskedPlace(name, covered))
@@ -496,21 +494,13 @@ class CredentialFinder:
     """Finds resources with credentials; remembers answers."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._found = False
-        self._masker = Masker(catalogue, self._hide)
+        self._printer, self._masker = Printer(catalogue), Masker(catalogue, lambda _: "")
         self._known: Lru[tuple[TypeUrl, bytes], bool] = Lru(MOST_KNOWN)
-
-    def _hide(self, _: str) -> str:
-        self._found = True
-        return ""
 
     def are_in(self, type_url: TypeUrl, body: bytes) -> bool:
         """Whether `fsxds show` would hide parts."""
-        key = type_url, sha256(body).digest()
-        known = self._known.get(key)
-        if known is None:
-            self._found = False
-            self._masker.shown(type_url, body)
-            known = self._found
-            self._known.put(key, known)
-        return known
+        return self._known.find((type_url, sha256(body).digest()), lambda: self._hides_any(type_url, body))
+
+    def _hides_any(self, type_url: TypeUrl, body: bytes) -> bool:
+        plain = self._printer.any_plain(type_url, body)
+        return self._masker.masked(plain) != plain

@@ -210,8 +210,8 @@ def _rejected_by_envoy(
         from fsxds.envoy.validate import ValidationOptions, validate_resources
 
         with progress_bar("asking Envoy") as progress:
-            options = ValidationOptions(executable, catalogue, contents=contents, progress=progress)
-            found[layers] = validate_resources(resources, subject.directory, options)
+            options = ValidationOptions(executable, catalogue, progress)
+            found[layers] = validate_resources(resources, contents.get, options)
         if not found[layers]:
             cache.note(tree, digest)
     return tuple(named_in(problem, shown) if shown else problem for problem, shown in by_views(found).items())

@@ -42,9 +42,7 @@ class _Writer:
 
     def mapping(self, value: dict[str, PlainValue], indent: str) -> Iterator[str]:
         for key, content in value.items():
-            comment = self._comments.pop(key, None)
-            if comment is not None:
-                yield from (f"{indent}# {line}" for line in comment.splitlines())
+            yield from (f"{indent}# {line}" for line in self._comments.pop(key, "").splitlines())
             yield from self._pair(f"{indent}{quoted_text(key)}:", content, indent)
 
     def _pair(self, head: str, content: PlainValue, indent: str) -> Iterator[str]:
@@ -74,9 +72,7 @@ class _Writer:
         if not isinstance(element, dict) or (len(in_line) <= LINE_LENGTH and not self._needs_lines(element)):
             yield in_line
             return
-        comment = self._comments.pop(next(iter(element)), None)
-        if comment is not None:
-            yield from (f"{indent}# {line}" for line in comment.splitlines())
+        yield from (f"{indent}# {line}" for line in self._comments.pop(next(iter(element)), "").splitlines())
         for number, line in enumerate(self.mapping(element, indent + _STEP)):
             yield f"{indent}- {line.removeprefix(indent + _STEP)}" if number == 0 else line
 

@@ -11,13 +11,13 @@ A bootstrap (`Section`) has a node, the admin page, the static cluster `xds`, an
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import MappingProxyType
 from urllib.parse import quote
 
+from fsxds.api.walk import ip_version
 from fsxds.events.event import escape
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_names import MalformedName, ResourceName, is_structured
@@ -52,7 +52,7 @@ def rest_cluster(xds: str) -> Section:
     limits: Section = {"max_connections": NO_LIMIT, "max_pending_requests": NO_LIMIT, "max_requests": NO_LIMIT}
     address = _address(xds)
     cluster: Section = {"name": XDS_CLUSTER, "type": "STATIC"}
-    if _is_to_be_resolved(address):
+    if (host := _host_of(address)) is not None and ip_version(host) is None:
         # Without V4_ONLY Envoy tries an IPv6 address first (ENVOY.md E7), at which fsxds mostly does not listen.
         cluster |= {"type": "STRICT_DNS", "dns_lookup_family": "V4_ONLY"}
     return cluster | {
@@ -97,19 +97,6 @@ def _address(bound: str) -> Section:
     host = host.removeprefix("[").removesuffix("]")
     return socket_address(_LOOPBACK.get(host, host), int(port))
 
-
-def _is_to_be_resolved(address: Section) -> bool:
-    address_of_socket = address.get("socket_address")
-    if not isinstance(address_of_socket, dict):
-        return False
-    try:
-        ipaddress.ip_address(str(address_of_socket["address"]))
-    except ValueError:
-        return True
-    return False
-
-
-__all__ = ["BootstrapRequest", "Identity", "Section", "ads_bootstrap", "files_of", "mirror_bootstrap", "rest_bootstrap"]
 
 # The pause between two polls, up to twice as long by Envoy's jitter. Below one millisecond Envoy crashes (ENVOY.md E4).
 REFRESH_DELAY = "0.05s"
@@ -295,7 +282,7 @@ def _secured(cluster: Section, tls: EnvoyTls) -> Section:
     host = _host_of(cluster)
     if host is None:
         return cluster
-    is_address = _is_address(host)
+    is_address = ip_version(host) is not None
     common: Section = {
         "validation_context": {
             "trusted_ca": {"filename": str(tls.ca)},
@@ -320,14 +307,6 @@ def _host_of(cluster: PlainValue) -> str | None:
         return None
     socket = cluster.get("socket_address")
     return str(socket["address"]) if isinstance(socket, dict) else _host_of([*cluster.values()])
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 LIST = BY_SHORT_NAME["lcds"]

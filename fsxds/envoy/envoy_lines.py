@@ -39,7 +39,7 @@ _ALWAYS = re.compile(
 class LocalEnvoyLog:
     """An `EnvoyObserver` that writes log lines.
 
-    `nacked` receives each NACKed type; `now_s` is a monotonic clock.
+    `nacked` receives each NACKed type; `now_s` is a monotonic clock. `has_reported`: an Envoy has started or ended.
     """
 
     def __init__(
@@ -52,18 +52,13 @@ class LocalEnvoyLog:
         self._nacked = nacked
         self._now_s = now_s
         self._limit = RepeatLimit(MOST_LINES)
-        self._has_reported = False
+        self.has_reported = False
         self._has_logged = False
         self._is_stopping = False
 
-    @property
-    def has_reported(self) -> bool:
-        """Whether an Envoy has started or ended."""
-        return self._has_reported
-
     def envoy_started(self, admin: str, listeners: Sequence[Listening]) -> None:
         """Report the admin page and listeners."""
-        self._has_reported = True
+        self.has_reported = True
         details: dict[str, PlainValue] = {"admin": admin, "listeners": _addresses(listeners)}
         self._write(LogLine(Level.INFO, "envoy_started", f"Envoy runs; admin: http://{admin}", details))
         self.envoy_listens(listeners)
@@ -132,7 +127,7 @@ class LocalEnvoyLog:
 
     def envoy_ended(self, ended: EndedEnvoy) -> None:
         """Report the end, with the log's if not passed on."""
-        self._has_reported = True
+        self.has_reported = True
         how = f"was ended by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
         # A key may span several lines, so they are masked as one text.
         tail = "" if self._has_logged else mask_reason("\n".join(ended.tail))

@@ -84,7 +84,9 @@ def read_rejection(message: str) -> LoggedRejection | None:
 
 def origin_of(reason: str, resources: Iterable[Resource]) -> Origin | None:
     """Return the longest named resource's origin, or None."""
-    named = [one for one in resources if one.name and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", reason)]
+    # Compiling an expression per resource would take longest.
+    mentioned = (one for one in resources if one.name and one.name in reason)
+    named = [one for one in mentioned if re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", reason)]
     return max(named, key=lambda one: len(one.name)).origin if named else None
 
 
@@ -133,11 +135,7 @@ class _Progress:
     """Secrets come first, then all clusters but EDS', then those, then listeners."""
 
     def __init__(self, rendering: Rendering) -> None:
-        self._secrets = rendering.secrets
-        self._clusters = rendering.clusters
-        self._listeners = rendering.listeners
-        self._eds = rendering.eds
-        self._layers = rendering.layers
+        self._rendering = rendering
         self._stage = ""
         self._done: set[str] = set()
         self._index = 0
@@ -151,13 +149,13 @@ class _Progress:
         elif match := _CLUSTER_DONE.match(message):
             name = match["name"]
             if self._has_failed:
-                self._finish(name, self._clusters.get(name))
+                self._finish(name, self._rendering.clusters.get(name))
             elif self._stage == "cluster":
                 self._half_made = name
         elif match := _CLUSTER_BEGUN.match(message):
             self._half_made = match["name"]
         elif match := _LISTENER_DONE.match(message):
-            self._finish(match["name"], self._listeners.get(match["name"]))
+            self._finish(match["name"], self._rendering.listeners.get(match["name"]))
         elif match := _LISTENER_BEGUN.match(message) or _SECRET_BEGUN.match(message):
             self._index = int(match["index"])
 
@@ -177,15 +175,16 @@ class _Progress:
             return self.member_at("Listeners", self._index)
         if self._stage == "cluster":
             if self._half_made is not None:
-                return self._clusters.get(self._half_made)
-            in_order = sorted(self._clusters, key=lambda name: name in self._eds)
-            return next((self._clusters[name] for name in in_order if name not in self._done), None)
+                return self._rendering.clusters.get(self._half_made)
+            in_order = sorted(self._rendering.clusters, key=lambda name: name in self._rendering.eds)
+            return next((self._rendering.clusters[name] for name in in_order if name not in self._done), None)
         # The runtime comes before all that.
-        return next(iter(self._layers), None)
+        return next(iter(self._rendering.layers), None)
 
     def member_at(self, list_name: str, index: int) -> Member | None:
-        lists = {"Secrets": self._secrets, "Clusters": self._clusters.values(), "Listeners": self._listeners.values()}
-        members = list(lists[list_name])
+        rendering = self._rendering
+        clusters, listeners = rendering.clusters.values(), rendering.listeners.values()
+        members = list({"Secrets": rendering.secrets, "Clusters": clusters, "Listeners": listeners}[list_name])
         return members[index] if index < len(members) else None
 
 

@@ -320,9 +320,8 @@ class ProblemWriter:
         return Problem(path, line, column, pointer, UNDECIDED, message, remedy, Severity.NOTE)
 
     def _plain(self, resource: Resource) -> dict[str, PlainValue]:
-        message_type = BY_TYPE_URL[resource.type_url].message_type
         try:
-            return self._printer.to_plain(self._catalogue.message_class(message_type).FromString(resource.body))
+            return self._printer.resource_plain(resource.type_url, resource.body)
         except ApiError:
             return {}
 

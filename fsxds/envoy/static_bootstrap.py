@@ -1,7 +1,7 @@
 """Renders any part of a tree as one static bootstrap (pure).
 
-`Preparer` stubs files and collects names; `Linker` inlines secrets and filters; `Renderer` adds stand-ins for missing
-names, and users of resources.
+`Preparer` stubs files and collects names; `Linker` inlines secrets and filters; `StandIns` builds users of resources;
+`Renderer` adds these, and stand-ins for missing names.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.envoy.stand_ins import StandIns
-from fsxds.envoy.stub_files import STAND_IN, FileStubs, Reshaper
+from fsxds.envoy.stub_files import STAND_IN, STUB_CERTIFICATE, STUB_PRIVATE_KEY, FileStubs, Reshaper
+from fsxds.lint.extensions import extension_facts
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, PREFIX
 from fsxds.model.resources import Resource
 
@@ -48,14 +49,6 @@ class Prepared:
     is_complete: bool = True
 
 
-@dataclass(slots=True)
-class _Notes:
-    clusters: set[str] = field(default_factory=set)
-    secrets: set[str] = field(default_factory=set)
-    static_secrets: set[str] = field(default_factory=set)
-    extensions: set[str] = field(default_factory=set)
-
-
 class Preparer:
     """Prepares resources for validation."""
 
@@ -69,41 +62,39 @@ class Preparer:
 
     def prepare(self, resource: Resource) -> Prepared:
         """Replace external content, and note mentioned names."""
-        message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(
-            resource.body
-        )
-        notes = _Notes({one.name for one in resource.references if one.type_url == CDS})
+        message = self._catalogue.read(resource.type_url, resource.body)
+        clusters = {one.name for one in resource.references if one.type_url == CDS}
+        secrets, static_secrets, extensions = set[str](), set[str](), set[str]()
         self._stubs.is_complete = True
 
         def note(one: DynamicMessage) -> None:
             self._stubs.change_sources(one)
-            self._note(one, notes)
+            for mention in self._mentions_in(one.DESCRIPTOR):
+                value = getattr(one, mention.name)
+                clusters.update(value if mention.is_repeated else (value,))
+            if one.DESCRIPTOR.full_name == SECRET_CONFIG:
+                (secrets if one.HasField("sds_config") else static_secrets).add(one.name)
+            elif is_discovered(one):
+                extensions.add(one.name)
 
         self._reshaper.reshape(message, self._changes, note)
         return Prepared(
             resource,
             message.SerializeToString(deterministic=True),
-            frozenset(notes.clusters - {""}),
-            frozenset(notes.secrets),
-            frozenset(notes.static_secrets - {""}),
-            frozenset(notes.extensions),
+            frozenset(clusters - {""}),
+            frozenset(secrets),
+            frozenset(static_secrets - {""}),
+            frozenset(extensions),
             (message.WhichOneof("type") or "") if resource.type_url == SDS else "",
             message.key.SerializeToString(deterministic=True) if resource.type_url == SRDS else b"",
             self._stubs.is_complete,
         )
 
-    def _note(self, message: DynamicMessage, notes: _Notes) -> None:
-        descriptor = message.DESCRIPTOR
+    def _mentions_in(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
         if (fields := self._cluster_fields.get(descriptor.full_name)) is None:
             fields = tuple(one for one in descriptor.fields if may_name_cluster(one, descriptor))
             self._cluster_fields[descriptor.full_name] = fields
-        for mention in fields:
-            value = getattr(message, mention.name)
-            notes.clusters.update(value if mention.is_repeated else (value,))
-        if descriptor.full_name == SECRET_CONFIG:
-            (notes.secrets if message.HasField("sds_config") else notes.static_secrets).add(message.name)
-        elif is_discovered(message):
-            notes.extensions.add(message.name)
+        return fields
 
 
 def may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
@@ -134,17 +125,10 @@ def static_name(secret: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A resource with others in place, and their names."""
+    """A resource with others in place, and the filters' names."""
 
     body: bytes
-    secrets: frozenset[str] = frozenset()
     extensions: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class _Used:
-    secrets: set[str] = field(default_factory=set)
-    extensions: set[str] = field(default_factory=set)
 
 
 class Linker:
@@ -170,11 +154,10 @@ class Linker:
         return linked
 
     def _link(self, prepared: Prepared, secrets: Mapping[str, str], extensions: Mapping[str, bytes]) -> Linked:
-        used = _Used()
+        used_extensions: set[str] = set()
 
         def use_secret(config: DynamicMessage, form: str) -> None:
             if config.HasField("sds_config") and secrets.get(config.name) == form:
-                used.secrets.add(config.name)
                 config.ClearField("sds_config")
                 config.name = static_name(config.name)
 
@@ -191,25 +174,201 @@ class Linker:
 
         def use_extension(message: DynamicMessage) -> None:
             if is_discovered(message) and message.name in extensions:
-                used.extensions.add(message.name)
+                used_extensions.add(message.name)
                 self._place(message, extensions[message.name])
 
-        message: DynamicMessage = self._catalogue.message_class(
-            prepared.resource.type_url.rpartition("/")[2]
-        ).FromString(prepared.body)
+        message = self._catalogue.read(prepared.resource.type_url, prepared.body)
         changes = {f"{_TLS}CommonTlsContext": change_context, f"{_TLS}DownstreamTlsContext": change_downstream}
         self._reshaper.reshape(message, changes, use_extension)
-        body = message.SerializeToString(deterministic=True)
-        return Linked(body, frozenset(used.secrets), frozenset(used.extensions))
+        return Linked(message.SerializeToString(deterministic=True), frozenset(used_extensions))
 
     def _place(self, message: DynamicMessage, serialized: bytes) -> None:
         """An unexpected type becomes the default, which Envoy rejects."""
-        extension: DynamicMessage = self._catalogue.message_class(_TYPED_EXTENSION).FromString(serialized)
+        extension = self._catalogue.read(_TYPED_EXTENSION, serialized)
         expected = {url.rpartition("/")[2] for url in message.config_discovery.type_urls}
         if extension.typed_config.type_url.rpartition("/")[2] in expected:
             message.typed_config.CopyFrom(extension.typed_config)
         else:
             message.config_discovery.default_config.CopyFrom(extension.typed_config)
+
+
+_NETWORK = "envoy.extensions.filters.network."
+_CONNECTION_MANAGER = f"{_NETWORK}http_connection_manager.v3.HttpConnectionManager"
+_ROUTER = "envoy.extensions.filters.http.router.v3.Router"
+_WITH_MATCHER = "envoy.extensions.common.matching.v3.ExtensionWithMatcher"
+_UPSTREAM_CODEC = "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec"
+_TCP_PROXY = f"{_NETWORK}tcp_proxy.v3.TcpProxy"
+
+# Fields of a validation context with the trusted authorities.
+_AUTHORITIES = ("trusted_ca", "ca_certificate_provider_instance", "system_root_certs", "custom_validator_config")
+_V3 = 2  # ApiVersion.V3
+_GRPC = 2  # ApiConfigSource.GRPC
+_SERVED: Mapping[str, object] = {
+    "resource_api_version": _V3,
+    "api_config_source": {
+        "api_type": _GRPC,
+        "transport_api_version": _V3,
+        "grpc_services": [{"envoy_grpc": {"cluster_name": STAND_IN}}],
+    },
+}
+
+_STUB_PAIR: Mapping[str, object] = {
+    "certificate_chain": {"inline_string": STUB_CERTIFICATE},
+    "private_key": {"inline_string": STUB_PRIVATE_KEY},
+}
+
+Fields = Mapping[str, object]
+
+
+class StandIns:
+    """Builds stand-ins with given names."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        features = catalogue.features
+        self._is_terminal = {**extension_facts().is_terminal, **(features.terminal if features else {})}
+
+    def cluster(self, name: str, **fields: object) -> DynamicMessage:
+        """Return a cluster without endpoints."""
+        assignment = {"cluster_name": name}
+        return self._new("envoy.config.cluster.v3.Cluster", name=name, **{"load_assignment": assignment, **fields})
+
+    def of_endpoints(self, name: str, body: bytes) -> DynamicMessage:
+        """Return a cluster with fixed endpoints, as with EDS."""
+        cluster = self.cluster(name)
+        cluster.load_assignment.ParseFromString(body)
+        for locality in cluster.load_assignment.endpoints:
+            # Only EDS may request more endpoints, and not beside a list of them: that stays, so that Envoy rejects it.
+            if not locality.lb_endpoints:
+                locality.ClearField("leds_cluster_locality_config")
+        return cluster
+
+    def of_lb_endpoint(self, name: str, body: bytes) -> DynamicMessage:
+        """Return a cluster with one endpoint."""
+        cluster = self.cluster(name)
+        cluster.load_assignment.endpoints.add().lb_endpoints.add().ParseFromString(body)
+        return cluster
+
+    def of_secret(self, name: str, secret: DynamicMessage) -> DynamicMessage:
+        """Return a static secret's user; None for unchecked forms."""
+        form, used = secret.WhichOneof("type"), {"name": secret.name}
+        if form == "tls_certificate":
+            return self._tls_cluster(name, {"tls_certificate_sds_secret_configs": [used]})
+        if form == "validation_context":
+            # Add the missing authority, as users of the secret may have one too.
+            whole = any(secret.validation_context.HasField(field) for field in _AUTHORITIES)
+            default = {} if whole else {"trusted_ca": {"inline_string": STUB_CERTIFICATE}}
+            combined = {"default_validation_context": default, "validation_context_sds_secret_config": used}
+            return self._tls_cluster(name, {"combined_validation_context": combined})
+        if form == "session_ticket_keys":
+            return self._ticket_listener(name, used)
+        return None
+
+    def of_route(self, name: str, body: bytes) -> DynamicMessage:
+        """Return a listener with an RDS-like table: clusters are checked on demand."""
+        table = self._catalogue.read("envoy.config.route.v3.RouteConfiguration", body)
+        table.ClearField("vhds")
+        if not table.HasField("validate_clusters"):
+            table.validate_clusters.value = False
+        return self.http_listener(name, route_config=table)
+
+    def of_scope(self, name: str, body: bytes) -> DynamicMessage:
+        """Return a listener with one scope."""
+        fragment = {"header_value_extractor": {"name": "x", "element_separator": ",", "index": 0}}
+        scopes: DynamicMessage = self._new(
+            f"{_NETWORK}http_connection_manager.v3.ScopedRoutes",
+            name=name,
+            scope_key_builder={"fragments": [fragment]},
+            rds_config_source=_SERVED,
+        )
+        scope = scopes.scoped_route_configurations_list.scoped_route_configurations.add()
+        scope.ParseFromString(body)
+        if scope.route_configuration_name:
+            # Scopes within a listener cannot request their routes.
+            scope.route_configuration.name = scope.route_configuration_name
+            scope.ClearField("route_configuration_name")
+        return self.http_listener(name, scoped_routes=scopes)
+
+    def of_virtual_hosts(self, name: str, table_name: str, bodies: tuple[bytes, ...]) -> DynamicMessage:
+        """Return a listener with one table's virtual hosts."""
+        unchecked = {"value": False}
+        table: DynamicMessage = self._new(
+            "envoy.config.route.v3.RouteConfiguration", name=table_name, validate_clusters=unchecked
+        )
+        for body in bodies:
+            table.virtual_hosts.add().ParseFromString(body)
+        return self.http_listener(name, route_config=table)
+
+    def of_extension(self, name: str, body: bytes) -> DynamicMessage:
+        """Return a filter's user; None for an unknown kind."""
+        extension = self._catalogue.read("envoy.config.core.v3.TypedExtensionConfig", body)
+        message_type = extension.typed_config.type_url.rpartition("/")[2]
+        if not extension.HasField("typed_config"):
+            # A field for which Envoy reports that.
+            return self.cluster(name, load_balancing_policy={"policies": [{"typed_extension_config": extension}]})
+        used = {"name": extension.name, "typed_config": extension.typed_config}
+        if message_type == _UPSTREAM_CODEC:
+            return None
+        if message_type.startswith("envoy.extensions.filters.http.") or message_type == _WITH_MATCHER:
+            return self.http_listener(name, (used,), route_config={"name": name})
+        if message_type.startswith("envoy.extensions.filters.listener."):
+            return self._listener(name, [self._tcp_proxy()], listener_filters=[used])
+        if message_type.startswith(_NETWORK):
+            # Filters that pass on need one behind them that ends their chain.
+            return self._listener(name, [used] if self._is_terminal.get(message_type) else [used, self._tcp_proxy()])
+        return None
+
+    def http_listener(self, name: str, filters: tuple[Fields, ...] = (), **routes: object) -> DynamicMessage:
+        """Return a listener with filters, the router, and routes."""
+        ends = any(_ROUTER in str(one["typed_config"].type_url) for one in filters)  # type: ignore[attr-defined]
+        router = () if ends else ({"name": "router", "typed_config": self._packed(_ROUTER)},)
+        manager = self._packed(_CONNECTION_MANAGER, stat_prefix=STAND_IN, http_filters=[*filters, *router], **routes)
+        return self._listener(name, [{"name": "http", "typed_config": manager}])
+
+    def static_secrets(self, name: str) -> tuple[DynamicMessage, ...]:
+        """Return secrets of all forms for the bootstrap."""
+        forms: tuple[Fields, ...] = (
+            {"tls_certificate": _STUB_PAIR},
+            {"validation_context": {"trusted_ca": {"inline_string": STUB_CERTIFICATE}}},
+            {"session_ticket_keys": {"keys": [{"inline_bytes": bytes(80)}]}},
+            {"generic_secret": {"secret": {"inline_string": STAND_IN}}},
+        )
+        return tuple(self._new(f"{_TLS}Secret", name=name, **form) for form in forms)
+
+    def _tls_cluster(self, name: str, context: Fields) -> DynamicMessage:
+        packed = self._packed(f"{_TLS}UpstreamTlsContext", common_tls_context=context)
+        return self.cluster(name, transport_socket={"name": "tls", "typed_config": packed})
+
+    def _ticket_listener(self, name: str, used: Fields) -> DynamicMessage:
+        context = self._packed(
+            f"{_TLS}DownstreamTlsContext",
+            common_tls_context={"tls_certificates": [_STUB_PAIR]},
+            session_ticket_keys_sds_secret_config=used,
+        )
+        listener = self._listener(name, [self._tcp_proxy()])
+        listener.filter_chains[0].transport_socket.name = "tls"
+        listener.filter_chains[0].transport_socket.typed_config.MergeFrom(context)
+        return listener
+
+    def _tcp_proxy(self) -> Fields:
+        return {"name": "tcp", "typed_config": self._packed(_TCP_PROXY, stat_prefix=STAND_IN, cluster=STAND_IN)}
+
+    def _listener(self, name: str, filters: list[Fields], **fields: object) -> DynamicMessage:
+        # A private pipe: no listener of the tree has this address, and in validation nothing is bound.
+        address = {"pipe": {"path": f"/{name}"}}
+        chains = [{"filters": filters}]
+        return self._new(
+            "envoy.config.listener.v3.Listener", name=name, address=address, filter_chains=chains, **fields
+        )
+
+    def _packed(self, message_type: str, **fields: object) -> DynamicMessage:
+        packed: DynamicMessage = self._new("google.protobuf.Any")
+        packed.type_url = f"type.googleapis.com/{message_type}"
+        packed.value = self._new(message_type, **fields).SerializeToString(deterministic=True)
+        return packed
+
+    def _new(self, message_type: str, **fields: object) -> Message:
+        return self._catalogue.message_class(message_type)(**fields)
 
 
 BOOTSTRAP = "envoy.config.bootstrap.v3.Bootstrap"
@@ -285,7 +444,9 @@ class Renderer:
         self.prepared: tuple[Prepared, ...] = tuple(map(preparer.prepare, resources))
         self._catalogue = catalogue
         self._linker = Linker(catalogue)
-        self._stand_ins = StandIns(catalogue)
+        self._stand_ins = users = StandIns(catalogue)
+        made_of = users.of_endpoints, users.of_lb_endpoint, users.of_route, users.of_scope
+        self._users = dict(zip(("eds", "leds", "rds", "srds"), made_of, strict=True))
 
     def render(self, members: Collection[Member]) -> Rendering:
         """Render some of the resources."""
@@ -311,7 +472,7 @@ class Renderer:
 
     def _render_secrets(self, rendering: Rendering, chosen: _Chosen) -> None:
         for member, prepared in _of_type(chosen, SDS):
-            secret = self._parsed(prepared.resource, prepared.body)
+            secret = self._catalogue.read(SDS, prepared.body)
             # The name of the resource, by which others request it.
             secret.name = static_name(prepared.resource.name)
             rendering.add_secret(secret, member)
@@ -329,24 +490,18 @@ class Renderer:
     def _render_one(
         self, rendering: Rendering, member: Member, prepared: Prepared, links: Mapping[Member, Linked]
     ) -> None:
-        short_name, name = _short_name(prepared), _stand_in_for(member)
+        short_name, name, type_url = _short_name(prepared), _stand_in_for(member), prepared.resource.type_url
         if short_name == "cds":
-            rendering.add_cluster(self._parsed(prepared.resource, links[member].body), member)
+            rendering.add_cluster(self._catalogue.read(type_url, links[member].body), member)
         elif short_name == "lds":
-            listener = self._parsed(prepared.resource, links[member].body)
+            listener = self._catalogue.read(type_url, links[member].body)
             # Envoy ignores API listeners of a server, and logs that.
             if not listener.HasField("api_listener"):
                 rendering.add_listener(listener, member)
-        elif short_name == "eds":
-            rendering.add_cluster(self._stand_ins.of_endpoints(name, prepared.body), member)
-        elif short_name == "leds":
-            rendering.add_cluster(self._stand_ins.of_lb_endpoint(name, prepared.body), member)
-        elif short_name == "rds":
-            rendering.add_listener(self._stand_ins.of_route(name, prepared.body), member)
-        elif short_name == "srds":
-            rendering.add_listener(self._stand_ins.of_scope(name, prepared.body), member)
+        elif short_name in self._users:
+            rendering.add_user(self._users[short_name](name, prepared.body), member)
         elif short_name == "rtds":
-            layer = self._parsed(prepared.resource, prepared.body).layer
+            layer = self._catalogue.read(type_url, prepared.body).layer
             rendering.bootstrap.layered_runtime.layers.add(name=name, static_layer=layer)
             rendering.layers.append(member)
         elif short_name == "ecds" and not any(prepared.resource.name in one.extensions for one in links.values()):
@@ -360,9 +515,6 @@ class Renderer:
         for number, (table, bodies) in enumerate(hosts.items()):
             listener = self._stand_ins.of_virtual_hosts(f"{STAND_IN}-hosts-{number}", table, tuple(bodies.values()))
             rendering.add_listener(listener, next(iter(bodies)) if len(bodies) == 1 else None)
-
-    def _parsed(self, resource: Resource, body: bytes) -> DynamicMessage:
-        return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(body)
 
 
 _Chosen: TypeAlias = Mapping[Member, Prepared]

@@ -11,14 +11,14 @@ from typing import TypeAlias
 from google.protobuf.descriptor import FieldDescriptor
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.fields import LIST_VALUE, STRUCT, VALUE, is_map
+from fsxds.api.fields import LIST_VALUE, STRUCT, VALUE, is_map, map_parts
 from fsxds.api.walk import MessageVisitor
 
 Change: TypeAlias = Callable[[DynamicMessage], None]
 """Changes one message in place."""
 
 # Free-form content: it can be large, and no part of it is a message to change.
-_LEAVES = frozenset({LIST_VALUE, STRUCT, VALUE})
+_LEAVES = frozenset({None, LIST_VALUE, STRUCT, VALUE})
 
 
 class Reshaper:
@@ -43,10 +43,14 @@ class Reshaper:
         self._visitor.visit(message, change_one)
 
 
+def _held_type(field: FieldDescriptor) -> str | None:
+    """Return the message type of a field's value, or of a map's values."""
+    held = (map_parts(field)[1] if is_map(field) else field).message_type
+    return None if held is None else held.full_name
+
+
 def _holds_messages(field: FieldDescriptor) -> bool:
-    if is_map(field) and field.message_type is not None:
-        return _holds_messages(field.message_type.fields_by_name["value"])
-    return field.message_type is not None and field.message_type.full_name not in _LEAVES
+    return _held_type(field) not in _LEAVES
 
 
 STUB_CERTIFICATE = """\
@@ -208,7 +212,7 @@ class FileStubs:
         if descriptor.full_name in _BEYOND_REACH:
             self.is_complete = False
         if (fields := self._sources.get(descriptor.full_name)) is None:
-            fields = tuple(field for field in descriptor.fields if _holds_source(field))
+            fields = tuple(field for field in descriptor.fields if _held_type(field) == _DATA_SOURCE)
             self._sources[descriptor.full_name] = fields
         for field in fields:
             content = _CONTENTS.get(
@@ -260,13 +264,6 @@ def _guard_source(source: DynamicMessage) -> None:
         source.inline_bytes = guarded.encode("utf-8", "surrogateescape")
     elif form == "inline_string" and source.inline_string:
         source.inline_string = compiled_only(source.inline_string)
-
-
-def _holds_source(field: FieldDescriptor) -> bool:
-    held = field.message_type
-    if held is not None and is_map(field):
-        held = held.fields_by_name["value"].message_type
-    return held is not None and held.full_name == _DATA_SOURCE
 
 
 def _values(message: DynamicMessage, field: FieldDescriptor) -> list[DynamicMessage]:

@@ -10,11 +10,11 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
@@ -27,7 +27,7 @@ from fsxds.envoy.envoy_log import (
     read_failure,
     read_log_line,
 )
-from fsxds.envoy.envoy_rejections import EnvoyRejection, ProblemWriter
+from fsxds.envoy.envoy_rejections import EnvoyRejection, ProblemWriter, Read
 from fsxds.envoy.static_bootstrap import BOOTSTRAP, SRDS, Member, Prepared, Renderer, Rendering
 from fsxds.envoy.stub_files import STUB_FILE
 from fsxds.model.errors import UsageError
@@ -205,7 +205,10 @@ class Validator:
         try:
             if rendering.size > LARGE and self._run(path, rendering, "info") is None:
                 return None
-            return self._run_twice(path, rendering)
+            failure = self._run(path, rendering, "debug")
+            # A missing reason, under heavy load, says nothing about the bootstrap.
+            is_explained = failure is None or failure.reason != UNEXPLAINED
+            return failure if is_explained else self._run(path, rendering, "debug")
         except subprocess.TimeoutExpired:
             return ValidationFailure(
                 "Envoy hangs: it was ended after a time in which it takes much larger configurations"
@@ -214,12 +217,6 @@ class Validator:
             raise UsageError(f"{self._executable}: {error.strerror}; {_ADVICE}") from error
         finally:
             path.unlink()
-
-    def _run_twice(self, path: Path, rendering: Rendering) -> ValidationFailure | None:
-        """A missing reason, under heavy load, says nothing about the bootstrap."""
-        failure = self._run(path, rendering, "debug")
-        is_explained = failure is None or failure.reason != UNEXPLAINED
-        return failure if is_explained else self._run(path, rendering, "debug")
 
     def _run(self, path: Path, rendering: Rendering, level: str) -> ValidationFailure | None:
         done = subprocess.run(  # noqa: S603 - no shell
@@ -258,33 +255,21 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ValidationOptions:
-    """The validating Envoy and message types; `contents` are files already read, or None."""
+    """The validating Envoy and message types."""
 
     executable: Path
     catalogue: Catalogue
     progress: Progress | None = None
-    contents: Mapping[PurePosixPath, bytes] | None = None
 
 
-def validate_resources(
-    resources: Iterable[Resource], directory: Path, options: ValidationOptions
-) -> tuple[Problem, ...]:
+def validate_resources(resources: Iterable[Resource], read: Read, options: ValidationOptions) -> tuple[Problem, ...]:
     """Return a tree's rejections as sorted problems.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
     """
-    contents = options.contents
-    content_of = contents.get if contents is not None else lambda path: _content(directory / path)
-    writer = ProblemWriter(options.catalogue, content_of)
+    writer = ProblemWriter(options.catalogue, read)
     return tuple(sorted(map(writer.problem, rejections_of(resources, options))))
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
 
 
 def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> tuple[EnvoyRejection, ...]:

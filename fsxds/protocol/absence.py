@@ -39,38 +39,34 @@ class Absence:
     | it is brought from another process, and a served resource references it | the name: requests would fail |
     | it would hang an Envoy (ENVOY.md E38) | all names; of a type that Envoy lets go of (E86), awaited names |
 
-    Observed removals are always reported.
+    Observed removals are always reported. `brought` is set to the brought names that do not exist.
     """
 
-    __slots__ = ("_brought", "_drops_removed", "_in_use", "_is_hidden", "_type_url", "_unanswered", "unreported")
+    __slots__ = ("_drops_removed", "_in_use", "_is_hidden", "_type_url", "_unanswered", "brought", "unreported")
 
     def __init__(self, row: ResourceType, *, is_envoy: bool, unanswered: Unanswered = nothing_unanswered) -> None:
         self.unreported = NOTHING
         self._type_url, self._unanswered = row.type_url, unanswered
         self._is_hidden, self._drops_removed = is_envoy and row.absence_hangs_envoy, row.drops_removed
-        # Names received before this process started, that have not existed since.
-        self._brought = NOTHING
+        # Brought names that have not existed since this process started.
+        self.brought = NOTHING
         # Those that a served resource referenced: they stay until the client connects again and goes through the steps.
         self._in_use = NOTHING
-
-    def begin(self, brought: frozenset[str]) -> None:
-        """Record brought names that do not exist."""
-        self._brought = brought
 
     @property
     def is_open(self) -> bool:
         """Whether any name is undecided."""
-        return bool(self.unreported or self._brought)
+        return bool(self.unreported or self.brought)
 
     def reconsider(self, names: frozenset[str], after: Lookup) -> frozenset[str]:
         """Return unreported names, still absent and wanted."""
         if not self.is_open:
             return NOTHING
-        absent = self.unreported | self._brought
+        absent = self.unreported | self.brought
         absent -= after.existing(absent)
-        self._brought &= absent
+        self.brought &= absent
         unreported, self.unreported = self.unreported & absent, NOTHING
-        return unreported & (names | self._brought)
+        return unreported & (names | self.brought)
 
     def withhold(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str], acks: Acks) -> Changes:
         """Leave out names not reported now."""
@@ -88,8 +84,8 @@ class Absence:
         )
 
     def _uncertain(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str]) -> frozenset[str]:
-        brought = changes.removed & self._brought
-        named = (changes.removed | changes.absent) & self._brought
+        brought = changes.removed & self.brought
+        named = (changes.removed | changes.absent) & self.brought
         self._in_use |= names_in_use(snapshot, self._type_url, named - self._in_use)
         # A name that no client asks for any more was forgotten, and may be asked for again just now.
         unanswered = self._unanswered_among(
@@ -98,8 +94,8 @@ class Absence:
         if self._type_url in snapshot.incomplete:
             return unanswered | changes.absent | brought
         if self._type_url in snapshot.undeclared:
-            return unanswered | (self._brought & (changes.absent | changes.removed))
-        self._brought &= unanswered | self._in_use
+            return unanswered | (self.brought & (changes.absent | changes.removed))
+        self.brought &= unanswered | self._in_use
         return unanswered | (named & self._in_use)
 
     def _unanswered_among(

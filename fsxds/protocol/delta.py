@@ -13,34 +13,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from fsxds.model.name_table import Chunk
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
-from fsxds.model.resources import NO_RESOURCES, Resource, Rows, RowsChange, Snapshot
+from fsxds.model.resources import Resource, Rows, RowsChange, Snapshot
 from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.absence import Absence, removed_members
 from fsxds.protocol.acks import NOTHING, Acks, Sent
 from fsxds.protocol.delta_order import Arrival, DeltaUpdate, removals_last
 from fsxds.protocol.lookup import NO_CHANGES, Changes, DeltaNames, Lookup, references_to
-from fsxds.protocol.messages import (
-    ENVOY,
-    Acknowledgement,
-    DeltaRequest,
-    DeltaResponse,
-    Node,
-    Reaction,
-    SyncState,
-    WatchStatus,
-)
+from fsxds.protocol.messages import Acknowledgement, DeltaRequest, DeltaResponse, Reaction
+from fsxds.protocol.stream_core import Stream, Watch
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
-from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
+from fsxds.protocol.ttl import TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
-from fsxds.rollout import Step
 from fsxds.rollout.pending import MOST_PARTS
-from fsxds.rollout.step import Standing
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
@@ -53,36 +42,15 @@ FOLLOWED_BY = {row.type_url: BY_SHORT_NAME[row.followed_by].type_url for row in 
 LEAST_NEEDED = 100
 
 NOTHING_HELD: Mapping[str, Version] = MappingProxyType({})
-NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
 
 
-class DeltaStream:
-    """One stream, aggregated or not. `node` is the first sent, or None.
+class DeltaStream(Stream["_DeltaWatch", DeltaResponse]):
+    """One stream, aggregated or not."""
 
-    Times are readings, in seconds, of a clock that only goes forward.
-    """
-
-    __slots__ = (
-        "_arrival",
-        "_is_aggregated",
-        "_memory",
-        "_most_needed",
-        "_needed",
-        "_nonces",
-        "_snapshot",
-        "_ttl",
-        "_watches",
-        "node",
-    )
+    __slots__ = ("_arrival", "_most_needed", "_needed")
 
     def __init__(self, memory: SharedMemory, ttl: TtlMode, *, is_aggregated: bool) -> None:
-        self.node: Node | None = None
-        self._memory, self._ttl, self._is_aggregated = memory, ttl, is_aggregated
-        # In push order.
-        self._watches: dict[TypeUrl, _DeltaWatch] = {}
-        # The current snapshot, even if no part of it could be sent yet.
-        self._snapshot: Snapshot | None = None
-        self._nonces = 0
+        super().__init__(memory, ttl, is_aggregated=is_aggregated)
         # By type: names that sent resources reference, until the client subscribes to the type.
         self._needed: dict[TypeUrl, frozenset[str]] = {}
         # If a type has more, names that no resource references any more are dropped.
@@ -92,7 +60,7 @@ class DeltaStream:
     @property
     def timer_at_s(self) -> float | None:
         """When to call `receive_timer`; None for never."""
-        return earliest(self._arrival.timer_at_s, *(watch.timer_at_s for watch in self._watches.values()))
+        return earliest(self._arrival.timer_at_s, super().timer_at_s)
 
     def receive_request(
         self, request: DeltaRequest, snapshot: Snapshot | None, now_s: float
@@ -110,52 +78,10 @@ class DeltaStream:
         self._snapshot = snapshot or self._snapshot
         return Reaction(self._batch(now_s), acknowledgement)
 
-    def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> tuple[DeltaResponse, ...]:
-        """Process a new snapshot."""
-        self._snapshot = snapshot
-        return self._batch(now_s)
-
-    def receive_timer(self, now_s: float) -> tuple[DeltaResponse, ...]:
-        """Return due retries and heartbeats."""
-        return self._batch(now_s)
-
     @property
     def has_members(self) -> bool:
         """Whether the client is sent members of a collection."""
         return any(watch.has_members for watch in self._watches.values())
-
-    @property
-    def awaits_answers(self) -> bool:
-        """Whether an upstream's answer may cause a response."""
-        return any(watch.awaits_answers for watch in self._watches.values())
-
-    def standing(self, step: Step) -> Standing:
-        """Return whether the client answered a step."""
-        watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
-        return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
-
-    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subscribed subset of `names`."""
-        watch = self._watches.get(type_url)
-        return NOTHING if watch is None else watch.names.may_select(names)
-
-    def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return a subscription, empty if never requested."""
-        watch = self._watches.get(type_url)
-        return watch.subscription if watch else Subscription.initial(type_url)
-
-    @property
-    def name_count(self) -> int:
-        """The number of subscribed names."""
-        return sum(len(watch.names.subscription.names) for watch in self._watches.values())
-
-    def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield each wanted type's state, given the served generation."""
-        return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
-
-    def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return each type's status, in push order."""
-        return tuple(watch.status() for watch in self._watches.values())
 
     def _begin(self, row: ResourceType) -> _DeltaWatch:
         features = self.node.features if self.node else NOTHING
@@ -164,10 +90,6 @@ class DeltaStream:
         watch = _DeltaWatch(row.type_url, self._memory, ttl, absence)
         self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
-
-    @property
-    def _is_envoy(self) -> bool:
-        return self.node is not None and self.node.agent == ENVOY
 
     def _batch(self, now_s: float) -> tuple[DeltaResponse, ...]:
         snapshot = self._snapshot
@@ -178,7 +100,9 @@ class DeltaStream:
         again: dict[TypeUrl, frozenset[str]] = {}
         has_new_clusters = grows = False
         arrival = self._arrival
-        arrival.begin_batch(self._watches.values(), now_s, self._memory.rollout, is_envoy=self._is_envoy)
+        arrival.timer_at_s = None
+        if any(watch.has_new_content for watch in self._watches.values()):
+            arrival.begin(now_s, self._memory.rollout, is_envoy=self._is_envoy)
         for watch in self._watches.values():
             watch.is_led = arrival.is_ordered
             arrives = watch.is_led and watch.has_new_content
@@ -201,7 +125,9 @@ class DeltaStream:
         gone = [watch for watch in self._watches.values() if watch.gone]
         if gone and not arrival.holds_removals(self._watches.values(), now_s, has_more=bool(updates)):
             updates += [update for watch in gone if (update := watch.remove_gone(snapshot))]
-        return tuple(self._responses(updates, now_s))
+        ordered = removals_last(updates)
+        sent = [self._watches[update.type_url].send(update, self._next_nonce(), now_s) for update in ordered]
+        return (*sent, *self._due_heartbeats(now_s))
 
     def _names_needed(self, watch: _DeltaWatch, snapshot: Snapshot) -> frozenset[str]:
         if not watch.waits_for_hosts:
@@ -219,7 +145,12 @@ class DeltaStream:
         watch = self._watches.get(needed)
         if watch is None or not watch.is_initialized:
             if names := references_to(needed, users) if needed != VIRTUAL_HOSTS else NOTHING:
-                self._need(needed, self._needed.get(needed, NOTHING) | names, self._watches[update.type_url])
+                names |= self._needed.get(needed, NOTHING)
+                if len(names) > self._most_needed:
+                    # The users of the other names were removed, or reference other names now.
+                    names &= references_to(needed, self._watches[update.type_url].resources())
+                    self._most_needed = max(LEAST_NEEDED, 2 * len(names))
+                self._needed[needed] = names
             return
         if update.type_url == ENDPOINTS:
             # An Envoy that receives changed endpoints of the same cluster has kept those of its localities.
@@ -227,90 +158,38 @@ class DeltaStream:
         if names := watch.names.needed_by(users):
             again[needed] = again.get(needed, NOTHING) | names
 
-    def _need(self, type_url: TypeUrl, names: frozenset[str], users: _DeltaWatch) -> None:
-        if len(names) > self._most_needed:
-            # The users of the other names were removed, or reference other names now.
-            names &= references_to(type_url, users.resources())
-            self._most_needed = max(LEAST_NEEDED, 2 * len(names))
-        self._needed[type_url] = names
 
-    def _responses(self, updates: list[DeltaUpdate], now_s: float) -> Iterator[DeltaResponse]:
-        for update in removals_last(updates):
-            yield self._watches[update.type_url].send(update, self._next_nonce(), now_s)
-        for watch in self._watches.values():
-            if heartbeat := watch.heartbeat(self._next_nonce, now_s):
-                yield heartbeat
-
-    def _next_nonce(self) -> Nonce:
-        self._nonces += 1
-        return Nonce(str(self._nonces))
-
-
-class _DeltaWatch:
-    """One type on one stream.
-
-    The client's resources are not kept by name: they are the selection from `_base`, without pending ones.
-    """
-
-    __slots__ = (
-        *("_absence", "_acks", "_asked", "_base", "_generation", "_heartbeats", "_held", "_left", "_memory"),
-        *("_rejected", "_ttl", "gone", "is_led", "names", "type_url"),
-    )
+class _DeltaWatch(Watch[DeltaResponse]):
+    __slots__ = ("_absence", "_asked", "_held", "_left", "gone", "is_led", "names")
 
     def __init__(self, type_url: TypeUrl, memory: SharedMemory, ttl: TtlUse, absence: Absence) -> None:
-        self.type_url = type_url
         self.names = HostNames(memory) if type_url == VIRTUAL_HOSTS else DeltaNames(type_url, memory)
-        self._memory, self._ttl, self._absence = memory, ttl, absence
-        self._acks = Acks(is_whole=self.names.keeps_together, most_retries=MOST_PARTS, share=memory.share)
-        self._heartbeats = Heartbeats()
-        # The rows that were sent last; None until it is known which resources the client holds.
-        self._base: Rows | None = None
-        # The generation of the snapshot that was processed last.
-        self._generation = 0
+        acks = Acks(is_whole=self.names.keeps_together, most_retries=MOST_PARTS, share=memory.share)
+        super().__init__(type_url, memory, ttl, acks)
+        self._absence = absence
         # Names to answer as soon as a response can be sent.
         self._asked = NOTHING
         # The versions that the client has from another stream, until they were compared.
         self._held = NOTHING_HELD
         # Names in flight at the unsubscription from `*`: at a resubscription, removed ones have to be reported.
         self._left = NOTHING
-        # Reasons of the rejected names in the subscription.
-        self._rejected: Mapping[str, str] = NO_REJECTIONS
         # Resources that the client brought and that do not exist; removed once their users are up to date.
         self.gone = NOTHING
         self.is_led = False  # removals wait for their users
-
-    @property
-    def is_user(self) -> bool:
-        return BY_TYPE_URL[self.type_url].is_user
 
     @property
     def has_new_content(self) -> bool:
         return self._base is None and bool(self._held)
 
     @property
-    def awaits_answer(self) -> bool:
-        return not self._acks.has_answered(1, selects=True)
-
-    @property
-    def has_taken_all(self) -> bool:
-        return not (self.awaits_answer or self._acks.pending.names)
-
-    @property
-    def named_types(self) -> frozenset[TypeUrl]:
-        chunks = () if self._base is None else self._base.chunks
-        return frozenset[TypeUrl]().union(*(chunk.once(_named_types) for chunk in chunks))
-
-    @property
-    def is_initialized(self) -> bool:
-        return self._base is not None
-
-    @property
     def waits_for_hosts(self) -> bool:
         return self.names.keeps_together and WILDCARD in self._asked
 
     @property
-    def timer_at_s(self) -> float | None:
-        return earliest(self._acks.retry_at_s, self._heartbeats.at_s)
+    def name_count(self) -> int:
+        # Until the type is loaded, names and versions add up that are not subscribed to (any more).
+        waiting = (self._asked | self._held.keys()) - self.names.names
+        return len(self.names.names) + len(self.names.spellings) + len(waiting)
 
     @property
     def subscription(self) -> Subscription:
@@ -320,16 +199,14 @@ class _DeltaWatch:
         request = self.names.spellings.receive(request, self.names.names)
         if self._base is None and request.initial_resource_versions:
             self._held = {**self._held, **request.initial_resource_versions}
-        answer = self._acks.receive(request.nonce, request.error_detail, now_s, self.resources)
+        answer = self.acks.receive(request.nonce, request.error_detail, now_s, self.resources)
         if answer is not None and answer.rejected:
             self.names.receive_nack(answer)
         if WILDCARD in request.unsubscribe:
-            self._left |= self._acks.in_flight
+            self._left |= self.acks.in_flight
         self._asked = (self._asked - frozenset(request.unsubscribe)) | self.names.receive(request)
-        if request.rejected_names or self._rejected:
-            rejected = {**self._rejected, **request.rejected_names}
-            self._rejected = {name: rejected[name] for name in rejected.keys() & self.names.names}
-        pending = self._acks.pending
+        self.keep_reasons(request.rejected_names)
+        pending = self.acks.pending
         if pending.names and request.unsubscribe and self._base is not None:
             lookup = self.names.lookup(self._base)
             pending.forget({name for name in pending.names if not self.names.wants(name, lookup)})
@@ -353,25 +230,31 @@ class _DeltaWatch:
             return None
         base, self._base = self._base, rows
         after = self.names.lookup(rows, base)
-        changed = self._compare(base, rows, now_s)
-        renewed = self._renew_pending(changed, now_s)
+        changed, pending = self._compare(base, rows, after, now_s), self.acks.pending
+        renewed = pending.names & (changed.fresh | changed.removed) if pending.names else NOTHING
+        if renewed:
+            pending.renew(renewed, now_s)
         answered, requested = self._answer(after), self._asked
         repeated = NO_CHANGES
         if again:
-            repeated = self.names.answer_again(again, after, self._acks.held_back, is_first=base is None)
+            repeated = self.names.answer_again(again, after, self.acks.held_back, is_first=base is None)
         pushed = frozenset(again & rows.keys()) - self.names.names if is_pushed else NOTHING
         certain = self._absence.reconsider(self.names.names, after)
         # The client does not report which members it holds.
         globs = self.names.new_globs(self._asked)
         members = removed_members(snapshot, self.type_url, globs) if globs else NOTHING
         self.names.settle(self._asked, after)
-        others = self._more(pushed, certain, members) if pushed or certain or members else NO_CHANGES
+        others = NO_CHANGES
+        if pushed or certain or members:
+            # Names in `certain` are known not to exist.
+            hosts = certain & self.names.names if self.names.keeps_together else NOTHING
+            others = Changes(pushed, certain - hosts, members, unpopulated=hosts)
         retried = self._retry(after, now_s, is_due=bool(renewed))
         held, self._asked, self._held = self._held, NOTHING, NOTHING_HELD
         if changed or repeated or retried:
             requested = self.names.names
         changes = (changed | answered | repeated | others | retried).consistent()
-        reported = self._absence.withhold(changes, snapshot, self.names.names, self._acks)
+        reported = self._absence.withhold(changes, snapshot, self.names.names, self.acks)
         if held and not self.is_user and self.is_led:
             self.gone = reported.removed | (reported.absent & held.keys())
             reported = replace(reported, absent=reported.absent - self.gone, removed=NOTHING)
@@ -392,20 +275,14 @@ class _DeltaWatch:
             return False
         return bool(self._memory.unanswered(self.type_url, frozenset((WILDCARD,))))
 
-    def _more(self, pushed: frozenset[str], certain: frozenset[str], members: frozenset[str]) -> Changes:
-        """Names in `certain` are known not to exist."""
-        hosts = certain & self.names.names if self.names.keeps_together else NOTHING
-        return Changes(pushed, certain - hosts, members, unpopulated=hosts)
-
     @property
     def _has_more(self) -> bool:
-        is_open = self._asked or self.names.has_given_up or self._acks.pending.names
+        is_open = self._asked or self.names.has_given_up or self.acks.pending.names
         return bool(is_open) or self._absence.is_open
 
-    def _compare(self, base: Rows | None, rows: Rows, now_s: float) -> Changes:
-        after = self.names.lookup(rows, base)
+    def _compare(self, base: Rows | None, rows: Rows, after: Lookup, now_s: float) -> Changes:
         if base is None:
-            self._absence.begin(names_without(rows, self._held.keys()))
+            self._absence.brought = names_without(rows, self._held.keys())
             if self._held and self._ttl is not TtlUse.NONE:
                 # It is unknown how long ago its time to live was renewed.
                 self._heartbeats.at_s = now_s
@@ -418,25 +295,18 @@ class _DeltaWatch:
             updated |= change.renewed
         return self.names.change(updated, change.removed, self.names.lookup(base), after)
 
-    def _renew_pending(self, changed: Changes, now_s: float) -> frozenset[str]:
-        pending = self._acks.pending
-        renewed = pending.names & (changed.fresh | changed.removed) if pending.names else NOTHING
-        if renewed:
-            pending.renew(renewed, now_s)
-        return renewed
-
     def _answer(self, after: Lookup) -> Changes:
         if not self._asked:
             return NO_CHANGES
-        answered = self.names.answer(self._asked, self._held, after, self._acks.pending.names)
+        answered = self.names.answer(self._asked, self._held, after, self.acks.pending.names)
         if not answered.is_all:
             return answered
         left, self._left = self._left, NOTHING
         return answered | Changes(removed=names_without(after.rows, left))
 
     def _retry(self, after: Lookup, now_s: float, *, is_due: bool) -> Changes:
-        pending = self._acks.pending
-        if not isinstance(self.names, HostNames) or not (is_due or self._acks.due(now_s)):
+        pending = self.acks.pending
+        if not isinstance(self.names, HostNames) or not (is_due or self.acks.due(now_s)):
             return NO_CHANGES
         retried = self.names.retry(pending.names, after)
         pending.sent_again(pending.names)
@@ -444,23 +314,23 @@ class _DeltaWatch:
 
     def _update_of(self, changes: Changes, snapshot: Snapshot, requested: frozenset[str]) -> DeltaUpdate | None:
         if not changes:
-            if self._acks.last_nonce is None:
-                self._acks.sent = self._acks.acked = version_of(snapshot, Subscription(self.type_url))
+            if self.acks.last_nonce is None:
+                self.acks.sent = self.acks.acked = version_of(snapshot, Subscription(self.type_url))
             return None
         rows, version = snapshot.resources(self.type_url), version_of(snapshot, Subscription(self.type_url))
         resources = rows.everything if changes.is_all else rows.select(changes.fresh)
-        if self._acks.pending.names and not self.names.keeps_together:
-            self._acks.pending.sent_again(changes.fresh | changes.absent | changes.removed)
+        if self.acks.pending.names and not self.names.keeps_together:
+            self.acks.pending.sent_again(changes.fresh | changes.absent | changes.removed)
         aliases = self.names.aliases(resources, requested, self.names.lookup(rows))
         return DeltaUpdate(self.type_url, version, changes, resources, aliases)
 
     def retries(self, snapshot: Snapshot, now_s: float) -> Iterator[DeltaUpdate]:
         rows = snapshot.resources(self.type_url)
-        if not self._acks.pending.names or self._base is not rows or self.type_url in snapshot.withheld:
+        if not self.acks.pending.names or self._base is not rows or self.type_url in snapshot.withheld:
             return
         version = version_of(snapshot, Subscription(self.type_url))
-        for names in self._acks.due(now_s):
-            self._acks.pending.sent_again(names)
+        for names in self.acks.due(now_s):
+            self.acks.pending.sent_again(names)
             found = frozenset(names & rows.keys())
             removed = self._absence.reportable(names - found)
             if found or removed:
@@ -478,7 +348,7 @@ class _DeltaWatch:
             unpopulated=changes.unpopulated,
             generation=self._generation,
         )
-        self._acks.record(nonce, sent, now_s)
+        self.acks.record(nonce, sent, now_s)
         if self._ttl is not TtlUse.NONE and self._base is not None:
             self._heartbeats.plan(self._base.shortest_ttl_s, now_s, is_all=False)
         return DeltaResponse(
@@ -490,38 +360,25 @@ class _DeltaWatch:
             with_ttl=self._ttl is not TtlUse.NONE,
             aliases=update.aliases,
             unpopulated=tuple(sorted(changes.unpopulated)),
-            errors={name: self._rejected[name] for name in absence & self._rejected.keys()}
-            if self._rejected
-            else NO_REJECTIONS,
+            errors={name: self._reasons[name] for name in absence & self._reasons.keys()},
         )
 
-    def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> DeltaResponse | None:
-        version, base = self._acks.sent, self._base
-        if version is None or base is None or not self._heartbeats.is_due(now_s):
-            return None
-        is_full = self._heartbeats.may_be_too_late(base.shortest_ttl_s, now_s)
-        self._heartbeats.plan(base.shortest_ttl_s, now_s, is_all=True)
+    def _timed(self, base: Rows) -> frozenset[str]:
         timed = frozenset(base.timed)
-        if timed and not self.names.selects_all:
-            timed &= self.names.held(self.names.lookup(base))
-        renewed = base.select(timed - self._acks.pending.names)
-        if not renewed:
-            return None
-        nonce = next_nonce()
-        self._acks.record(nonce, Sent(version, renewed), now_s)
-        if not is_full:
-            return DeltaResponse(self.type_url, version, nonce, NO_RESOURCES, with_ttl=True, heartbeats=tuple(renewed))
-        aliases = self.names.aliases(renewed, self.names.names, self.names.lookup(base))
-        return DeltaResponse(self.type_url, version, nonce, renewed, with_ttl=True, aliases=aliases)
+        return timed & self.names.held(self.names.lookup(base)) if timed and not self.names.selects_all else timed
 
-    def has_answered(self, step: Step) -> bool:
-        generation, selects = step.snapshot.generation, self.selects(step.changed[self.type_url])
-        if self._generation < generation:
-            return not selects
-        return self._acks.has_answered(generation, selects=selects)
+    def _heartbeat_of(self, sent: Sent, base: Rows, nonce: Nonce, *, is_full: bool) -> DeltaResponse:
+        if not is_full:
+            heartbeats = tuple(sent.resources)
+            return DeltaResponse(self.type_url, sent.version, nonce, with_ttl=True, heartbeats=heartbeats)
+        aliases = self.names.aliases(sent.resources, self.names.names, self.names.lookup(base))
+        return DeltaResponse(self.type_url, sent.version, nonce, sent.resources, with_ttl=True, aliases=aliases)
 
     def selects(self, change: RowsChange) -> bool:
         return self.names.may_select_any(change)
+
+    def selected(self, names: frozenset[str]) -> frozenset[str]:
+        return self.names.may_select(names)
 
     def resources(self) -> Collection[Resource]:
         if self._base is None:
@@ -534,20 +391,5 @@ class _DeltaWatch:
     def has_members(self) -> bool:
         return self._base is not None and self.names.has_members(self.names.lookup(self._base))
 
-    @property
-    def selects_nothing(self) -> bool:
-        return not (self.names.selects_all or self.names.names)
-
-    def sync_state(self, generation: int) -> SyncState:
-        state = self._acks.state
-        return SyncState.STALE if state is SyncState.SYNCED and self._generation < generation else state
-
-    def status(self) -> WatchStatus:
-        missing: tuple[str, ...] = ()
-        if self._base is not None:
-            missing = tuple(sorted(self.names.names - self.names.lookup(self._base).existing(self.names.names)))
-        return self._acks.status(self.subscription, self.resources(), missing, self._generation)
-
-
-def _named_types(chunk: Chunk[Resource]) -> frozenset[TypeUrl]:
-    return frozenset(reference.type_url for user in chunk.values for reference in user.references)
+    def _missing(self, base: Rows) -> tuple[str, ...]:
+        return tuple(sorted(self.names.names - self.names.lookup(base).existing(self.names.names)))

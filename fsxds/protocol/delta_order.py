@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any
 
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import NO_RESOURCES, ResourceList
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.acks import NOTHING
 from fsxds.protocol.lookup import NO_ALIASES, Changes
+from fsxds.protocol.stream_core import Watch
 from fsxds.protocol.ttl import earliest
 from fsxds.rollout.machine import RolloutOptions
 
@@ -65,36 +66,6 @@ def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
     yield from reversed(removals)
 
 
-class ArrivingWatch(Protocol):
-    """One type of a client that brings content."""
-
-    type_url: TypeUrl
-
-    @property
-    def is_user(self) -> bool:
-        """Whether its resources use other types."""
-
-    @property
-    def has_new_content(self) -> bool:
-        """Whether brought content was not compared yet."""
-
-    @property
-    def is_initialized(self) -> bool:
-        """Whether the client's resources are known."""
-
-    @property
-    def has_taken_all(self) -> bool:
-        """Whether the client ACKed all responses."""
-
-    @property
-    def awaits_answer(self) -> bool:
-        """Whether a response is unanswered."""
-
-    @property
-    def named_types(self) -> frozenset[TypeUrl]:
-        """The types that served resources reference."""
-
-
 class Arrival:
     """One client's place in these steps; times are of its stream's clock.
 
@@ -114,12 +85,9 @@ class Arrival:
         self._unknown_until_s = 0.0
         self._has_waited = False
 
-    def begin_batch(
-        self, watches: Iterable[ArrivingWatch], now_s: float, rollout: Callable[[], RolloutOptions], *, is_envoy: bool
-    ) -> None:
-        """Called before anything is sent; time counts from the first brought content."""
-        self.timer_at_s = None
-        if self._arrived_s is None and any(watch.has_new_content for watch in watches):
+    def begin(self, now_s: float, rollout: Callable[[], RolloutOptions], *, is_envoy: bool) -> None:
+        """Called before a batch is sent to a client with new content; time counts from the first call."""
+        if self._arrived_s is None:
             self._arrived_s, self._rollout = now_s, rollout()
             self._unknown_until_s = self._rollout.unknown_until_s if is_envoy else 0.0
 
@@ -128,7 +96,7 @@ class Arrival:
         """Whether the client takes steps."""
         return self._rollout.is_on
 
-    def holds_users(self, watches: Iterable[ArrivingWatch], now_s: float, *, grows: bool) -> bool:
+    def holds_users(self, watches: Iterable[Watch[Any]], now_s: float, *, grows: bool) -> bool:
         """Whether users wait for answers to resources that they may use."""
         at_s = self._until_s(1)
         if at_s <= now_s or not (grows or any(watch.awaits_answer for watch in watches if not watch.is_user)):
@@ -136,7 +104,7 @@ class Arrival:
         self._has_waited, self.timer_at_s = True, at_s
         return True
 
-    def holds_removals(self, watches: Iterable[ArrivingWatch], now_s: float, *, has_more: bool) -> bool:
+    def holds_removals(self, watches: Iterable[Watch[Any]], now_s: float, *, has_more: bool) -> bool:
         """Whether removals wait, because resources may be in use."""
         lingers_s = self._rollout.linger_s if self.has_new_listeners else 0.0
         at_s = max(self._until_s(1 + self._has_waited) + lingers_s, self._unknown_until_s)
@@ -150,7 +118,7 @@ class Arrival:
         return (self._arrived_s or 0.0) + steps * self._rollout.step_timeout_s
 
 
-def _have_moved_on(watches: tuple[ArrivingWatch, ...]) -> bool:
+def _have_moved_on(watches: tuple[Watch[Any], ...]) -> bool:
     users = {watch.type_url: watch for watch in watches if watch.is_user}
     if not users or not all(watch.has_taken_all for watch in watches):
         return False

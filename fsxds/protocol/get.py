@@ -110,7 +110,6 @@ class FoundList:
     row: ResourceType
     resources: Collection[Resource] = field(repr=False)
     version: Version
-    has_versions: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,8 @@ def read_target(url: str, host: str, authority: str) -> GetTarget:
     check_length("the path", path)
     authorities = _authorities(host, authority)
     contexts = (context,) if not node else (context, tuple(pair for pair in context if pair not in node))
-    names = (*_structured_names(row, path, authorities, contexts), *_plain_names(path, contexts[-1]))
+    structured = _structured_names(row, path, authorities, contexts) if path and not path.startswith("#") else ()
+    names = (*structured, *_plain_names(path, contexts[-1]))
     directories = tuple(_directories(row, path, authorities, contexts)) if (path == "*" or path.endswith(GLOB)) else ()
     return GetTarget(row, path, tuple(dict.fromkeys(names)), directories, node, wait, authority)
 
@@ -238,8 +238,6 @@ def _authorities(host: str, authority: str) -> tuple[str, ...]:
 def _structured_names(
     row: ResourceType, path: str, authorities: tuple[str, ...], contexts: tuple[Parameters, ...]
 ) -> Iterator[str]:
-    if not path or path.startswith("#"):
-        return
     for context in contexts:
         for authority in authorities:
             yield str(ResourceName(authority, row.message_type, path, context))
@@ -260,10 +258,9 @@ def _directories(
     row: ResourceType, path: str, authorities: tuple[str, ...], contexts: tuple[Parameters, ...]
 ) -> Iterator[tuple[str, str]]:
     directory = path.removesuffix("*")
-    for context in contexts:
-        for authority in authorities:
-            name, mark, query = str(ResourceName(authority, row.message_type, directory, context)).partition("?")
-            yield name, mark + query
+    for structured in _structured_names(row, directory, authorities, contexts):
+        name, mark, query = structured.partition("?")
+        yield name, mark + query
     if not contexts[-1]:
         yield directory, ""
 
@@ -309,14 +306,12 @@ def find(
         return NOTHING_LOADED
     if target.row is None:
         return FoundIndex(snapshot, _version_of_index(snapshot))
-    is_withheld = target.row.type_url in snapshot.withheld
-    found = NOTHING_LOADED if is_withheld else _find_in(snapshot, target, target.row)
+    type_url = target.row.type_url
+    found = NOTHING_LOADED if type_url in snapshot.withheld else _find_in(snapshot, target, target.row)
+    is_missing = isinstance(found, Absent | Unavailable) or (isinstance(found, FoundList) and not found.resources)
     # While the wildcard of the type is unanswered, an answered name may wait with it.
     asked = target.asked | {WILDCARD} if isinstance(found, Unavailable) else target.asked
-    if (
-        isinstance(found, Unavailable)
-        or (isinstance(found, Absent) or (isinstance(found, FoundList) and not found.resources))
-    ) and unanswered(target.row.type_url, asked):
+    if is_missing and unanswered(type_url, asked):
         return NOT_ANSWERED
     if isinstance(found, FoundResource) and found.resource.redirect:
         return _redirect_of(found.resource, snapshot, target, elsewhere)
@@ -324,7 +319,8 @@ def find(
 
 
 def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, elsewhere: Collection[str]) -> Found:
-    for choice in Locator.parse(resource.redirect).choices():
+    locator = Locator.parse(resource.redirect)
+    for choice in locator.choices():
         name = choice.target
         if isinstance(name, ResourceName):
             key = name.type_url, str(name)
@@ -333,12 +329,11 @@ def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, else
                 return FoundRedirect(name, choice.entry)
     if resource.body:
         return FoundResource(resource)
-    redirect_target = Locator.parse(resource.redirect).target
-    if not isinstance(redirect_target, ResourceName):
+    if not isinstance(locator.target, ResourceName):
         # Clients must not learn where the files of the server are.
         return Absent("this is a redirect to a file of the server that has no such resource; `fsxds check` says why")
     return Absent(
-        f"this is a redirect to {str(redirect_target)[:200]}, which is not served here; ask the server of that resource"
+        f"this is a redirect to {str(locator.target)[:200]}, which is not served here; ask the server of that resource"
     )
 
 
@@ -349,7 +344,7 @@ def _find_in(snapshot: Snapshot, target: GetTarget, row: ResourceType) -> Found:
         if resource is not None:
             return FoundResource(resource)
     if not target.path:
-        return FoundList(row, rows.everything, _version_of_list(row, rows), not row.is_secret)
+        return FoundList(row, rows.everything, _version_of_list(row, rows))
     if target.directories:
         return rows.derive(_Lists, _Lists).find(row, rows, target.directories)
     return MAY_BE_DEFINED if row.type_url in snapshot.incomplete else Absent(_absence(row, target.path, rows))
@@ -358,11 +353,8 @@ def _find_in(snapshot: Snapshot, target: GetTarget, row: ResourceType) -> Found:
 def _absence(row: ResourceType, path: str, rows: Rows) -> str:
     """Omit existing names, which may be for other clients."""
     parent = path.rpartition("/")[0]
-    lists = (
-        f"GET /{row.message_type}/{parent}{'/' if parent else ''}* lists its siblings"
-        if parent
-        else f"GET /{row.message_type}/ lists the existing ones"
-    )
+    siblings, existing = f"{parent}/* lists its siblings", " lists the existing ones"
+    lists = f"GET /{row.message_type}/{siblings if parent else existing}"
     return f"there is no resource of this name and these parameters among {len(rows)} {row.noun}; {lists}"
 
 
@@ -394,7 +386,7 @@ def _list_of(row: ResourceType, rows: Rows, directories: tuple[_Directory, ...])
         if members:
             break
     version = Version(hashlib.sha256(b"".join(digest for digest, _ in members)).hexdigest()[:32])
-    return FoundList(row, tuple(chain.from_iterable(resources for _, resources in members)), version, not row.is_secret)
+    return FoundList(row, tuple(chain.from_iterable(resources for _, resources in members)), version)
 
 
 # Chunks are shared with later rows, so a change in a directory of any size only costs the changed chunks.
@@ -422,10 +414,8 @@ class _NamesDigest:
     __slots__ = ("version",)
 
     def __init__(self, rows: Rows) -> None:
-        digest = hashlib.sha256()
-        for name in sorted(rows):
-            digest.update(name.encode() + b"\0")
-        self.version = Version(digest.hexdigest()[:32])
+        names = "".join(f"{name}\0" for name in sorted(rows))
+        self.version = Version(hashlib.sha256(names.encode()).hexdigest()[:32])
 
 
 def _version_of_list(row: ResourceType, rows: Rows) -> Version:

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
 from typing import ClassVar, Self
 
@@ -109,8 +110,8 @@ class Lookup:
     def _look_up(self, name: str) -> tuple[str, ...]:
         if is_glob(name):
             return self._index.collections().get(name, ())
-        own = self._index.aliases().get(name)
-        return () if own is None else (own,)
+        owners: tuple[str, ...] = self._index.aliases().get(name, ())
+        return owners[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,47 +349,45 @@ KeysOf = Callable[[Resource], Iterable[str]]
 """Returns a resource's aliases or collections."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Owners:
-    all: NameTable[tuple[str, ...]]
-    first: NameTable[str]
+Owners = NameTable[tuple[str, ...]]
+"""The sorted names of the resources with each alias, or in each collection."""
 
-    @classmethod
-    def of(cls, rows: Mapping[str, Resource], keys_of: KeysOf) -> _Owners:
-        found: defaultdict[str, list[str]] = defaultdict(list)
-        for resource in rows.values():
-            for key in keys_of(resource):
-                found[key].append(resource.name)
-        owners = {key: tuple(sorted(names)) for key, names in found.items()}
-        return cls(NameTable(owners), NameTable({key: names[0] for key, names in owners.items()}))
 
-    def after(self, changes: Iterable[tuple[str, Resource | None, Resource | None]], keys_of: KeysOf) -> _Owners:
-        lost, gained = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-        for name, old, new in changes:
-            was, now = (frozenset(keys_of(each) if each is not None else ()) for each in (old, new))
-            for key in was - now:
-                lost[key].add(name)
-            for key in now - was:
-                gained[key].add(name)
-        if not lost and not gained:
-            return self
-        changed = {key: self._names_after(key, lost[key], gained[key]) for key in lost.keys() | gained.keys()}
-        kept = {key: names for key, names in changed.items() if names}
-        gone = frozenset(self.all.among(changed.keys() - kept.keys()))
-        first = {key: names[0] for key, names in kept.items()}
-        return _Owners(self.all.changed(kept, gone), self.first.changed(first, gone))
+def _owners_of(rows: Mapping[str, Resource], keys_of: KeysOf) -> Owners:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for resource in rows.values():
+        for key in keys_of(resource):
+            found[key].append(resource.name)
+    return NameTable({key: tuple(sorted(names)) for key, names in found.items()})
 
-    def _names_after(self, key: str, lost: set[str], gained: set[str]) -> tuple[str, ...]:
-        before = self.all.get(key, ())
-        if len(lost) + len(gained) > FEW_CHANGES:
-            return tuple(sorted((*(name for name in before if name not in lost), *gained)))
-        # A collection may have 20 000 members, one of which is removed each second: copying is cheaper than comparing.
-        names = list(before)
-        for name in lost:
-            del names[bisect_left(names, name)]
-        for name in gained:
-            insort(names, name)
-        return tuple(names)
+
+def _owners_after(
+    owners: Owners, changes: Iterable[tuple[str, Resource | None, Resource | None]], keys_of: KeysOf
+) -> Owners:
+    lost, gained = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for name, old, new in changes:
+        was, now = (frozenset(keys_of(each) if each is not None else ()) for each in (old, new))
+        for key in was - now:
+            lost[key].add(name)
+        for key in now - was:
+            gained[key].add(name)
+    if not lost and not gained:
+        return owners
+    changed = {key: _names_after(owners.get(key, ()), lost[key], gained[key]) for key in lost.keys() | gained.keys()}
+    kept = {key: names for key, names in changed.items() if names}
+    return owners.changed(kept, frozenset(owners.among(changed.keys() - kept.keys())))
+
+
+def _names_after(before: tuple[str, ...], lost: set[str], gained: set[str]) -> tuple[str, ...]:
+    if len(lost) + len(gained) > FEW_CHANGES:
+        return tuple(sorted((*(name for name in before if name not in lost), *gained)))
+    # A collection may have 20 000 members, one of which is removed each second: copying is cheaper than comparing.
+    names = list(before)
+    for name in lost:
+        del names[bisect_left(names, name)]
+    for name in gained:
+        insort(names, name)
+    return tuple(names)
 
 
 class NameIndex:
@@ -398,39 +397,35 @@ class NameIndex:
 
     def __init__(self, rows: Mapping[str, Resource]) -> None:
         self._rows = rows
-        self._by_alias: _Owners | None = None
-        self._by_collection: _Owners | None = None
+        self._by_alias: Owners | None = None
+        self._by_collection: Owners | None = None
 
-    def aliases(self) -> NameTable[str]:
-        """Return each alias's own name."""
+    def aliases(self) -> Owners:
+        """Return each alias's resources; it stands for the first one."""
         if self._by_alias is None:
-            self._by_alias = _Owners.of(self._rows, _aliases_of)
-        return self._by_alias.first
+            self._by_alias = _owners_of(self._rows, attrgetter("aliases"))
+        return self._by_alias
 
-    def collections(self) -> NameTable[tuple[str, ...]]:
-        """Return each collection's sorted names."""
+    def collections(self) -> Owners:
+        """Return each collection's members."""
         if self._by_collection is None:
-            self._by_collection = _Owners.of(self._rows, _collections_of)
-        return self._by_collection.all
+            self._by_collection = _owners_of(self._rows, _collections_of)
+        return self._by_collection
 
     def after(self, rows: Mapping[str, Resource], change: RowsChange) -> NameIndex:
         """Return the index after a change, sharing unchanged tables."""
         changes = [(name, self._rows.get(name), rows.get(name)) for name in change.names]
         index = NameIndex(rows)
         if self._by_alias is not None:
-            index._by_alias = self._by_alias.after(changes, _aliases_of)
+            index._by_alias = _owners_after(self._by_alias, changes, attrgetter("aliases"))
         if self._by_collection is not None:
-            index._by_collection = self._by_collection.after(changes, _collections_of)
+            index._by_collection = _owners_after(self._by_collection, changes, _collections_of)
         return index
 
     def finds_as(self, other: NameIndex) -> bool:
         """Whether it certainly finds as `other`, from which it was derived."""
         has_same_aliases = self._by_alias is not None and self._by_alias is other._by_alias
         return has_same_aliases and self._by_collection is not None and self._by_collection is other._by_collection
-
-
-def _aliases_of(resource: Resource) -> Iterable[str]:
-    return resource.aliases
 
 
 def _collections_of(resource: Resource) -> Iterator[str]:
@@ -445,14 +440,17 @@ class Spellings:
 
     def __init__(self) -> None:
         # All spellings in use of a name; omitted if the canonical form is the only one.
-        self._by_name: dict[str, frozenset[str]] = {}
+        self._by_name: dict[str, set[str]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_name)
 
-    def others(self, name: str) -> frozenset[str]:
+    def __len__(self) -> int:
+        return sum(map(len, self._by_name.values()))
+
+    def others(self, name: str) -> AbstractSet[str]:
         """Return a canonical name's other spellings."""
-        return self._by_name.get(name, frozenset()) - {name}
+        return self._by_name.get(name, set()) - {name}
 
     def with_others(self, names: frozenset[str]) -> frozenset[str]:
         """Add the other spellings."""
@@ -469,21 +467,15 @@ class Spellings:
         subscribe = tuple(form_of.get(written, written) for written in request.subscribe)
         for written, name in zip(request.subscribe, subscribe, strict=True):
             if written != name or name in self._by_name:
-                known = self._by_name.get(name, subscribed & {name} | asked & {name})
-                self._by_name[name] = frozenset(known) | {written}
-        given_up = tuple(self._give_up(form_of.get(written, written), written) for written in request.unsubscribe)
+                # A client may send thousands of spellings of one name.
+                self._by_name.setdefault(name, ({name} & subscribed) | ({name} & asked)).add(written)
+        given_up = []
+        for written in request.unsubscribe:
+            name = form_of.get(written, written)
+            left = self._by_name.get(name, set())
+            left.discard(written)
+            if not left:
+                self._by_name.pop(name, None)
+                given_up.append(name)
         held = {form_of.get(name, name): version for name, version in request.initial_resource_versions.items()}
-        return replace(
-            request,
-            subscribe=subscribe,
-            unsubscribe=tuple(name for name in given_up if name is not None),
-            initial_resource_versions=held,
-        )
-
-    def _give_up(self, name: str, written: str) -> str | None:
-        """Return the name if no spelling is subscribed any more."""
-        left = self._by_name.pop(name, frozenset((written,))) - {written}
-        if not left:
-            return name
-        self._by_name[name] = left
-        return None
+        return replace(request, subscribe=subscribe, unsubscribe=tuple(given_up), initial_resource_versions=held)

@@ -372,7 +372,7 @@ def _metadata(members: Iterable[tuple[str, object]]) -> dict[str, str]:
             if isinstance(value, Mapping | Struct):
                 # A Struct counts as a mapping, but its `items` raise if a value in it is not set.
                 waiting.append((name, _members(value) if isinstance(value, Struct) else value.items()))
-            elif text := _kept_text(value):
+            elif (text := _kept_text(value)) and is_unicode(name):
                 left -= len(text)
                 # A key may have a dot: `{a: {b: 1}, "a.b": 2}`.
                 found.setdefault(name, text)

@@ -16,16 +16,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from fsxds.model.name_table import version_of_set
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.model.resources import NO_RESOURCES, ResourceList, Rows, RowsChange, Snapshot
+from fsxds.model.resources import NO_RESOURCES, ResourceList, Rows, Snapshot
 from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent
-from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, SyncState, WatchStatus
+from fsxds.protocol.messages import Reaction, SotwRequest, SotwResponse
+from fsxds.protocol.stream_core import NO_REASONS, Stream, Watch
 from fsxds.protocol.subscription import (
     WILDCARD,
     SharedMemory,
@@ -37,37 +38,18 @@ from fsxds.protocol.subscription import (
     selected_names,
     version_of,
 )
-from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
-from fsxds.rollout import Step
-from fsxds.rollout.step import Standing
+from fsxds.protocol.ttl import TtlUse, ttl_use
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 
-NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
+NONE_AGAIN: Mapping[TypeUrl, frozenset[str]] = MappingProxyType({})
 
 
-class SotwStream:
-    """One stream, aggregated or not. `node` is the first sent, or None.
+class SotwStream(Stream["_SotwWatch", SotwResponse]):
+    """One stream, aggregated or not."""
 
-    Times are readings, in seconds, of a clock that only goes forward.
-    """
-
-    __slots__ = ("_is_aggregated", "_memory", "_nonces", "_snapshot", "_ttl", "_watches", "node")
-
-    def __init__(self, memory: SharedMemory, ttl: TtlMode, *, is_aggregated: bool) -> None:
-        self.node: Node | None = None
-        self._memory, self._ttl, self._is_aggregated = memory, ttl, is_aggregated
-        # In push order.
-        self._watches: dict[TypeUrl, _SotwWatch] = {}
-        # The current snapshot, even if no part of it could be sent yet.
-        self._snapshot: Snapshot | None = None
-        self._nonces = 0
-
-    @property
-    def timer_at_s(self) -> float | None:
-        """When to call `receive_timer`; None for never."""
-        return earliest(*(watch.timer_at_s for watch in self._watches.values()))
+    __slots__ = ()
 
     def receive_request(self, request: SotwRequest, snapshot: Snapshot | None, now_s: float) -> Reaction[SotwResponse]:
         """Process a request.
@@ -89,55 +71,13 @@ class SotwStream:
         else:
             self._snapshot = snapshot or self._snapshot
             again = self._names_to_send(watch, request, is_repeat=is_repeat)
-            responses = self._batch({request.type_url: again}, now_s)
+            responses = self._batch(now_s, {request.type_url: again})
         return Reaction(responses, answer.acknowledgement if answer else None)
-
-    def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> tuple[SotwResponse, ...]:
-        """Process a new snapshot."""
-        self._snapshot = snapshot
-        return self._batch({}, now_s)
-
-    def receive_timer(self, now_s: float) -> tuple[SotwResponse, ...]:
-        """Return due retries and heartbeats."""
-        return self._batch({}, now_s)
-
-    @property
-    def name_count(self) -> int:
-        """The number of subscribed names."""
-        return sum(len(watch.subscription.names) for watch in self._watches.values())
-
-    def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield each wanted type's state, given the served generation."""
-        return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
-
-    def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return each type's status, in push order."""
-        return tuple(watch.status() for watch in self._watches.values())
-
-    def standing(self, step: Step) -> Standing:
-        """Return whether the client answered a step."""
-        watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
-        return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
-
-    @property
-    def awaits_answers(self) -> bool:
-        """Whether an upstream's answer may cause a response."""
-        return any(watch.awaits_answers for watch in self._watches.values())
 
     @property
     def has_members(self) -> bool:
         """Always False: a reconnecting client is sent all members."""
         return False
-
-    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subscribed subset of `names`."""
-        watch = self._watches.get(type_url)
-        return NOTHING if watch is None else watch.subscription.selected(names)
-
-    def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return a subscription, empty if never requested."""
-        watch = self._watches.get(type_url)
-        return Subscription.initial(type_url) if watch is None else watch.subscription
 
     def _begin(self, row: ResourceType) -> _SotwWatch:
         features = self.node.features if self.node else NOTHING
@@ -145,14 +85,10 @@ class SotwStream:
         self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
 
-    @property
-    def _is_envoy(self) -> bool:
-        return self.node is not None and self.node.agent == ENVOY
-
     def _names_to_send(self, watch: _SotwWatch, request: SotwRequest, *, is_repeat: bool) -> frozenset[str]:
         before = watch.subscription
         added = watch.subscribe(request.names)
-        watch.reject({name: reason for name, reason in request.rejected_names.items() if name in added})
+        watch.keep_reasons({name: reason for name, reason in request.rejected_names.items() if name in added})
         if not watch.is_initialized:
             # The client may wait for endpoints that it has: for clusters that it has just received.
             clusters = self._watches.get(CLUSTERS)
@@ -168,13 +104,13 @@ class SotwStream:
         if answer is None or is_ack or watch.type_url != CLUSTERS or endpoints is None or self._snapshot is None:
             return ()
         again = endpoints.repeatable(_endpoints_of(answer.sent.fresh, self._snapshot))
-        return self._batch({ENDPOINTS: again}, now_s) if again else ()
+        return self._batch(now_s, {ENDPOINTS: again}) if again else ()
 
-    def _batch(self, again: dict[TypeUrl, frozenset[str]], now_s: float) -> tuple[SotwResponse, ...]:
+    def _batch(self, now_s: float, again: Mapping[TypeUrl, frozenset[str]] = NONE_AGAIN) -> tuple[SotwResponse, ...]:
         snapshot = self._snapshot
         if snapshot is None:
             return ()
-        updates: list[SotwUpdate] = []
+        updates: list[tuple[_SotwWatch, Sent]] = []
         for watch in self._watches.values():
             is_first = not watch.is_initialized
             update = watch.update(snapshot, again.get(watch.type_url, NOTHING), now_s)
@@ -183,12 +119,13 @@ class SotwStream:
                 update = watch.rejection_response(snapshot)
             if update is None:
                 continue
-            updates.append(update)
+            updates.append((watch, update))
             if watch.type_url == CLUSTERS and self._is_aggregated:
                 # Endpoints come later in push order.
                 follow = self._endpoints_after(_endpoints_of(update.fresh, snapshot), is_first=is_first)
                 again = {**again, ENDPOINTS: again.get(ENDPOINTS, NOTHING) | follow}
-        return tuple(self._responses(updates, now_s))
+        sent = [watch.send(update, self._next_nonce(), now_s) for watch, update in updates]
+        return (*sent, *self._due_heartbeats(now_s))
 
     def _endpoints_after(self, names: Iterable[str], *, is_first: bool) -> frozenset[str]:
         watch = self._watches.get(ENDPOINTS)
@@ -198,17 +135,6 @@ class SotwStream:
         # that move to the new cluster in the same batch fail.
         return watch.repeatable(names, unrequested=self._is_envoy and watch.is_initialized and not is_first)
 
-    def _responses(self, updates: Iterable[SotwUpdate], now_s: float) -> Iterator[SotwResponse]:
-        for update in updates:
-            yield self._watches[update.type_url].send(update, self._next_nonce(), now_s)
-        for watch in self._watches.values():
-            if heartbeat := watch.heartbeat(self._next_nonce, now_s):
-                yield heartbeat
-
-    def _next_nonce(self) -> Nonce:
-        self._nonces += 1
-        return Nonce(str(self._nonces))
-
 
 def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
     rows = snapshot.resources(CLUSTERS)
@@ -216,72 +142,36 @@ def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
     return (ref.name for cluster in known for ref in cluster.references if ref.type_url == ENDPOINTS)
 
 
-@dataclass(frozen=True, slots=True)
-class SotwUpdate:
-    """One type's update; `fresh` resources may not be held in this version."""
+class _SotwWatch(Watch[SotwResponse]):
+    __slots__ = ("_awaited", "_claimed", "_postponed", "_row", "subscription")
 
-    type_url: TypeUrl
-    version: Version
-    resources: ResourceList
-    fresh: frozenset[str]
-
-
-class _SotwWatch:
-    """One type on one stream.
-
-    The client's resources are not kept by name: they are the selection from `_base`, without pending ones.
-    """
-
-    __slots__ = (
-        *("_awaited", "_base", "_claimed", "_generation", "_heartbeats", "_memory", "_postponed", "_row", "_ttl"),
-        "_unreported",
-        *("acks", "subscription"),
-    )
+    subscription: Subscription
 
     def __init__(self, row: ResourceType, memory: SharedMemory, ttl: TtlUse) -> None:
+        super().__init__(row.type_url, memory, ttl, Acks(is_full_state=row.full_state_in_sotw, share=memory.share))
         self.subscription = Subscription.initial(row.type_url)
-        self.acks = Acks(is_full_state=row.full_state_in_sotw, share=memory.share)
-        self._row, self._memory, self._ttl = row, memory, ttl
-        self._heartbeats = Heartbeats()
-        # The rows that were sent last; None until it is known which resources the client holds.
-        self._base: Rows | None = None
-        # The generation of the snapshot that was processed last.
-        self._generation = 0
+        self._row = row
         # The version that the client had when it opened the stream.
         self._claimed: Version | None = None
         # Names that the client requested again and that could not be sent yet.
         self._postponed = NOTHING
         # Names that delay a full state, because they may exist elsewhere.
         self._awaited = NOTHING
-        # Reasons of rejected names in the subscription, until a response has sent them.
-        self._unreported: Mapping[str, str] = NO_REJECTIONS
-
-    @property
-    def type_url(self) -> TypeUrl:
-        return self._row.type_url
 
     @property
     def everything(self) -> frozenset[str]:
         return frozenset((WILDCARD,)) if self.subscription.wildcard else self.subscription.names
 
     @property
-    def is_initialized(self) -> bool:
-        return self._base is not None
-
-    @property
     def has_sent(self) -> bool:
         return self.acks.last_nonce is not None
-
-    @property
-    def timer_at_s(self) -> float | None:
-        return earliest(self.acks.retry_at_s, self._heartbeats.at_s)
 
     def receive_ack(self, request: SotwRequest, now_s: float) -> Answer | None:
         if self._base is None:
             self._claimed = request.version_info
-        return self.acks.receive(request.nonce, request.error_detail, now_s, self._held)
+        return self.acks.receive(request.nonce, request.error_detail, now_s, self.resources)
 
-    def _held(self) -> ResourceList:
+    def resources(self) -> ResourceList:
         return NO_RESOURCES if self._base is None else self._select(self._base, self.everything)
 
     def subscribe(self, resource_names: Iterable[str]) -> frozenset[str]:
@@ -294,15 +184,10 @@ class _SotwWatch:
             self.acks.pending.forget(self.acks.pending.names - self._selected(self._base))
         return after.added_to(before)
 
-    def reject(self, rejected: Mapping[str, str]) -> None:
-        if rejected or self._unreported:
-            unreported = {**self._unreported, **rejected}
-            self._unreported = {name: unreported[name] for name in unreported.keys() & self.subscription.names}
-
-    def rejection_response(self, snapshot: Snapshot) -> SotwUpdate | None:
-        if not self._unreported or self._base is None:
+    def rejection_response(self, snapshot: Snapshot) -> Sent | None:
+        if not self._reasons or self._base is None:
             return None
-        return SotwUpdate(self.type_url, version_of(snapshot, self.subscription), NO_RESOURCES, NOTHING)
+        return Sent(version_of(snapshot, self.subscription), generation=self._generation)
 
     def _selected(self, rows: Rows | None) -> frozenset[str]:
         return self.subscription.names if rows is None else selected_names(rows, self.subscription)
@@ -328,7 +213,7 @@ class _SotwWatch:
         self._postponed = (self._postponed | wanted) & pending
         return wanted - pending
 
-    def update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
+    def update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> Sent | None:
         """Return the update to send, with names in `again` even if sent before.
 
         Send every update: the client now counts as holding `snapshot`'s state.
@@ -365,11 +250,7 @@ class _SotwWatch:
         self._awaited |= unanswered
         return unanswered
 
-    @property
-    def selects_nothing(self) -> bool:
-        return not (self.subscription.wildcard or self.subscription.names)
-
-    def _first_update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
+    def _first_update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> Sent | None:
         """The client may hold resources from another stream or process."""
         holds_selection = self._holds_selection(snapshot)
         if self.selects_nothing or (not holds_selection and self._may_lose_something(snapshot)):
@@ -380,13 +261,13 @@ class _SotwWatch:
             self.acks.sent = self.acks.acked = version
             self._memory.know(version)
             # It is unknown how long ago its time to live was renewed.
-            self._heartbeats.at_s = None if self._shortest_ttl_s() is None else now_s
+            self._heartbeats.at_s = None if self._shortest_ttl_s(self._base) is None else now_s
             return None if is_full else self._partial_update(snapshot, NOTHING, again, now_s)
         resources = self._select(self._base, self.everything)
         if not resources and is_full and self._memory.unanswered(self.type_url, self.everything):
             self._base = None
             return None
-        return SotwUpdate(self.type_url, version, resources, resources.names) if resources or is_full else None
+        return self._sent(version, resources, resources.names) if resources or is_full else None
 
     def _holds_selection(self, snapshot: Snapshot) -> bool:
         if self.type_url in snapshot.authored and not self.subscription.wildcard:
@@ -416,9 +297,7 @@ class _SotwWatch:
             return fresh, change.removed
         return fresh & self._selected(rows), change.removed & self._selected(base)
 
-    def _full_update(
-        self, snapshot: Snapshot, fresh: frozenset[str], now_s: float, *, is_changed: bool
-    ) -> SotwUpdate | None:
+    def _full_update(self, snapshot: Snapshot, fresh: frozenset[str], now_s: float, *, is_changed: bool) -> Sent | None:
         if fresh or is_changed:
             self.acks.pending.renew(self.acks.pending.names, now_s)
         elif not self.acks.due(now_s):
@@ -428,11 +307,11 @@ class _SotwWatch:
             fresh = resources.names
         self.acks.pending.sent_again(self.acks.pending.names)
         version = version_of(snapshot, self.subscription)
-        return SotwUpdate(self.type_url, version, resources, fresh | self.acks.unapplied)
+        return self._sent(version, resources, fresh | self.acks.unapplied)
 
     def _partial_update(
         self, snapshot: Snapshot, fresh: frozenset[str], again: frozenset[str], now_s: float
-    ) -> SotwUpdate | None:
+    ) -> Sent | None:
         rows, pending = snapshot.resources(self.type_url), self.acks.pending
         # A removal is not sent; a resource that comes back is fresh.
         pending.forget(names_without(rows, pending.names))
@@ -444,7 +323,10 @@ class _SotwWatch:
         if not resources:
             return None
         pending.sent_again(names)
-        return SotwUpdate(self.type_url, self._version(snapshot, pending.names - names), resources, names)
+        return self._sent(self._version(snapshot, pending.names - names), resources, names)
+
+    def _sent(self, version: Version, resources: ResourceList, fresh: frozenset[str]) -> Sent:
+        return Sent(version, resources, fresh=fresh, generation=self._generation)
 
     def _version(self, snapshot: Snapshot, lacking: frozenset[str]) -> Version:
         """Leave out lacking resources, so that the client never claims to hold them."""
@@ -465,67 +347,40 @@ class _SotwWatch:
             return names
         return expanded(rows, names, names & self.subscription.globs)
 
-    def send(self, update: SotwUpdate, nonce: Nonce, now_s: float) -> SotwResponse:
+    def send(self, sent: Sent, nonce: Nonce, now_s: float) -> SotwResponse:
         if self._postponed:
-            self._postponed -= update.resources.names
-        sent = Sent(update.version, update.resources, fresh=update.fresh, generation=self._generation)
-        self._record(nonce, sent, now_s)
-        self._heartbeats.plan(self._shortest_ttl_s(), now_s, is_all=self._row.full_state_in_sotw)
-        with_ttl = self._ttl is not TtlUse.NONE
-        errors, self._unreported = self._unreported, NO_REJECTIONS
-        if errors:
-            errors = {name: reason for name, reason in errors.items() if name not in update.resources.names}
-        return SotwResponse(self.type_url, update.version, nonce, update.resources, with_ttl, errors=errors)
-
-    def _record(self, nonce: Nonce, sent: Sent, now_s: float) -> None:
+            self._postponed -= sent.resources.names
         self.acks.record(nonce, sent, now_s)
         self._memory.know(sent.version)
+        shortest_ttl_s = None if self._base is None else self._shortest_ttl_s(self._base)
+        self._heartbeats.plan(shortest_ttl_s, now_s, is_all=self._row.full_state_in_sotw)
+        with_ttl = self._ttl is not TtlUse.NONE
+        # Each is sent once.
+        errors, self._reasons = self._reasons, NO_REASONS
+        if errors:
+            errors = {name: reason for name, reason in errors.items() if name not in sent.resources.names}
+        return SotwResponse(self.type_url, sent.version, nonce, sent.resources, with_ttl, errors=errors)
 
-    def _shortest_ttl_s(self) -> float | None:
-        if self._ttl is TtlUse.NONE or self._base is None or not self._base.timed:
+    def _shortest_ttl_s(self, base: Rows) -> float | None:
+        if self._ttl is TtlUse.NONE or not base.timed:
             return None
         if self.subscription.wildcard:
-            return self._base.shortest_ttl_s
-        return min((resource.ttl_s for resource in self._timed(self._base) if resource.ttl_s), default=None)
+            return base.shortest_ttl_s
+        timed = base.select(self._timed(base))
+        return min((resource.ttl_s for resource in timed if resource.ttl_s), default=None)
 
-    def _timed(self, base: Rows) -> ResourceList:
+    def _timed(self, base: Rows) -> frozenset[str]:
         timed = base.timed.keys()
-        return base.select(frozenset(timed if self.subscription.wildcard else timed & self._selected(base)))
+        return frozenset(timed if self.subscription.wildcard else timed & self._selected(base))
 
-    def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> SotwResponse | None:
-        version, base = self.acks.sent, self._base
-        if version is None or base is None or not self._heartbeats.is_due(now_s):
-            return None
-        shortest_ttl_s = self._shortest_ttl_s()
-        is_full = self._ttl is TtlUse.FULL or self._heartbeats.may_be_too_late(shortest_ttl_s, now_s)
-        self._heartbeats.plan(shortest_ttl_s, now_s, is_all=True)
-        renewed = base.select(self._timed(base).names - self.acks.pending.names)
-        if not renewed:
-            return None
-        nonce = next_nonce()
-        self._record(nonce, Sent(version, renewed), now_s)
+    def _heartbeat_of(self, sent: Sent, base: Rows, nonce: Nonce, *, is_full: bool) -> SotwResponse:
+        self._memory.know(sent.version)
         # A full state must also contain the resources without a time to live.
-        names = self._select(base, self.everything).names if self._row.full_state_in_sotw else renewed.names
+        held = self._select(base, self.everything) if self._row.full_state_in_sotw else sent.resources
+        rest, heartbeats = base.select(held.names - sent.resources.names), tuple(sent.resources)
         if is_full:
-            return SotwResponse(self.type_url, version, nonce, base.select(names), with_ttl=True)
-        rest = base.select(names - renewed.names)
-        return SotwResponse(self.type_url, version, nonce, rest, with_ttl=True, heartbeats=tuple(renewed))
+            rest, heartbeats = held, ()
+        return SotwResponse(self.type_url, sent.version, nonce, rest, with_ttl=True, heartbeats=heartbeats)
 
-    def has_answered(self, step: Step) -> bool:
-        generation, selects = step.snapshot.generation, self.selects(step.changed[self.type_url])
-        if self._generation < generation:
-            return not selects
-        return self.acks.has_answered(generation, selects=selects)
-
-    def selects(self, change: RowsChange) -> bool:
-        return self.subscription.selects_any(change)
-
-    def sync_state(self, generation: int) -> SyncState:
-        state = self.acks.state
-        return SyncState.STALE if state is SyncState.SYNCED and self._generation < generation else state
-
-    def status(self) -> WatchStatus:
-        if self._base is None:
-            return self.acks.status(self.subscription, (), (), self._generation)
-        missing = missing_names(self._base, self.subscription)
-        return self.acks.status(self.subscription, self._held(), missing, self._generation)
+    def _missing(self, base: Rows) -> tuple[str, ...]:
+        return missing_names(base, self.subscription)

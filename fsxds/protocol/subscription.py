@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -393,7 +394,10 @@ def _read(written: str, type_url: TypeUrl, authority: str) -> tuple[str, str]:
     try:
         return canonical_of_type(written, type_url, authority), ""
     except MalformedName as error:
-        return _canonical_or_as_written(written, authority), f"{written[:_SHOWN]!r} {error}"
+        reason = f"{written[:_SHOWN]!r} {error}"
+        with suppress(MalformedName):
+            written = canonical(written, authority)
+        return written, reason
 
 
 # On a SotW stream, a client repeats its names with each ACK.
@@ -417,10 +421,3 @@ def reject_request(rejected: Mapping[str, str]) -> None:
 def reason_of(reason: str) -> str:
     """Add the field to a reason."""
     return f"resource_names: {reason}"
-
-
-def _canonical_or_as_written(written: str, authority: str) -> str:
-    try:
-        return canonical(written, authority)
-    except MalformedName:
-        return written

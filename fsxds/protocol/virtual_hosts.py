@@ -20,11 +20,10 @@ from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from fsxds.model.memo import Lru
-from fsxds.model.name_table import NameTable
 from fsxds.model.resource_types import BY_SHORT_NAME, route_configuration_of
 from fsxds.model.resources import Resource, Rows, RowsChange, Snapshot
 from fsxds.protocol.acks import NOTHING, Answer
-from fsxds.protocol.lookup import MOST_KEPT, NO_CHANGES, Changes, DeltaNames, Held, Lookup, unheld
+from fsxds.protocol.lookup import MOST_KEPT, NO_CHANGES, Changes, DeltaNames, Held, Lookup, Owners, unheld
 from fsxds.protocol.messages import DeltaRequest
 from fsxds.protocol.subscription import WILDCARD, SharedMemory
 
@@ -51,9 +50,9 @@ def domain_matches(name: str) -> Iterator[str]:
     yield f"{route}/*"
 
 
-def find_virtual_hosts(name: str, rows: Container[str], by_alias: Mapping[str, str]) -> tuple[str, ...]:
+def find_virtual_hosts(name: str, rows: Container[str], by_alias: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return the virtual host that serves a host, and the one of this name."""
-    serving = next((by_alias[alias] for alias in domain_matches(name) if alias in by_alias), None)
+    serving = next((by_alias[alias][0] for alias in domain_matches(name) if alias in by_alias), None)
     named = name if name in rows else None
     return tuple(own for own in dict.fromkeys((serving, named)) if own is not None)
 
@@ -70,14 +69,14 @@ def is_hidden(domain: str, wildcard: str) -> bool:
     return domain.startswith(("*", wildcard[:-1]))
 
 
-def find_hidden(resource: Resource, by_alias: NameTable[str]) -> frozenset[str]:
+def find_hidden(resource: Resource, by_alias: Owners) -> frozenset[str]:
     """Return virtual hosts that an Envoy with `resource` may not ask for."""
     route = route_configuration_of(resource.name) + "/"
     domains = [alias.removeprefix(route) for alias in resource.aliases if alias.startswith(route)]
     wildcards = [domain for domain in domains if domain.startswith("*") or domain.endswith("*")]
     if not wildcards:
         return frozenset()
-    others = ((alias.removeprefix(route), own) for alias, own in by_alias.starting_with(route))
+    others = ((alias.removeprefix(route), own) for alias, (own, *_) in by_alias.starting_with(route))
     return frozenset(own for domain, own in others if any(is_hidden(domain, wildcard) for wildcard in wildcards))
 
 
@@ -210,14 +209,11 @@ class HostNames(DeltaNames):
         served = after.existing(hosts)
         serving = frozenset(resource.name for name in served for resource in after.find(name))
         beside = after.names(asked) - serving
+        if beside:
+            beside -= (self._brought & after.rows.keys()) | after.names(self._indirect)
         unknown, to_drop = hosts - served, pending - self._unknown
         return Changes(
-            unheld(serving, held, after)
-            | unheld(
-                beside - ((self._brought & after.rows.keys()) | after.names(self._indirect)) if beside else beside,
-                held,
-                after,
-            ),
+            unheld(serving | beside, held, after),
             unpopulated=unknown - to_drop,
             removed=unknown & to_drop,
             is_due=WILDCARD in asked and not held,

@@ -8,6 +8,7 @@ from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.model.values import FieldPath, PlainValue, SpelledFloat
 from tests.api.samples import CLUSTER, PREFIX, SECRET, WELL_KNOWN
+from tests.support.costs import cost_s
 
 FILTER = "typed_filter_metadata"
 
@@ -172,6 +173,16 @@ def test_a_resource_needs_a_known_type(written: PlainValue, rule: str, converter
 
     assert actual.message is None
     assert [rule] == [fault.rule for fault in actual.faults]
+
+
+def test_many_unknown_types(converter: Converter) -> None:
+    """A similar name is looked for the first few only: that takes milliseconds each."""
+
+    def convert(count: int) -> None:
+        types: dict[str, PlainValue] = {str(number): {"@type": f"{PREFIX}{CLUSTER}{number}"} for number in range(count)}
+        assert len(converter.convert({"metadata": {FILTER: types}}, CLUSTER).faults) == count
+
+    assert cost_s(lambda: convert(1000), 1) < 5 * cost_s(lambda: convert(100), 1)
 
 
 def test_maps_with_numbers_for_keys(converter: Converter, printer: Printer) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker, is_secret_name, mask_error, mask_reason, mask_text
 from fsxds.model.values import PlainValue
+from tests.support.costs import cost_s
 
 KEY = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
 
@@ -20,6 +23,8 @@ KEY = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\nc2VjcmV0\n-----END PRIVATE KEY----
         ('inline_string: "c2VjcmV0" name: "x"', 'inline_string: <hidden> name: "x"'),
         (r'inline_string: "c2\"Vjc" name', "inline_string: <hidden> name"),
         ('inline_bytes: "c2Vjc', "inline_bytes: <hidden>"),
+        ('inline_string: "c2\\n\\', "inline_string: <hidden>"),
+        ('key: "x-mine" value: "c2\\', 'key: "x-mine" value: <hidden>'),
         ('{"inlineString": "c2VjcmV0"}', '{"inlineString": <hidden>}'),
         (r"{\"inline_string\":\"c2VjcmV0\",\"a\":1}", r"{\"inline_string\":<hidden>,\"a\":1}"),
         ("a.inline_string: a secret, changed", "a.inline_string: a secret, changed"),
@@ -41,6 +46,20 @@ def test_an_inline_value_is_never_seen(before: str, value: str) -> None:
     marker = f"S3CR3T{quoted}S3CR3T"
 
     assert "S3CR3T" not in mask_text(f'{before}inline_string: "{marker}" more')
+
+
+@pytest.mark.parametrize("mask", [mask_text, mask_reason, lambda text: mask_error(ValueError(text))])
+def test_a_value_is_hidden_wherever_its_text_is_cut_off(mask: Callable[[str], str]) -> None:
+    """Long texts are cut, perhaps within an escape."""
+    for text in ('inline_string: "S3CR3T\\n\\"', "inline_string: 'S3CR3T\\"):
+        assert all("S3CR3T" not in mask(text[:end]) for end in range(len(text) + 1))
+
+
+@pytest.mark.parametrize("mask", [mask_text, mask_reason, lambda text: mask_error(ValueError(text))])
+@pytest.mark.parametrize("part", ["'\\", '[string "', '"\\', "near '", 'key: "'])
+def test_texts_are_masked_in_linear_time(mask: Callable[[str], str], part: str) -> None:
+    """Eight times the text costs about eight times as much."""
+    assert cost_s(lambda: mask(part * 16_000)) < 30 * cost_s(lambda: mask(part * 2000))
 
 
 @pytest.mark.parametrize(
@@ -139,6 +158,7 @@ def test_an_exception_does_not_repeat_the_data_that_it_met() -> None:
     """Its words stay, what it quotes goes."""
     assert mask_error(KeyError("hunter2")) == "<hidden>"
     assert mask_error(ValueError("no number: 'hunter2' at 3\nhunter2")) == "no number: <hidden> at 3"
+    assert mask_error(ValueError("cut off: 'hunter2\\")) == "cut off: <hidden>"
     assert mask_error(ValueError("broken on purpose")) == "broken on purpose"
     assert mask_error(ValueError("it can't be: 'hunter2' isn't one")) == "it can't be: <hidden> isn't one"
     assert mask_error(ValueError("'it's hunter2', key'hunter2', b'hunter2")) == "<hidden>, key<hidden>, <hidden>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
@@ -35,6 +35,11 @@ def resources_of(short_name: str, text: str, catalogue: Catalogue) -> tuple[Reso
     return tuple(made)
 
 
+def read_in(directory: Path) -> Callable[[PurePosixPath], bytes | None]:
+    """Return a function that reads the files of a directory."""
+    return lambda path: (directory / path).read_bytes() if (directory / path).exists() else None
+
+
 def judged(
     files: Mapping[str, str], catalogue: Catalogue, directory: Path, progress: Progress | None = None
 ) -> tuple[Problem, ...]:
@@ -43,4 +48,4 @@ def judged(
     for short_name, text in files.items():
         Path(directory, f"{short_name}.yaml").write_text(text)
         resources += resources_of(short_name, text, catalogue)
-    return validate_resources(resources, directory, ValidationOptions(Path(find_envoy()), catalogue, progress))
+    return validate_resources(resources, read_in(directory), ValidationOptions(Path(find_envoy()), catalogue, progress))

@@ -7,6 +7,7 @@ import pytest
 from fsxds.envoy.envoy_log import EnvoyLogLine, LoggedRejection, origin_of, read_log_line, read_rejection
 from fsxds.model.resources import Resource
 from tests.envoy.snapshots import snapshot_of, type_url
+from tests.support.costs import cost_s
 
 
 @pytest.mark.parametrize(
@@ -110,3 +111,10 @@ def test_origin_is_that_of_the_longest_name_in_the_reason(reason: str, place: st
     origin = origin_of(reason, clusters("web", "web-tls"))
 
     assert place == (str(origin) if origin else None)
+
+
+def test_resources_that_no_reason_names_cost_little() -> None:
+    """A NACK is looked at again and again, beside any number of resources."""
+    many, reason = clusters(*(f"cluster-{number}" for number in range(10_000))), "no such thing" * 10
+
+    assert cost_s(lambda: origin_of(reason, many)) < 10 * cost_s(lambda: [one for one in many if one.name in reason])

@@ -24,7 +24,7 @@ from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.proposals import NoCheck
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
-from tests.envoy.judged import judged, resources_of
+from tests.envoy.judged import judged, read_in, resources_of
 from tests.support.envoy import Envoy, find_envoy
 from tests.support.ports import free_port
 
@@ -140,7 +140,8 @@ def test_the_sample_tree_is_taken_at_once(catalogue: Catalogue) -> None:
     snapshot = loading_rules.load_once(directory, Settings(), catalogue, NoCheck()).snapshot
     everything = [resource for row in snapshot.by_type.values() for resource in row.values()]
 
-    assert validate_resources(everything, directory, ValidationOptions(Path(find_envoy()), catalogue, counter)) == ()
+    options = ValidationOptions(Path(find_envoy()), catalogue, counter)
+    assert validate_resources(everything, read_in(directory), options) == ()
     assert counter.told == [(0, 1), (1, 1)]
 
 

@@ -34,6 +34,7 @@ from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.loaded_views import ResolutionRules, only_view, whole_tree, with_served
 from fsxds.snapshots.parse import FileParser
+from tests.envoy.judged import read_in
 from tests.support.checkout import TOP
 from tests.support.envoy import find_envoy
 from tests.support.rule_list import own_rules, rule_list
@@ -220,7 +221,7 @@ def rejected(text: str, rule: Rule, catalogue: Catalogue, folder: Path) -> tuple
     loaded = load(tree, None, lambda files: tuple(map(parse, files)), acceptance)
     served = only_view(with_served(whole_tree(loaded), ResolutionRules(catalogue=catalogue), None)).snapshot
     resources = [resource for row in served.by_type.values() for resource in row.values()]
-    return validate_resources(resources, folder, ValidationOptions(Path(find_envoy()), catalogue))
+    return validate_resources(resources, read_in(folder), ValidationOptions(Path(find_envoy()), catalogue))
 
 
 @pytest.mark.parametrize("rule", LOADABLE, ids=lambda rule: rule.name)

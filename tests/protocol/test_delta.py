@@ -117,7 +117,7 @@ def test_what_streams_nack_is_kept_once() -> None:
         first = _ask(stream, current).responses[0]
         _ask(stream, current, nonce=first.nonce, error_detail="no")
         stream.receive_timer(1.0)
-    one, other = (stream._watches[CDS]._acks.pending for stream in streams)
+    one, other = (stream._watches[CDS].acks.pending for stream in streams)
 
     assert one.names is other.names
     assert len(one._batches) > 1
@@ -277,3 +277,30 @@ def test_a_missing_name_is_reported_when_it_is_certain() -> None:
 
     assert () == first.removed
     assert (("x",), []) == (second.removed, list(second.resources))
+
+
+def test_names_that_wait_are_counted() -> None:
+    """A client cannot have more names kept than its limit, whatever it asks for before anything can be answered."""
+    stream, names = _stream(), ("a", "b", "c")
+    held = {"a": Version("1"), "x": Version("1")}
+
+    stream.receive_request(DeltaRequest(CDS, names, initial_resource_versions=held), None, 0.0)
+    assert 4 == stream.name_count
+    stream.receive_request(DeltaRequest(CDS, ("*",), names), None, 0.0)
+    assert 5 == stream.name_count
+    for number in range(3):
+        versions = {f"{number}-{one}": Version("1") for one in range(10)}
+        stream.receive_request(DeltaRequest(EDS, unsubscribe=("x",), initial_resource_versions=versions), None, 0.0)
+    assert 35 == stream.name_count
+    stream.receive_snapshot(snapshot({"CDS": {"a": "1"}}), 0.0)
+    assert 30 == stream.name_count
+
+
+def test_spellings_are_counted() -> None:
+    """Names that are kept as written count beside the name that they mean."""
+    stream, written = _stream(), ("A", "aa", "a")
+
+    stream.receive_request(DeltaRequest(CDS, written, canonical={"A": "a", "aa": "a"}), None, 0.0)
+    assert 4 == stream.name_count
+    stream.receive_request(DeltaRequest(CDS, unsubscribe=("A", "aa"), canonical={"A": "a", "aa": "a"}), None, 0.0)
+    assert 2 == stream.name_count

@@ -170,6 +170,11 @@ def test_keys_that_contradict_each_other() -> None:
     assert {"a": "1"} == metadata_of([("metadata.a", "1"), ("metadata.a.b", "2"), ("locality.region", "r")])
 
 
+def test_keys_that_are_no_text() -> None:
+    """JSON may write half of a surrogate pair; a name with one cannot be encoded, and is left out."""
+    assert (("metadata.b.c", "2"),) == attributes_of_json("", {}, {"\ud800": "1", "b": {"\ud800": "1", "c": "2"}})
+
+
 def test_no_client_can_name_its_view() -> None:
     """What chooses a view outright is no attribute that a client can send."""
     polled, streamed = read_both({"id": "n", "metadata": {"view": "edge"}, "locality": {"region": "view"}})

@@ -54,7 +54,7 @@ def _host(name: str, *domains: str) -> Resource:
 @given(HOSTS, st.sets(DOMAINS, max_size=12))
 def test_best_domain_serves_a_host(host: str, domains: set[str]) -> None:
     """Whatever the domains are: the one that Envoy would take is found, and none where it finds none."""
-    by_alias = {f"r/{domain}": f"r/of {domain}" for domain in domains}
+    by_alias = {f"r/{domain}": (f"r/of {domain}",) for domain in domains}
     ranks = {rank: domain for domain in domains if (rank := _rank_as_envoy(host, domain)) is not None}
     expected = (f"r/of {ranks[max(ranks)]}",) if ranks else ()
 
@@ -79,7 +79,7 @@ def test_a_name_without_a_route_configuration() -> None:
 
 def test_one_virtual_host_by_its_name_and_its_domain() -> None:
     """What is named as the host that it serves is found once."""
-    assert ("r/a.com",) == find_virtual_hosts("r/a.com", ("r/a.com",), {"r/a.com": "r/a.com"})
+    assert ("r/a.com",) == find_virtual_hosts("r/a.com", ("r/a.com",), {"r/a.com": ("r/a.com",)})
 
 
 @pytest.mark.parametrize(

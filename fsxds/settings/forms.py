@@ -97,7 +97,8 @@ class OptionForm(Generic[Value]):
 
 def _number(written: object, text: str, units: Mapping[str, float]) -> float:
     if isinstance(written, int | float) and not isinstance(written, bool):
-        value = float(written)
+        # Not `float`, which raises OverflowError for such integers.
+        value = float(str(written))
     elif isinstance(written, str) and (match := re.search(text, written.strip())):
         value = float(match[1]) * units[match[2].lower()]
     else:

@@ -316,6 +316,9 @@ class SettingsFile:
             mark = getattr(error, "problem_mark", None)
             place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
             raise UsageError(f"{path}:{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
+        except ValueError as error:
+            # Without its text, which may have the value.
+            raise UsageError(f"{path}:1:1: has a number or a date that does not exist; write it in quotes") from error
         except RecursionError as error:
             raise UsageError(f"{path}:1:1: is nested too deeply; write the settings without that") from error
         if not isinstance(written, dict):

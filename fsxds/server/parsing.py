@@ -319,12 +319,11 @@ class Parsing:
                 continue
             if not is_first:
                 lane.end()
-            await self._change_until(self._queue.due_s())
-
-    async def _change_until(self, time_s: float | None) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if time_s is None else time_s - monotonic()):
-                await self._changed.wait()
+            # The first lane retries what is due later.
+            due_s = self._queue.due_s() if is_first else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if due_s is None else due_s - monotonic()):
+                    await self._changed.wait()
 
     def _parse_apart(
         self, lane: _Lane, batch: list[ParseJob], known: list[_KnownFile], loop: asyncio.AbstractEventLoop
@@ -366,7 +365,9 @@ class Parsing:
             for number, job in enumerate(batch):
                 self._receive(job, None if results is None else results[number])
         self._queue.requeue(batch)
-        if results is not None:
+        if results is None:
+            self._changed.set()
+        else:
             others = (self._unlearned,) if lane is not self._lanes[0] else ()
             for job, (parsed, _) in zip(batch, results, strict=True):
                 self._note(job.file, parsed, self._unlearned_here, *others)

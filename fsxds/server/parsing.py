@@ -320,10 +320,12 @@ class Parsing:
             if not is_first:
                 lane.end()
             # The first lane retries what is due later.
-            due_s = self._queue.due_s() if is_first else None
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if due_s is None else due_s - monotonic()):
-                    await self._changed.wait()
+            await self._change_until(self._queue.due_s() if is_first else None)
+
+    async def _change_until(self, time_s: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if time_s is None else time_s - monotonic()):
+                await self._changed.wait()
 
     def _parse_apart(
         self, lane: _Lane, batch: list[ParseJob], known: list[_KnownFile], loop: asyncio.AbstractEventLoop

@@ -77,9 +77,8 @@ def read_settings(
         if row.name in demands:
             demands[row.name](values[row.field])
     values.setdefault("cache_dir", _user_dir(environment, "XDG_CACHE_HOME", ".cache"))
-    canary, names = values.get("canary"), [rule.name for rule in values.get("views") or ()]
-    if canary is not None and canary.view is not None and canary.view not in names:
-        raise UsageError(f"canary: {no_such_view(canary.view, names)}")
+    if (fact := _fault_of_canary(values)) is not None:
+        raise UsageError(f"canary: {fact}")
     return _with_variables(replace(Settings(), **values), environment)
 
 
@@ -181,9 +180,14 @@ def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[
         yield file.fault(("mirrors", *at), fact)
     for at, fact in unknown_access_views(values.get("access") or (), names):
         yield file.fault(("access", *at), fact)
-    canary = values.get("canary")
-    if canary is not None and canary.view is not None and canary.view not in names:
-        yield file.fault(("canary",), no_such_view(canary.view, names))
+    if (fact := _fault_of_canary(values)) is not None:
+        yield file.fault(("canary",), fact)
+
+
+def _fault_of_canary(values: Mapping[str, Any]) -> str | None:
+    canary, names = values.get("canary"), [rule.name for rule in values.get("views") or ()]
+    is_known = canary is None or canary.view is None or canary.view in names
+    return None if is_known else no_such_view(canary.view, names)
 
 
 def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:

@@ -16,7 +16,16 @@ from fsxds.model.errors import StateError, UsageError
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.snapshots.encoding import Content, DamagedBytesError, Digest, KeptObject, joined, parted, snapshot_near
+from fsxds.snapshots.encoding import (
+    Content,
+    DamagedBytesError,
+    Digest,
+    KeptObject,
+    decoding,
+    joined,
+    parted,
+    snapshot_near,
+)
 
 # The maximum number of names that are kept of a change; their total number is kept, too.
 MOST_NAMES = 50
@@ -96,10 +105,8 @@ def read_entries(connection: sqlite3.Connection, layers: Layers | None = None) -
         rows = connection.execute(f"{query} {order}")
     else:
         rows = connection.execute(f"{query} WHERE layers = ? {order}", (layers_key(layers),))
-    try:
+    with decoding("the history"):
         return tuple(entry_of(*row) for row in rows)
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise DamagedBytesError(f"the history is damaged: {type(error).__name__}") from error
 
 
 def entry_of(number: int, layers: str | bytes, facts: str | bytes) -> HistoryEntry:

@@ -21,7 +21,7 @@ from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.planning import DrainingListener
 from fsxds.rollout.target import Pin
 from fsxds.runtime.channels import ChannelKey
-from fsxds.snapshots.encoding import DamagedBytesError, Digest
+from fsxds.snapshots.encoding import Digest, decoding
 
 FORMAT = 2
 """The version of the form.
@@ -33,9 +33,6 @@ _READABLE = (1, FORMAT)
 _SNAPSHOTS = ("served", "target", "good", "pinned")
 _PINS = "pins"
 
-
-# The exceptions from reading foreign JSON.
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 # The maximum number of views, those that changed last; `tombstones.py` bounds the rows of each.
 MOST_VIEWS = 1000
@@ -66,13 +63,11 @@ def channel_text(key: ChannelKey) -> str:
 
 def channel_key(text: bytes) -> ChannelKey:
     """Decode `channel_text`. Raises DamagedBytesError."""
-    try:
+    with decoding("it"):
         layers, is_canary, *more = json.loads(text)
         held, lane, *shared = more or (None, 0)
-        versions = None if held is None else frozenset(map(_version, held))
+        versions = None if held is None else frozenset(map(read_version, held))
         return ChannelKey(tuple(map(str, layers)), bool(is_canary), versions, int(lane), bool(shared))
-    except _DAMAGE as error:
-        raise DamagedBytesError(f"it is damaged: {type(error).__name__}") from error
 
 
 def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
@@ -111,7 +106,7 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
         OtherFormError: another version of fsxds wrote it.
         DamagedBytesError: it, or a snapshot, is damaged.
     """
-    try:
+    with decoding("it"):
         facts = json.loads(text)
         if facts["format"] not in _READABLE:
             raise OtherFormError(f"its form is {facts['format']!r}, and not {FORMAT}")
@@ -126,13 +121,11 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
             tuple(_draining(row, passed_s) for row in facts["draining"]),
             dict(_pin(row, found.get(_PINS)) for row in facts.get("pins", ())),
             None if pinned_at_s is None else _seconds(pinned_at_s),
-            before={_version(version): found[name] for *version, name in facts.get("before", ())},
+            before={read_version(version): found[name] for *version, name in facts.get("before", ())},
             nodes=frozenset((str(node), str(cluster)) for node, cluster in facts.get("nodes", ())),
             pinned=found.get("pinned"),
             held_for_s={_key(*key): _seconds(age_s) + passed_s for *key, age_s in facts.get("held", ())},
         )
-    except _DAMAGE as error:
-        raise DamagedBytesError(f"it is damaged: {type(error).__name__}") from error
 
 
 def is_same_place(before: RolloutState, before_s: float, after: RolloutState, after_s: float) -> bool:
@@ -153,15 +146,13 @@ class RemovedMembersTable:
         self.by_layers: dict[Layers, Tombstones] = {}
         read: dict[Layers, dict[Key, dict[str, int]]] = {}
         rows = connection.execute("SELECT number, layers, type, collection, name FROM removed_members ORDER BY number")
-        for number, *texts in rows:
-            try:
+        with decoding("the table of removed members"):
+            for number, *texts in rows:
                 layers, type_url, collection, name = (text.decode() for text in texts)
                 view = read[_layers(layers)] = read.pop(_layers(layers), {})
-            except (AttributeError, TypeError, ValueError, RecursionError) as error:
-                raise DamagedBytesError(f"the removed members are damaged: {type(error).__name__}") from error
-            key = TypeUrl(type_url), collection
-            names = view[key] = view.pop(key, {})
-            names[name] = number
+                key = TypeUrl(type_url), collection
+                names = view[key] = view.pop(key, {})
+                names[name] = number
         self.by_layers.update(read)
 
     def keep(self, noted: Mapping[Layers, Tombstones]) -> None:
@@ -223,7 +214,8 @@ def _pin(row: list[str | None], kept: Snapshot | None) -> tuple[Key, Pin]:
     return (type_url, name), Pin(found, frozenset(None if one is None else Version(str(one)) for one in asked))
 
 
-def _version(row: list[str]) -> ResourceVersion:
+def read_version(row: list[str]) -> ResourceVersion:
+    """Decode a type, name and version."""
     type_url, name, digest = map(str, row)
     return _key(type_url, name), Version(digest)
 

@@ -21,7 +21,7 @@ from fsxds.model.name_table import NameTable
 from fsxds.model.resources import Reference, Resource, Snapshot, version_of_body
 from fsxds.model.values import Severity, TypeUrl, Version
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
-from fsxds.snapshots.encoding import DamagedBytesError
+from fsxds.snapshots.encoding import decoding
 from fsxds.snapshots.upstream_content import Held, HeldResource, origin_of
 
 # Databases of earlier versions get them when they are opened. The body is last, so that a renewed time to live, which
@@ -99,13 +99,11 @@ class UpstreamTable:
         a row is damaged outside of its resources.
         """
         rows = connection.execute("SELECT number, name, servers, mark FROM upstreams ORDER BY number").fetchall()
-        try:
+        with decoding("the table of upstreams"):
             kept = [
                 _KeptRow(number, name.decode(), tuple(json.loads(servers)), mark)
                 for number, name, servers, mark in rows
             ]
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise DamagedBytesError(f"the upstreams are damaged: {type(error).__name__}") from error
         found = dict(_matching(upstreams, kept))
         dropped = [row for row in kept if row.number not in found]
         for row in dropped:

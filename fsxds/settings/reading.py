@@ -180,14 +180,15 @@ def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[
         yield file.fault(("mirrors", *at), fact)
     for at, fact in unknown_access_views(values.get("access") or (), names):
         yield file.fault(("access", *at), fact)
-    if (fact := _fault_of_canary(values)) is not None:
-        yield file.fault(("canary",), fact)
+    if (fault := _fault_of_canary(values)) is not None:
+        yield file.fault(("canary",), fault)
 
 
 def _fault_of_canary(values: Mapping[str, Any]) -> str | None:
     canary, names = values.get("canary"), [rule.name for rule in values.get("views") or ()]
-    is_known = canary is None or canary.view is None or canary.view in names
-    return None if is_known else no_such_view(canary.view, names)
+    if canary is None or canary.view is None or canary.view in names:
+        return None
+    return no_such_view(canary.view, names)
 
 
 def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:

@@ -105,7 +105,7 @@ def test_damaged_ones_are_reported(state: State, events: list[Event]) -> None:
     state.keep_rejections("nonsense")
     state.close()
     found = Rejections(NackLimit())
-    with pytest.raises(StateError, match="the rejections of nodes are damaged"):
+    with pytest.raises(StateError, match="the table of rejections is damaged"):
         state.restore_rejections(found, 5000.0, 1_000_000.0)
     state.restore_rejections(found, 5000.0, 1_000_000.0)
 

@@ -107,11 +107,16 @@ class Upstreams(RowSource):
         )
         self._links = tuple(Link(upstream, shared) for upstream in self.upstreams)
         self._settings = settings
+        self._catalogue = context.catalogue
         self._observer = observer
         self._keeping: UpstreamKeeping | None = None
 
-    def trust(self, anchors: TrustedSigners | None) -> None:
-        """Take only resources with trusted signatures; None: all."""
+    def change_rules(self, check: Check, anchors: TrustedSigners | None) -> None:
+        """See `RowSource`."""
+        settings = self._settings()
+        for upstream in self.upstreams:
+            reader = ResponseReader(self._catalogue, check, upstream.rule.name, settings.authority)
+            upstream.change_rules(reader, settings.upstream_max_names)
         for trusted_content in self.trusted_content.values():
             trusted_content.trust(anchors, time.time())
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from fsxds.snapshots.proposals import NoCheck
 from fsxds.upstream.upstreams import UpstreamContext, Upstreams
 from tests.support.polls import envoy_catalogue
 from tests.support.ports import free_address
+from tests.upstream.made import CDS, NOW_S, cluster, update
 
 
 async def test_an_error_within_restarts_one_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +41,19 @@ async def test_an_error_within_restarts_one_upstream(monkeypatch: pytest.MonkeyP
         keeping.cancel()
 
     assert {f"upstream {first.rule.name}": 1} == supervisor.failures
+
+
+def test_changed_settings_apply_to_later_responses() -> None:
+    """Such as the limit of names."""
+    settings = [Settings(upstream=(UpstreamRule((free_address(),)),))]
+    context = UpstreamContext(lambda: settings[0], lambda _: None, envoy_catalogue(), NoCheck(), SeenInProcess(), list)
+    upstreams = Upstreams(context)
+    (upstream,) = upstreams.upstreams
+    settings[0] = replace(settings[0], upstream_max_names=1)
+    upstreams.change_rules(NoCheck(), None)
+    received = upstream.receive(update(CDS, {"a": cluster("a"), "b": cluster("b")}), "up", NOW_S)
+
+    assert ["1 resources are more than the 1 that are held, such as b"] == list(received.faults)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from fsxds.events.event import (
     type_name,
     written_keys,
 )
+from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key
 from fsxds.model.values import PlainValue, TypeUrl
 
@@ -53,6 +54,11 @@ class _OfType:
     @property
     def type(self) -> str:
         return type_name(self.type_url)
+
+    @property
+    def known_type(self) -> str:
+        """For metrics, as a server may invent types."""
+        return self.type if self.type_url in BY_TYPE_URL else "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +214,7 @@ class UpstreamRejected(UpstreamEvent, _OfType):
             "upstream server type version faults count repeats",
         ),
     )
-    measures = (Measure("upstream_rejections_total", labels=("upstream", "type"), fixed=("relay",)),)
+    measures = (Measure("upstream_rejections_total", labels=("upstream", "known_type"), fixed=("relay",)),)
 
     server: str
     type_url: TypeUrl

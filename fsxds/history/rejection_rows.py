@@ -10,7 +10,8 @@ import sqlite3
 from collections.abc import Iterator
 
 from fsxds.api.secrets import mask_reason
-from fsxds.model.values import PlainValue, TypeUrl, Version
+from fsxds.history.rollout_rows import read_version
+from fsxds.model.values import PlainValue
 from fsxds.rollout.pending import BACK_OFF, ResourceVersion
 from fsxds.rollout.rejections import HeldVersion, RejectingNode, Rejections
 from fsxds.snapshots.encoding import decoding
@@ -51,19 +52,16 @@ def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> s
 
 
 def restore_rejections(rejections: Rejections, text: bytes, clock_s: float, now_s: float) -> None:
-    """Restore encoded rejections; all nodes count as gone until seen again.
-
-    Raises DamagedBytesError.
-    """
+    """Restore encoded rejections; all nodes count as gone until seen again. Raises DamagedBytesError."""
     with decoding("the table of rejections"):
         facts = json.loads(text)
         passed_s = max(now_s - float(facts["saved_s"]), 0.0)
         for row in facts["nodes"]:
             node = RejectingNode(str(row["name"]), str(row["identity"]), gone_at_s=clock_s)
             for *version, words, age_s in row["reasons"]:
-                node.reasons[_version(version)] = words, clock_s - passed_s - float(age_s)
+                node.reasons[read_version(version)] = words, clock_s - passed_s - float(age_s)
             batches = (
-                (frozenset(map(_version, versions)), nacks, left_s) for versions, nacks, left_s in row["pending"]
+                (frozenset(map(read_version, versions)), nacks, left_s) for versions, nacks, left_s in row["pending"]
             )
             node.pending.restore(
                 [(each, int(nacks), clock_s + max(left_s - passed_s, 0.0)) for each, nacks, left_s in batches]
@@ -71,7 +69,7 @@ def restore_rejections(rejections: Rejections, text: bytes, clock_s: float, now_
             if node.pending.names == node.reasons.keys():
                 rejections.nodes[tuple(map(str, row["node"]))] = node
         rejections.held = {
-            _version(version): HeldVersion(clock_s - passed_s - float(age_s), dict(accepting))
+            read_version(version): HeldVersion(clock_s - passed_s - float(age_s), dict(accepting))
             for *version, age_s, accepting in facts["held"]
         }
 
@@ -89,8 +87,3 @@ def read_rejections(connection: sqlite3.Connection) -> Iterator[bytes]:
 def _plain(version: ResourceVersion) -> list[PlainValue]:
     (type_url, name), digest = version
     return [type_url, name, digest]
-
-
-def _version(row: list[str]) -> ResourceVersion:
-    type_url, name, digest = map(str, row)
-    return (TypeUrl(type_url), name), Version(digest)

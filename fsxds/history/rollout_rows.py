@@ -66,7 +66,7 @@ def channel_key(text: bytes) -> ChannelKey:
     with decoding("it"):
         layers, is_canary, *more = json.loads(text)
         held, lane, *shared = more or (None, 0)
-        versions = None if held is None else frozenset(map(_version, held))
+        versions = None if held is None else frozenset(map(read_version, held))
         return ChannelKey(tuple(map(str, layers)), bool(is_canary), versions, int(lane), bool(shared))
 
 
@@ -121,7 +121,7 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
             tuple(_draining(row, passed_s) for row in facts["draining"]),
             dict(_pin(row, found.get(_PINS)) for row in facts.get("pins", ())),
             None if pinned_at_s is None else _seconds(pinned_at_s),
-            before={_version(version): found[name] for *version, name in facts.get("before", ())},
+            before={read_version(version): found[name] for *version, name in facts.get("before", ())},
             nodes=frozenset((str(node), str(cluster)) for node, cluster in facts.get("nodes", ())),
             pinned=found.get("pinned"),
             held_for_s={_key(*key): _seconds(age_s) + passed_s for *key, age_s in facts.get("held", ())},
@@ -214,7 +214,8 @@ def _pin(row: list[str | None], kept: Snapshot | None) -> tuple[Key, Pin]:
     return (type_url, name), Pin(found, frozenset(None if one is None else Version(str(one)) for one in asked))
 
 
-def _version(row: list[str]) -> ResourceVersion:
+def read_version(row: list[str]) -> ResourceVersion:
+    """Decode a type, name and version."""
     type_url, name, digest = map(str, row)
     return _key(type_url, name), Version(digest)
 

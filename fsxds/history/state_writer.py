@@ -170,6 +170,8 @@ class StateWriter:
     async def keep_written(self) -> Never:
         """Write changes until cancelled, and then the remaining ones."""
         self._is_over = False
+        # An earlier run may have failed on what was due.
+        self._noted.set()
         try:
             while True:
                 await self._noted.wait()

@@ -133,8 +133,13 @@ class Log:
             self.rejected(event.subscription.type_url, name_of(event.node))
         if event.is_frequent and self._output.level > Level.DEBUG:
             return
-        for line in self._lines_of(event):
-            self.write(line)
+        try:
+            for line in self._lines_of(event):
+                self.write(line)
+        # The event's sender must not fail.
+        except Exception as error:  # noqa: BLE001
+            for line in self.internal_errors.lines(InternalError("log", error), self._clock.now_s()):
+                self.write(line)
 
     def write(self, line: LogLine) -> None:
         """Write a line of sufficient level; a successful edit also names held files."""

@@ -23,7 +23,7 @@ from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.loaded_views import LoadedViews
-from fsxds.snapshots.proposals import NOWHERE, Elsewhere
+from fsxds.snapshots.proposals import NOWHERE, Check, Elsewhere
 from fsxds.snapshots.upstream_content import Held, UpstreamContent
 
 UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
@@ -153,8 +153,8 @@ class RowSource:
     async def keep_connected(self, supervisor: Supervisor) -> None:
         """Keep its resources current."""
 
-    def trust(self, anchors: TrustedSigners | None) -> None:
-        """Accept only trusted signers' resources; all if `anchors` is None."""
+    def change_rules(self, check: Check, anchors: TrustedSigners | None) -> None:
+        """Apply changed settings to later resources; of trusted signers only, or of all if `anchors` is None."""
 
 
 def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:

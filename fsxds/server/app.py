@@ -207,7 +207,7 @@ class Application:
                 lambda: self.settings, self._receive, self.catalogue, check, self._seen, self._offer_manifests
             )
         )
-        upstreams.trust(rules.anchors)
+        upstreams.change_rules(check, rules.anchors)
         return upstreams
 
     def _rewriting_of(self, settings: Settings) -> Rewriting | None:
@@ -308,7 +308,6 @@ class Application:
             verifier = None if directory is None else verifier_of(rules.anchors, self._seen)
             around = LoadContext(rules.resolution, self.upstreams.elsewhere, verifier)
             loader = Loader(parsing, rules.acceptance, rules.view_rules, around)
-            self.upstreams.trust(rules.anchors)
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
                 self.start(tasks, "parse cache", parsing.keep_written)
@@ -368,6 +367,7 @@ class Application:
             changed = (*changed, "bootstrap")  # another content
         self.settings = self.limiter.settings = settings
         self._log.write_from(Level[settings.log_level.upper()])
+        self.upstreams.change_rules(loading.parsing.check, loading.anchors)
         self.publisher.change_rules(self._publish_rules(settings))
         self.channels.change_rules(self._node_rules(settings))
         for mirror in self.mirrors:
@@ -481,8 +481,8 @@ class Application:
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         exchange = Exchange.of_streams(self.clients_channels, self.limiter, self.credentials.access)
-        shared = StreamContext(exchange, self.observer, self.clients, self.upstreams.relays)
-        shared.forgets_members = self.keeper is None and self._members is None
+        forgets = self.keeper is None and self._members is None
+        shared = StreamContext(exchange, self.observer, self.clients, self.upstreams.relays, forgets_members=forgets)
         more = tuple(call for one in self.services for call in one.calls)
         services = GrpcServices(shared, more, unready=self.readiness.reason)
         security = self.security.grpc(address, self.settings)

@@ -319,7 +319,8 @@ class Parsing:
                 continue
             if not is_first:
                 lane.end()
-            await self._change_until(self._queue.due_s())
+            # The first lane retries what is due later.
+            await self._change_until(self._queue.due_s() if is_first else None)
 
     async def _change_until(self, time_s: float | None) -> None:
         with suppress(TimeoutError):
@@ -366,7 +367,9 @@ class Parsing:
             for number, job in enumerate(batch):
                 self._receive(job, None if results is None else results[number])
         self._queue.requeue(batch)
-        if results is not None:
+        if results is None:
+            self._changed.set()
+        else:
             others = (self._unlearned,) if lane is not self._lanes[0] else ()
             for job, (parsed, _) in zip(batch, results, strict=True):
                 self._note(job.file, parsed, self._unlearned_here, *others)

@@ -11,12 +11,15 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Never
 
 # Between looks at the state.
 CHECK_INTERVAL_S = 0.5
 # Within the watchdog's time.
 WATCHDOG_REPORTS = 3
+
+_SOCKET_TYPE = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
 
 
 class ServiceManager:
@@ -45,12 +48,9 @@ class ServiceManager:
 
     def notify(self, *lines: str) -> None:
         """Send lines such as `READY=1`."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as ours:
-            try:
-                ours.sendto("\n".join(lines).encode(), self._path)
-            except OSError:
-                # It is gone, or does not read.
-                return
+        # It is gone, or does not read; or this process has too many open files.
+        with suppress(OSError), socket.socket(socket.AF_UNIX, _SOCKET_TYPE) as ours:
+            ours.sendto("\n".join(lines).encode(), self._path)
 
     def stop(self) -> None:
         """Report that the process ends."""

@@ -219,7 +219,8 @@ class Workers:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_INTERVAL_S):
                     await ended.wait()
-            if answered != self._reader.count:
+            # Before a worker handles this signal, it would end it.
+            if has_begun and answered != self._reader.count:
                 answered = self._reader.count
                 os.kill(pid, signal.SIGHUP)
             # A start takes any time.

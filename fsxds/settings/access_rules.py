@@ -68,10 +68,6 @@ def unknown_access_views(rules: Iterable[AccessRule], names: Collection[str]) ->
                 yield (index, "views"), no_such_view(view, names)
 
 
-def _read_access(part: SettingPart) -> tuple[AccessRule, ...]:
-    return tuple(_read_rule(each) for each in part.list_members())
-
-
 def _read_rule(part: SettingPart) -> AccessRule:
     members = part.members((*_IDENTITIES, *_GRANTS))
     for key, value in part.written.items() if isinstance(part.written, dict) else ():
@@ -92,7 +88,7 @@ def _read_rule(part: SettingPart) -> AccessRule:
             members["name"].reject(fact)
     return AccessRule(
         token=_read_token(members["token"]) if "token" in members else "",
-        views=_read_views(members["views"]) if "views" in members else (),
+        views=tuple(each.text() for each in members["views"].one_or_more()) if "views" in members else (),
         admin="admin" in members and members["admin"].of_form(SWITCH) is True,
         **lists,
     )
@@ -104,11 +100,6 @@ def _read_token(part: SettingPart) -> str:
         # It may be the token itself.
         part.reject("is not the name of a token; write the name that stands before it in the file of --tokens")
     return name
-
-
-def _read_views(part: SettingPart) -> tuple[str, ...]:
-    parts = part.list_members() if isinstance(part.written, list) else (part,)
-    return tuple(each.text() for each in parts)
 
 
 _NAMES: Schema = {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}}]}
@@ -128,7 +119,9 @@ _RULE = object_schema(
     }
 )
 
-ACCESS = structured(_read_access, {"type": "array", "items": _RULE, "minItems": 1})
+ACCESS = structured(
+    lambda part: tuple(map(_read_rule, part.list_members())), {"type": "array", "items": _RULE, "minItems": 1}
+)
 
 
 # 16 random characters have more than 90 bits; a shorter text can be guessed, or is a password.

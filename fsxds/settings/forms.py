@@ -53,6 +53,7 @@ def parse_address(text: str) -> Address:
 
 
 Value = TypeVar("Value")
+Off = TypeVar("Off")
 Schema: TypeAlias = dict[str, object]
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
@@ -97,7 +98,8 @@ class OptionForm(Generic[Value]):
 
 def _number(written: object, text: str, units: Mapping[str, float]) -> float:
     if isinstance(written, int | float) and not isinstance(written, bool):
-        value = float(written)
+        # Not `float`, which raises OverflowError for such integers.
+        value = float(str(written))
     elif isinstance(written, str) and (match := re.search(text, written.strip())):
         value = float(match[1]) * units[match[2].lower()]
     else:
@@ -135,9 +137,10 @@ def _read_text(written: object) -> str:
     raise ValueError(written)
 
 
-def _read_address_or_off(written: object) -> str:
-    # YAML reads `off` as false.
-    return OFF if written is False or str(written).lower() == OFF else _read_text(written)
+def or_off(read: Callable[[object], Value], off: Off) -> Callable[[object], Value | Off]:
+    """Extend a form's `read` by the word `off`."""
+    # YAML reads it as false.
+    return lambda written: off if written is False or str(written).lower() == OFF else read(written)
 
 
 def _read_address(written: object) -> Address:
@@ -215,7 +218,7 @@ ON_OR_OFF = OptionForm("on|off", "on or off", _read_switch, {"enum": ["on", "off
 ADDRESS_OR_OFF = OptionForm(
     "ADDRESS",
     "an address or off (write 127.0.0.1:18000, [::1]:18000, :18000, unix:/run/fsxds.sock or off)",
-    _read_address_or_off,
+    or_off(_read_text, OFF),
     {"anyOf": [{"type": "string", "minLength": 1}, {"const": False}]},
 )
 SOCKET_MODE = OptionForm(
@@ -291,16 +294,14 @@ _SCHEMA_TEXT = {"type": "string", "pattern": rf"^(\*|{_ORIGIN.pattern})$"}
 
 
 def _read_origins(written: object) -> tuple[str, ...]:
-    texts = written if isinstance(written, list) else str(written).split(",")
-    origins = tuple(text.strip() if isinstance(text, str) else "" for text in texts)
+    origins = _read_names(written)
     if not origins or not all(origin == ANY_ORIGIN or _ORIGIN.fullmatch(origin) for origin in origins):
         raise ValueError(written)
     return origins
 
 
 def _read_hosts(written: object) -> tuple[str, ...]:
-    texts = written if isinstance(written, list) else str(written).split(",")
-    hosts = tuple(text.strip().lower() if isinstance(text, str) else "" for text in texts)
+    hosts = tuple(map(str.lower, _read_names(written)))
     if not hosts or not all(host == ANY_HOST or _HOST.fullmatch(host) for host in hosts):
         raise ValueError(written)
     return hosts
@@ -310,18 +311,13 @@ ORIGINS = OptionForm(
     "ORIGINS",
     "a list of origins or * (write https://ui.example.com,http://localhost:3000)",
     _read_origins,
-    {"anyOf": [{"type": "array", "items": _SCHEMA_TEXT, "minItems": 1}, {"type": "string", "minLength": 1}]},
+    {"anyOf": [{"type": "array", "items": _SCHEMA_TEXT, "minItems": 1}, _TEXT]},
 )
 HOSTS = OptionForm(
     "HOSTS",
     "a list of host names without ports, or * (write xds.example.com,xds)",
     _read_hosts,
-    {
-        "anyOf": [
-            {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
-            {"type": "string", "minLength": 1},
-        ]
-    },
+    {"anyOf": [{"type": "array", "items": _TEXT, "minItems": 1}, _TEXT]},
 )
 
 

@@ -34,6 +34,7 @@ from fsxds.settings.option import (
     option,
     optional,
     reloadable,
+    reloadable_optional,
 )
 from fsxds.settings.rollout_forms import COUNT, COUNT_OR_OFF
 
@@ -50,23 +51,19 @@ class ListenerSettings:
         "Listen here for REST polls and HTTP GET; port 0 picks a free port, `off` disables it.",
     )
     max_hold_s: float = reloadable(
-        option(DURATION, "60s", REST, LASTING, "Answer a poll after this long even if nothing has changed.")
+        DURATION, "60s", REST, LASTING, "Answer a poll after this long even if nothing has changed."
     )
-    cors_origin: tuple[str, ...] | None = reloadable(
-        optional(
-            ORIGINS,
-            REST,
-            LASTING,
-            "Origins whose web pages may read resources by GET, or * for all; secrets are never included.",
-        )
+    cors_origin: tuple[str, ...] | None = reloadable_optional(
+        ORIGINS,
+        REST,
+        LASTING,
+        "Origins whose web pages may read resources by GET, or * for all; secrets are never included.",
     )
-    allowed_hosts: tuple[str, ...] | None = reloadable(
-        optional(
-            HOSTS,
-            REST,
-            LASTING,
-            "Host names that REST requests may use besides IP addresses and localhost, or *; default: all, but none on a loopback address.",
-        )
+    allowed_hosts: tuple[str, ...] | None = reloadable_optional(
+        HOSTS,
+        REST,
+        LASTING,
+        "Host names that REST requests may use besides IP addresses and localhost, or *; default: all, but none on a loopback address.",
     )
 
     grpc: str = option(
@@ -114,40 +111,32 @@ class ListenerSettings:
         (*ADMIN_USERS, "check", "diff"),
         "Connect to the admin address over TLS and trust the CAs in this file.",
     )
-    tokens: Path | None = reloadable(
-        optional(
-            PATH,
-            SECURITY,
-            ("serve",),
-            "Require one of the bearer tokens in this file, a `NAME: TOKEN` or `TOKEN` per line; reread when it changes.",
-        )
+    tokens: Path | None = reloadable_optional(
+        PATH,
+        SECURITY,
+        ("serve",),
+        "Require one of the bearer tokens in this file, a `NAME: TOKEN` or `TOKEN` per line; reread when it changes.",
     )
-    access: tuple[AccessRule, ...] | None = reloadable(
-        optional(
-            ACCESS, SECURITY, ("serve",), "Which clients may ask for which nodes, and who may use the admin address."
-        )
+    access: tuple[AccessRule, ...] | None = reloadable_optional(
+        ACCESS, SECURITY, ("serve",), "Which clients may ask for which nodes, and who may use the admin address."
     )
-    admin_token: Path | None = reloadable(
-        optional(
-            PATH,
-            SECURITY,
-            (*LASTING, *ADMIN_USERS, "check", "diff"),
-            "File with the token that the admin address requires and commands send; reread when it changes.",
-        )
+    admin_token: Path | None = reloadable_optional(
+        PATH,
+        SECURITY,
+        (*LASTING, *ADMIN_USERS, "check", "diff"),
+        "File with the token that the admin address requires and commands send; reread when it changes.",
     )
     insecure_secrets: bool = reloadable(
-        option(SWITCH, "false", SECURITY, ("serve",), "Serve secrets to other machines without TLS.")
+        SWITCH, "false", SECURITY, ("serve",), "Serve secrets to other machines without TLS."
     )
     follow_outside: bool = reloadable(
-        option(SWITCH, "false", SECURITY, ALL, "Follow symbolic links that lead out of the tree.")
+        SWITCH, "false", SECURITY, ALL, "Follow symbolic links that lead out of the tree."
     )
-    verify_with: Path | None = reloadable(
-        optional(
-            PATH,
-            SECURITY,
-            ("serve", "check", "mirror", "show", "export"),
-            "Serve files and upstream resources only if a manifest lists them that a certificate of the CAs in this file signed.",
-        )
+    verify_with: Path | None = reloadable_optional(
+        PATH,
+        SECURITY,
+        ("serve", "check", "mirror", "show", "export"),
+        "Serve files and upstream resources only if a manifest lists them that a certificate of the CAs in this file signed.",
     )
     reuse_port: bool = option(
         SWITCH,
@@ -165,63 +154,55 @@ class ListenerSettings:
     )
 
     max_connections: int = reloadable(
-        option(COUNT, "100000", LIMITS, LASTING, "Most connections to the REST address, and to the gRPC address.")
+        COUNT, "100000", LIMITS, LASTING, "Most connections to the REST address, and to the gRPC address."
     )
     max_held_polls: int = reloadable(
-        option(
-            *(COUNT, "100000", LIMITS, LASTING),
-            "Most polls, GETs and unary gRPC requests that wait; further ones get 503 or RESOURCE_EXHAUSTED.",
-        )
+        *(COUNT, "100000", LIMITS, LASTING),
+        "Most polls, GETs and unary gRPC requests that wait; further ones get 503 or RESOURCE_EXHAUSTED.",
     )
     max_streams: int = reloadable(
-        option(COUNT, "100000", LIMITS, LASTING, "Most gRPC streams; further ones get RESOURCE_EXHAUSTED.")
+        COUNT, "100000", LIMITS, LASTING, "Most gRPC streams; further ones get RESOURCE_EXHAUSTED."
     )
     max_streams_per_peer: int | None = reloadable(
-        option(COUNT_OR_OFF, "off", LIMITS, LASTING, "Most gRPC streams from one IP address (IPv6: one /64 network).")
+        COUNT_OR_OFF, "off", LIMITS, LASTING, "Most gRPC streams from one IP address (IPv6: one /64 network)."
     )
     max_requests_per_peer: int | None = reloadable(
-        option(
-            COUNT_OR_OFF,
-            "off",
-            LIMITS,
-            LASTING,
-            "Most REST requests and gRPC calls per second from one IP address (IPv6: /64 network); bursts may be ten times that.",
-        )
+        COUNT_OR_OFF,
+        "off",
+        LIMITS,
+        LASTING,
+        "Most REST requests and gRPC calls per second from one IP address (IPv6: /64 network); bursts may be ten times that.",
     )
     max_body_bytes: int = reloadable(
-        option(SIZE, "1MiB", LIMITS, LASTING, "Largest body of a REST request, decompressed; a larger one gets 413.")
+        SIZE, "1MiB", LIMITS, LASTING, "Largest body of a REST request, decompressed; a larger one gets 413."
     )
     max_all_bodies_bytes: int = reloadable(
-        option(SIZE, "1GiB", LIMITS, LASTING, "Most bytes of request bodies that are being received at one time.")
+        SIZE, "1GiB", LIMITS, LASTING, "Most bytes of request bodies that are being received at one time."
     )
     max_message_bytes: int = option(
         SIZE, "16MiB", LIMITS, LASTING, "Largest gRPC request; a larger one ends its stream with RESOURCE_EXHAUSTED."
     )
     max_names: int = reloadable(
-        option(COUNT, "250000", LIMITS, LASTING, "Most names that one stream subscribes to, or one request has.")
+        COUNT, "250000", LIMITS, LASTING, "Most names that one stream subscribes to, or one request has."
     )
     max_all_names: int = reloadable(
-        option(COUNT, "20000000", LIMITS, LASTING, "Most names of all streams and waiting requests together.")
+        COUNT, "20000000", LIMITS, LASTING, "Most names of all streams and waiting requests together."
     )
     max_nodes: int = reloadable(
-        option(
-            COUNT,
-            "20000",
-            LIMITS,
-            LASTING,
-            "Most polling nodes to remember, each with ten subscriptions on average; the longest silent ones are forgotten.",
-        )
+        COUNT,
+        "20000",
+        LIMITS,
+        LASTING,
+        "Most polling nodes to remember, each with ten subscriptions on average; the longest silent ones are forgotten.",
     )
-    max_views: int = reloadable(option(COUNT, "10000", LIMITS, LASTING, "Most views to load at one time."))
+    max_views: int = reloadable(COUNT, "10000", LIMITS, LASTING, "Most views to load at one time.")
     max_files: int = reloadable(
-        option(
-            COUNT,
-            "100000",
-            LIMITS,
-            ALL,
-            "Most files and directories in the tree; if there are more, the tree as it was before stays.",
-        )
+        COUNT,
+        "100000",
+        LIMITS,
+        ALL,
+        "Most files and directories in the tree; if there are more, the tree as it was before stays.",
     )
     max_resources: int = reloadable(
-        option(COUNT, "1000000", LIMITS, ALL, "Most resources in a view; a file that exceeds it is held back.")
+        COUNT, "1000000", LIMITS, ALL, "Most resources in a view; a file that exceeds it is held back."
     )

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from fsxds.model.resource_names import MalformedName, ResourceName, is_structured
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.settings.forms import SWITCH, OptionForm, Schema
-from fsxds.settings.structured import SettingPart, object_schema, structured
+from fsxds.settings.structured import SettingPart, is_folder, object_schema, structured
 
 _AUTHORITY = re.compile(r"[A-Za-z0-9!$&'()*+,;=:@\[\]_.~-]*")
 _MARKED = re.compile(r"[\x00-\x1f\x7f]")
@@ -73,9 +73,7 @@ def _read_contexts(part: SettingPart) -> tuple[ContextRule, ...]:
 def read_folder(part: SettingPart) -> str:
     """Return a folder of the tree, or reject it."""
     folder = part.text()
-    if folder and (
-        str(PurePosixPath(folder)) != folder or folder.startswith("/") or {".", ".."} & set(folder.split("/"))
-    ):
+    if folder and not is_folder(folder):
         part.reject(f"{folder!r} is no folder of the tree; write its path from there, such as edge or nodes/a")
     return folder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import Field, dataclass, field, replace
+from dataclasses import Field, dataclass, field
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -115,7 +115,7 @@ class Option:
     @classmethod
     def of(cls, row: Field[Any]) -> Option:
         """Return a field's row."""
-        return replace(cls(row.name, *row.metadata["row"]), is_reloadable="is_reloadable" in row.metadata)
+        return cls(row.name, *row.metadata["row"])
 
     @property
     def name(self) -> str:
@@ -164,8 +164,13 @@ def optional(form: OptionForm[Value], group: str, commands: tuple[str, ...], hel
     return value
 
 
-def reloadable(row: Value) -> Value:
-    """Mark a row: SIGHUP applies a new value."""
-    made: Any = row
-    value: Value = field(default=made.default, metadata={**made.metadata, "is_reloadable": True})
+def reloadable(form: OptionForm[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
+    """Create a row as `option` does; SIGHUP applies a new value."""
+    value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_, True)})
+    return value
+
+
+def reloadable_optional(form: OptionForm[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
+    """Create a row as `optional` does; SIGHUP applies a new value."""
+    value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_, True)})
     return value

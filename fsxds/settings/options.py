@@ -56,6 +56,7 @@ from fsxds.settings.option import (
     option,
     optional,
     reloadable,
+    reloadable_optional,
 )
 from fsxds.settings.rollout_forms import (
     CANARY,
@@ -83,95 +84,71 @@ class Settings(ListenerSettings):
     """The values; fields carry their units."""
 
     rollout: bool = reloadable(
-        option(
-            ON_OR_OFF,
-            "on",
-            ROLLOUT,
-            LASTING,
-            "Publish a change in steps, so that nothing is removed while clients still use it; `off`: all at once.",
-        )
+        ON_OR_OFF,
+        "on",
+        ROLLOUT,
+        LASTING,
+        "Publish a change in steps, so that nothing is removed while clients still use it; `off`: all at once.",
     )
     linger_s: float = reloadable(
-        option(
-            DURATION,
-            "600s",
-            ROLLOUT,
-            ("serve", "bootstrap", "doctor"),
-            "Keep what a changed listener used for this long while its connections drain; use Envoy's --drain-time-s.",
-        )
+        DURATION,
+        "600s",
+        ROLLOUT,
+        ("serve", "bootstrap", "doctor"),
+        "Keep what a changed listener used for this long while its connections drain; use Envoy's --drain-time-s.",
     )
     step_timeout_s: float = reloadable(
-        option(INTERVAL, "5s", ROLLOUT, LASTING, "Wait this long for slow clients before the next step of a rollout.")
+        INTERVAL, "5s", ROLLOUT, LASTING, "Wait this long for slow clients before the next step of a rollout."
     )
     nack_limit: NackLimit | None = reloadable(
-        option(
-            NACK_LIMIT,
-            "50%",
-            ROLLOUT,
-            LASTING,
-            "Roll back for all nodes if more than this share or number of them reject a version; `off`: never.",
-        )
+        NACK_LIMIT,
+        "50%",
+        ROLLOUT,
+        LASTING,
+        "Roll back for all nodes if more than this share or number of them reject a version; `off`: never.",
     )
     references: str = reloadable(
-        option(
-            one_of("hold", "warn"),
-            "hold",
-            ROLLOUT,
-            (*LASTING, "check", "diff"),
-            "Hold a removal while the resource is in use, and a new reference until its target exists; `warn`: only report both.",
-        )
+        one_of("hold", "warn"),
+        "hold",
+        ROLLOUT,
+        (*LASTING, "check", "diff"),
+        "Hold a removal while the resource is in use, and a new reference until its target exists; `warn`: only report both.",
     )
     max_removal: float = reloadable(
-        option(
-            SHARE_OR_OFF,
-            "50%",
-            ROLLOUT,
-            ("serve", "diff"),
-            "Hold a removal of more than this share of a type, or of all of it, until `fsxds rollout approve`; `off`: never.",
-        )
+        SHARE_OR_OFF,
+        "50%",
+        ROLLOUT,
+        ("serve", "diff"),
+        "Hold a removal of more than this share of a type, or of all of it, until `fsxds rollout approve`; `off`: never.",
     )
-    approved: tuple[str, ...] | None = reloadable(
-        optional(
-            NAMES,
-            ROLLOUT,
-            ("serve", "check", "diff"),
-            "Removals that are approved already, by the ids that `fsxds diff` prints.",
-        )
+    approved: tuple[str, ...] | None = reloadable_optional(
+        NAMES,
+        ROLLOUT,
+        ("serve", "check", "diff"),
+        "Removals that are approved already, by the ids that `fsxds diff` prints.",
     )
-    canary: Canary | None = reloadable(
-        optional(
-            CANARY,
-            ROLLOUT,
-            ("serve",),
-            "Nodes that get a change before the others: those of a view, or a share of all nodes.",
-        )
+    canary: Canary | None = reloadable_optional(
+        CANARY,
+        ROLLOUT,
+        ("serve",),
+        "Nodes that get a change before the others: those of a view, or a share of all nodes.",
     )
     bake_s: float = reloadable(
-        option(
-            DURATION,
-            "30s",
-            ROLLOUT,
-            ("serve",),
-            "Leave a change with the canaries for this long before the other nodes get it.",
-        )
+        DURATION,
+        "30s",
+        ROLLOUT,
+        ("serve",),
+        "Leave a change with the canaries for this long before the other nodes get it.",
     )
     canary_quorum: float = reloadable(
-        option(
-            QUORUM,
-            "100%",
-            ROLLOUT,
-            ("serve",),
-            "Share of the canaries connected since a change that must have taken it.",
-        )
+        QUORUM, "100%", ROLLOUT, ("serve",), "Share of the canaries connected since a change that must have taken it."
     )
     canary_patience_s: float = reloadable(
-        option(
-            DURATION_OR_OFF,
-            "off",
-            ROLLOUT,
-            ("serve",),
-            "Give a change to the other nodes if no canary answers for this long; `off`: never.",
-        )
+        DURATION_OR_OFF,
+        "off",
+        ROLLOUT,
+        ("serve",),
+        "Give a change to the other nodes if no canary answers for this long; `off`: never.",
     )
 
     mirror: Path | None = optional(
@@ -198,45 +175,38 @@ class Settings(ListenerSettings):
         "Rewrite the config sources of mirrored resources to the mirrored files.",
     )
     mirror_pause_s: float = reloadable(
-        option(
-            DURATION,
-            "50ms",
-            MIRROR,
-            WRITING,
-            "Pause between writing clusters and listeners, so that Envoy can load the clusters first.",
-        )
+        DURATION,
+        "50ms",
+        MIRROR,
+        WRITING,
+        "Pause between writing clusters and listeners, so that Envoy can load the clusters first.",
     )
     mirror_durable: bool = reloadable(
-        option(SWITCH, "true", MIRROR, WRITING, "Sync each mirrored file to disk before it replaces the old one.")
+        SWITCH, "true", MIRROR, WRITING, "Sync each mirrored file to disk before it replaces the old one."
     )
 
     mirrors: tuple[MirrorRule, ...] | None = optional(
         MIRRORS, MIRROR, ("serve", "mirror"), "More mirror directories, each for one view or node."
     )
 
-    views: tuple[ViewRule, ...] | None = reloadable(
-        optional(
-            VIEWS,
-            VIEWING,
-            ALL,
-            "Which nodes see which layers of the tree; without views every node sees the whole tree.",
-        )
+    views: tuple[ViewRule, ...] | None = reloadable_optional(
+        VIEWS, VIEWING, ALL, "Which nodes see which layers of the tree; without views every node sees the whole tree."
     )
-    variables: Variables | None = reloadable(
-        optional(VARIABLES, VIEWING, ALL, "Values for `${NAME}` in files that enable variables, in all views.")
+    variables: Variables | None = reloadable_optional(
+        VARIABLES, VIEWING, ALL, "Values for `${NAME}` in files that enable variables, in all views."
     )
 
     authority: str = reloadable(
-        option(AUTHORITY, "", NAMING, (*ALL, "bootstrap"), "Authority of names that have none, as in `xdstp:///…`.")
+        AUTHORITY, "", NAMING, (*ALL, "bootstrap"), "Authority of names that have none, as in `xdstp:///…`."
     )
-    context_params: tuple[ContextRule, ...] | None = reloadable(
-        optional(CONTEXTS, NAMING, ALL, "Context parameters to add to resource names in folders of the tree.")
+    context_params: tuple[ContextRule, ...] | None = reloadable_optional(
+        CONTEXTS, NAMING, ALL, "Context parameters to add to resource names in folders of the tree."
     )
-    collections: tuple[CollectionRule, ...] | None = reloadable(
-        optional(COLLECTIONS, NAMING, ALL, "List collections of the listeners in folders of the tree.")
+    collections: tuple[CollectionRule, ...] | None = reloadable_optional(
+        COLLECTIONS, NAMING, ALL, "List collections of the listeners in folders of the tree."
     )
-    authorities: Mapping[str, Authority] | None = reloadable(
-        optional(AUTHORITIES, NAMING, ALL, "Base URLs of the resources of other authorities.")
+    authorities: Mapping[str, Authority] | None = reloadable_optional(
+        AUTHORITIES, NAMING, ALL, "Base URLs of the resources of other authorities."
     )
     redirects: str = option(
         one_of("server", "client"),
@@ -261,22 +231,14 @@ class Settings(ListenerSettings):
         "Subscribe to everything upstream (`all`), or only to names that clients subscribe to (`asked`).",
     )
     upstream_verdict: str = reloadable(
-        option(
-            one_of("clients", "relay"),
-            "clients",
-            RELAYING,
-            LASTING,
-            "Send upstreams a NACK if too many of our clients reject a resource (`clients`), or only if fsxds does (`relay`).",
-        )
+        one_of("clients", "relay"),
+        "clients",
+        RELAYING,
+        LASTING,
+        "Send upstreams a NACK if too many of our clients reject a resource (`clients`), or only if fsxds does (`relay`).",
     )
     upstream_patience_s: float = reloadable(
-        option(
-            INTERVAL,
-            "15s",
-            RELAYING,
-            LASTING,
-            "Ask the next address of an upstream if there is no response for this long.",
-        )
+        INTERVAL, "15s", RELAYING, LASTING, "Ask the next address of an upstream if there is no response for this long."
     )
     upstream_max_response_bytes: int = option(
         SIZE,
@@ -286,13 +248,7 @@ class Settings(ListenerSettings):
         "Largest response from an upstream; a larger one closes the connection, and resources received before stay.",
     )
     upstream_max_names: int = reloadable(
-        option(
-            COUNT,
-            "1000000",
-            RELAYING,
-            LASTING,
-            "Most names to request from an upstream; further ones are not requested.",
-        )
+        COUNT, "1000000", RELAYING, LASTING, "Most names to request from an upstream; further ones are not requested."
     )
     upstream_ca: Path | None = optional(
         PATH, RELAYING, LASTING, "Connect to upstreams over TLS and trust the CAs in this file."
@@ -344,71 +300,57 @@ class Settings(ListenerSettings):
     )
 
     watch: str = reloadable(
-        option(
-            one_of("auto", "inotify", "poll"),
-            "auto",
-            WATCHING,
-            LASTING,
-            "How to detect changes; `auto` uses inotify unless the file system needs polling.",
-        )
+        one_of("auto", "inotify", "poll"),
+        "auto",
+        WATCHING,
+        LASTING,
+        "How to detect changes; `auto` uses inotify unless the file system needs polling.",
     )
     settle_s: float = reloadable(
-        option(
-            DURATION,
-            "50ms",
-            WATCHING,
-            LASTING,
-            "Read the tree once it has been quiet for this long; a single saved file is read within 10ms.",
-        )
+        DURATION,
+        "50ms",
+        WATCHING,
+        LASTING,
+        "Read the tree once it has been quiet for this long; a single saved file is read within 10ms.",
     )
     settle_cap_s: float = reloadable(
-        option(
-            DURATION,
-            "10s",
-            WATCHING,
-            LASTING,
-            "Longest wait for git to finish and for removed files to return; meanwhile quiet files are read every 0.5s.",
-        )
+        DURATION,
+        "10s",
+        WATCHING,
+        LASTING,
+        "Longest wait for git to finish and for removed files to return; meanwhile quiet files are read every 0.5s.",
     )
     writer_patience_s: float = reloadable(
-        option(DURATION, "2s", WATCHING, LASTING, "Longest wait for a program to close a file that it writes.")
+        DURATION, "2s", WATCHING, LASTING, "Longest wait for a program to close a file that it writes."
     )
     rescan_s: float = reloadable(
-        option(INTERVAL, "30s", WATCHING, LASTING, "Scan the whole tree this often, in case events were lost.")
+        INTERVAL, "30s", WATCHING, LASTING, "Scan the whole tree this often, in case events were lost."
     )
-    poll_s: float = reloadable(
-        option(INTERVAL, "1s", WATCHING, LASTING, "Scan the whole tree this often when polling.")
-    )
+    poll_s: float = reloadable(INTERVAL, "1s", WATCHING, LASTING, "Scan the whole tree this often when polling.")
 
     unknown_fields: str = reloadable(
-        option(
-            one_of("error", "warn"),
-            "error",
-            READING,
-            ALL,
-            "Report a field that the API does not know as an error or as a warning.",
-        )
+        one_of("error", "warn"),
+        "error",
+        READING,
+        ALL,
+        "Report a field that the API does not know as an error or as a warning.",
     )
     exclude: tuple[str, ...] = reloadable(
-        option(
-            GLOBS,
-            ",".join(EXCLUDED),
-            READING,
-            ALL,
-            "Files and directories to ignore, by name, or by path if there is a slash.",
-        )
+        GLOBS,
+        ",".join(EXCLUDED),
+        READING,
+        ALL,
+        "Files and directories to ignore, by name, or by path if there is a slash.",
     )
     max_file_size_bytes: int = reloadable(
-        option(SIZE, "64MiB", READING, ALL, "Largest file to read; a larger one is reported as a problem.")
+        SIZE, "64MiB", READING, ALL, "Largest file to read; a larger one is reported as a problem."
     )
     accept: str = reloadable(
-        option(
-            one_of("file", "tree"),
-            "file",
-            READING,
-            HOLDING,
-            "After a mistake, hold back the changes of its file (`file`) or of the whole tree (`tree`).",
-        )
+        one_of("file", "tree"),
+        "file",
+        READING,
+        HOLDING,
+        "After a mistake, hold back the changes of its file (`file`) or of the whole tree (`tree`).",
     )
     versions: str = option(
         one_of("content", "authored"),
@@ -418,37 +360,31 @@ class Settings(ListenerSettings):
         "Send a digest of the content as version (`content`), or version_info as the file has it (`authored`).",
     )
     parse_apart_above_bytes: int = reloadable(
-        option(
-            SIZE,
-            "1MB",
-            READING,
-            LASTING,
-            "Parse changes larger than this in a separate process, and files larger than 128 KiB.",
-        )
+        SIZE,
+        "1MB",
+        READING,
+        LASTING,
+        "Parse changes larger than this in a separate process, and files larger than 128 KiB.",
     )
     parse_time_s: float = reloadable(
-        option(
-            INTERVAL,
-            "5s",
-            READING,
-            LASTING,
-            "CPU seconds for each MiB of a file in that process, and for a smaller file; a slower one is reported as a problem.",
-        )
+        INTERVAL,
+        "5s",
+        READING,
+        LASTING,
+        "CPU seconds for each MiB of a file in that process, and for a smaller file; a slower one is reported as a problem.",
     )
 
-    rules: Mapping[str, str] | None = reloadable(
-        optional(
-            RULE_LEVELS,
-            CHECKS,
-            (*ALL, "import"),
-            "Severities of rules: error, warning, note or off, as in unused-cluster=off.",
-        )
+    rules: Mapping[str, str] | None = reloadable_optional(
+        RULE_LEVELS,
+        CHECKS,
+        (*ALL, "import"),
+        "Severities of rules: error, warning, note or off, as in unused-cluster=off.",
     )
-    static_clusters: tuple[str, ...] | None = reloadable(
-        optional(NAMES, CHECKS, ALL, "Clusters that the bootstraps of the Envoys define; resources may refer to them.")
+    static_clusters: tuple[str, ...] | None = reloadable_optional(
+        NAMES, CHECKS, ALL, "Clusters that the bootstraps of the Envoys define; resources may refer to them."
     )
-    bootstrap: Path | None = reloadable(
-        optional(PATH, CHECKS, ALL, "Bootstrap of the Envoys; resources may refer to its static clusters and secrets.")
+    bootstrap: Path | None = reloadable_optional(
+        PATH, CHECKS, ALL, "Bootstrap of the Envoys; resources may refer to its static clusters and secrets."
     )
     with_envoy: Path | bool | None = optional(
         EXECUTABLE,
@@ -528,7 +464,7 @@ class Settings(ListenerSettings):
         one_of("auto", "human", "json"), "auto", OUTPUT, LASTING, "`auto`: human on a terminal, JSON lines elsewhere."
     )
     log_level: str = reloadable(
-        option(one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "Lowest level to log.")
+        one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "Lowest level to log."
     )
     # `fsxds schema --settings` prints the schema of such a file.
     settings: Path | None = optional(

@@ -77,9 +77,8 @@ def read_settings(
         if row.name in demands:
             demands[row.name](values[row.field])
     values.setdefault("cache_dir", _user_dir(environment, "XDG_CACHE_HOME", ".cache"))
-    canary, names = values.get("canary"), [rule.name for rule in values.get("views") or ()]
-    if canary is not None and canary.view is not None and canary.view not in names:
-        raise UsageError(f"canary: {no_such_view(canary.view, names)}")
+    if (fact := _fault_of_canary(values)) is not None:
+        raise UsageError(f"canary: {fact}")
     return _with_variables(replace(Settings(), **values), environment)
 
 
@@ -181,9 +180,15 @@ def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[
         yield file.fault(("mirrors", *at), fact)
     for at, fact in unknown_access_views(values.get("access") or (), names):
         yield file.fault(("access", *at), fact)
-    canary = values.get("canary")
-    if canary is not None and canary.view is not None and canary.view not in names:
-        yield file.fault(("canary",), no_such_view(canary.view, names))
+    if (fault := _fault_of_canary(values)) is not None:
+        yield file.fault(("canary",), fault)
+
+
+def _fault_of_canary(values: Mapping[str, Any]) -> str | None:
+    canary, names = values.get("canary"), [rule.name for rule in values.get("views") or ()]
+    if canary is None or canary.view is None or canary.view in names:
+        return None
+    return no_such_view(canary.view, names)
 
 
 def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:
@@ -316,6 +321,9 @@ class SettingsFile:
             mark = getattr(error, "problem_mark", None)
             place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
             raise UsageError(f"{path}:{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
+        except ValueError as error:
+            # Without its text, which may have the value.
+            raise UsageError(f"{path}:1:1: has a number or a date that does not exist; write it in quotes") from error
         except RecursionError as error:
             raise UsageError(f"{path}:1:1: is nested too deeply; write the settings without that") from error
         if not isinstance(written, dict):

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from math import inf
 
-from fsxds.settings.forms import DURATION, OFF, OptionForm, Schema
+from fsxds.settings.forms import DURATION, OFF, OptionForm, Schema, or_off
 
 _PERCENT = re.compile(r"([0-9]{1,3}(?:[.][0-9]{1,6})?) ?%", re.ASCII)
 
@@ -51,11 +51,6 @@ def _read_count(written: object) -> int:
     return number
 
 
-def _read_count_or_off(written: object) -> int | None:
-    # YAML reads `off` as false.
-    return None if written is False or str(written).lower() == OFF else _read_count(written)
-
-
 def _read_share(written: object) -> float:
     match = _PERCENT.fullmatch(written.strip()) if isinstance(written, str) else None
     if match is None or float(match[1]) > 100:
@@ -70,26 +65,13 @@ def _read_quorum(written: object) -> float:
     return share
 
 
-def _read_nack_limit(written: object) -> NackLimit | None:
-    # YAML reads `off` as false.
-    if written is False or str(written).lower() == OFF:
-        return None
+def _read_nack_limit(written: object) -> NackLimit:
     if isinstance(written, str) and written.strip().endswith("%"):
         share = _read_share(written)
         if share == 1:
             raise ValueError(written)
         return NackLimit(share)
     return NackLimit(count=_read_number(written))
-
-
-def _read_duration_or_off(written: object) -> float:
-    # YAML reads `off` as false.
-    return inf if written is False or str(written).lower() == OFF else DURATION.read(written)
-
-
-def _read_share_or_off(written: object) -> float:
-    # YAML reads `off` as false.
-    return inf if written is False or str(written).lower() == OFF else _read_share(written)
 
 
 def _read_canary(written: object) -> Canary:
@@ -113,23 +95,23 @@ COUNT = OptionForm(
 COUNT_OR_OFF = OptionForm(
     "COUNT",
     "a number, 1 at least, or off",
-    _read_count_or_off,
+    or_off(_read_count, None),
     {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}, {"const": False}]},
 )
 SHARE_OR_OFF = OptionForm(
-    "SHARE", "a share or off (write 50%)", _read_share_or_off, {"anyOf": [_PERCENT_TEXT, {"enum": [OFF, False]}]}
+    "SHARE", "a share or off (write 50%)", or_off(_read_share, inf), {"anyOf": [_PERCENT_TEXT, {"enum": [OFF, False]}]}
 )
 DURATION_OR_OFF = OptionForm(
     "DURATION",
     "a duration or off (write 10m or off)",
-    _read_duration_or_off,
+    or_off(DURATION.read, inf),
     {"anyOf": [DURATION.schema, {"enum": [OFF, False]}]},
 )
 QUORUM = OptionForm("SHARE", "a share above 0 (write 80%)", _read_quorum, _PERCENT_TEXT)
 NACK_LIMIT = OptionForm(
     "SHARE|COUNT",
     "a share below 100%, a number, or off (write 50%, 3 or off)",
-    _read_nack_limit,
+    or_off(_read_nack_limit, None),
     {"anyOf": [_PERCENT_TEXT, {"type": "integer", "minimum": 0}, {"enum": [OFF, False]}]},
 )
 CANARY = OptionForm(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import PurePosixPath
 from typing import TypeVar
 
 from fsxds.model.values import FieldPath, scalar_text
@@ -83,6 +84,10 @@ class SettingPart:
             self.reject("is empty; give a value, or remove the key")
         return tuple(self._at(index, value) for index, value in enumerate(self.written))
 
+    def one_or_more(self) -> tuple[SettingPart, ...]:
+        """Return a list's members, or this part."""
+        return self.list_members() if isinstance(self.written, list) else (self,)
+
     def text(self) -> str:
         """Return a non-empty text."""
         if not isinstance(self.written, str):
@@ -111,6 +116,11 @@ class SettingPart:
 
     def _reject_type(self, demand: str) -> None:
         self.reject(f"is {_TYPE_NAMES.get(type(self.written), 'of another type')}; write {demand}")
+
+
+def is_folder(text: str) -> bool:
+    """Whether a text is a canonical path from the top of the tree."""
+    return str(PurePosixPath(text)) == text and not text.startswith("/") and {".", ".."}.isdisjoint(text.split("/"))
 
 
 def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionForm[Value]:

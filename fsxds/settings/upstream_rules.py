@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -51,7 +52,7 @@ class UpstreamRule:
 def fault_of_server(text: str) -> str | None:
     """Return why a text is no server's address, without passwords, or None."""
     if text.startswith(URLS):
-        return _fault_of_url(text)
+        return _fault_of_url(text, _CREDENTIALS)
     try:
         address = parse_address(text)
     except UsageError:
@@ -63,20 +64,18 @@ def fault_of_server(text: str) -> str | None:
     return None
 
 
-def _fault_of_url(text: str) -> str | None:
-    try:
+def _fault_of_url(text: str, of_credentials: str) -> str | None:
+    fact = "is no URL of http or https"
+    with suppress(ValueError):
         parts = urlsplit(text)
-        is_url = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        is_url = False
-    else:
         if parts.username is not None:
-            return _CREDENTIALS
+            return of_credentials
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
         if parts.query or parts.fragment:
-            return "has a query or a fragment; write https://HOST[:PORT][/PATH]"
-    if not is_url or not text.isascii() or not text.isprintable() or " " in text:
-        return "is no URL; write https://HOST[:PORT][/PATH]"
-    return None
+            fact = "has a query or a fragment"
+        elif is_url and text.isascii() and text.isprintable() and " " not in text:
+            return None
+    return f"{fact}; write https://HOST[:PORT][/PATH]"
 
 
 def read_server(part: SettingPart) -> str:
@@ -242,42 +241,19 @@ def at_urls(authorities: Mapping[str, Authority] | None) -> Mapping[str, str]:
     return MappingProxyType({name: each.url for name, each in (authorities or {}).items() if each.url})
 
 
-def _read_authorities(part: SettingPart) -> Mapping[str, Authority]:
-    return MappingProxyType({name: _read_authority(each) for name, each in part.any_members().items()})
-
-
 def _read_authority(part: SettingPart) -> Authority:
     members = part.members(("url", "upstream"))
     if isinstance(part.written, dict) and not members:
         part.reject("has neither url nor upstream; give one of them, or both")
     servers = members["upstream"].list_members() if "upstream" in members else ()
-    return Authority(
-        _read_url(members["url"]) if "url" in members else "",
-        tuple(read_server(each) for each in servers),
-    )
+    return Authority(_read_url(members["url"]) if "url" in members else "", tuple(map(read_server, servers)))
 
 
 def _read_url(part: SettingPart) -> str:
     text = part.text()
-    if text and (fact := _fault_of(text)):
-        part.reject(f"{fact}; write https://<host>[:<port>][/<path>]")
+    if text and (fact := _fault_of_url(text, "has a user or a password, which every client would see; remove it")):
+        part.reject(fact)
     return text.rstrip("/")
-
-
-def _fault_of(text: str) -> str | None:
-    try:
-        parts = urlsplit(text)
-        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        is_url = False
-    else:
-        if parts.username is not None:
-            return "has a user or a password, which every client would see"
-        if parts.query or parts.fragment:
-            return "has a query or a fragment"
-    if not is_url or not text.isascii() or not text.isprintable() or " " in text:
-        return "is no URL of http or https"
-    return None
 
 
 _AUTHORITY = {
@@ -297,4 +273,7 @@ _AUTHORITY = {
     "minProperties": 1,
 }
 
-AUTHORITIES = structured(_read_authorities, {"type": "object", "additionalProperties": _AUTHORITY, "minProperties": 1})
+AUTHORITIES: OptionForm[Mapping[str, Authority]] = structured(
+    lambda part: MappingProxyType({name: _read_authority(each) for name, each in part.any_members().items()}),
+    {"type": "object", "additionalProperties": _AUTHORITY, "minProperties": 1},
+)

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
 from fsxds.model.values import FieldPath
 from fsxds.settings.forms import ADDRESS, DURATION, MIRROR_FORMAT, MIRROR_LAYOUT, PATH, SWITCH, Address, Schema
-from fsxds.settings.structured import DEEPEST, SettingPart, object_schema, structured
+from fsxds.settings.structured import DEEPEST, SettingPart, is_folder, object_schema, structured
 
 Found = TypeVar("Found")
 
@@ -152,8 +152,7 @@ def _read_metadata(
 
 def read_patterns(part: SettingPart) -> tuple[str, ...]:
     """Return one or several patterns."""
-    parts = part.list_members() if isinstance(part.written, list) else (part,)
-    return tuple(_read_pattern(each) for each in parts)
+    return tuple(map(_read_pattern, part.one_or_more()))
 
 
 def _read_pattern(part: SettingPart) -> str:
@@ -192,7 +191,7 @@ def _read_layers(part: SettingPart) -> tuple[str, ...]:
 
 
 def _layer_fault(layer: str) -> str:
-    if str(PurePosixPath(layer)) != layer or layer.startswith("/") or {".", ".."} & set(layer.split("/")):
+    if not is_folder(layer):
         return f"{layer!r} is no folder of the tree; write its path from there, such as common or nodes/a"
     for attribute in TEMPLATE.findall(layer):
         if attribute not in ATTRIBUTES and not re.fullmatch(r"metadata(\.[^.]+)+", attribute):

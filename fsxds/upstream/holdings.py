@@ -71,12 +71,12 @@ class Taken:
 
 
 class HeldResources:
-    """Resources held from one upstream: `held` with its data, `rows` alone; without empty types."""
+    """Resources held from one upstream: `held` with its data, `rows` alone; without empty types. `most` may be set."""
 
     def __init__(self, most: int) -> None:
         self.held: Held = MappingProxyType({})
         self.rows: Mapping[TypeUrl, Rows] = MappingProxyType({})
-        self._most = most
+        self.most = most
         self._size = 0
         # A renewed time to live has an outdated entry too; `held` decides.
         self._ends: list[tuple[float, Key]] = []
@@ -105,7 +105,7 @@ class HeldResources:
         type_url = response.type_url
         table = self.held.get(type_url, NO_TABLE)
         new, surplus = dict[str, HeldResource](), list[str]()
-        room = self._most - self._size
+        room = self.most - self._size
         for name, resource in response.resources.items():
             known = table.get(name)
             if (

@@ -5,7 +5,6 @@ Rules: the disk is never behind the served resources of upstreams.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from typing import Never
 
@@ -17,7 +16,7 @@ from fsxds.upstream.upstream import Upstream
 
 
 class UpstreamKeeping:
-    """Keeps upstreams' resources in the state directory; `keep_noted` is a task."""
+    """Keeps upstreams' resources in the state directory; `keep_noted` is a task of each."""
 
     def __init__(self, upstreams: Collection[Upstream], keeper: UpstreamKeeper, observer: Observer) -> None:
         """Restore nothing yet."""
@@ -46,13 +45,8 @@ class UpstreamKeeping:
             age_s = max(now_s - min(times_s), 0.0)
             self._observer(UpstreamsRestored(self._keeper.directory, counts, age_s))
 
-    async def keep_noted(self) -> None:
+    async def keep_noted(self, upstream: Upstream) -> Never:
         """Have each change written soon, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for each in self._upstreams:
-                tasks.create_task(self._note(each))
-
-    async def _note(self, upstream: Upstream) -> Never:
         held = upstream.held
         while True:
             await upstream.changed.replaced()

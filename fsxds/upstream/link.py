@@ -68,11 +68,6 @@ class Link:
             async with asyncio.TaskGroup() as tasks:
                 for place in range(len(self._servers)):
                     tasks.create_task(self._keep_asking(place))
-        except BaseExceptionGroup:
-            self._upstream.lost(
-                ConnectionLostError("an internal error of fsxds; its log has it", "INTERNAL"), time.time()
-            )
-            raise
         finally:
             del self._context.relays.listeners[self]
         raise AssertionError  # never reached: no task ends

@@ -320,30 +320,34 @@ async def follow_stream(channel: grpc.aio.Channel, intake: Intake) -> Never:
     """Apply a server's manifests until cancelled, asking again after an end."""
     call = channel.unary_stream(METHOD)
     while True:
-        metadata = (*credentials_of(intake.access.token()), (HEADER, intake.context.relays.upwards))
         pause_s = PAUSE_S
         try:
+            metadata = (*credentials_of(intake.access.token()), (HEADER, intake.context.relays.upwards))
             async for content in call(b"", metadata=metadata):
                 await intake.take_manifests(content)
         except grpc.aio.AioRpcError as error:
             # Other errors end the connection too.
             pause_s = UNKNOWN_S if error.code() is grpc.StatusCode.UNIMPLEMENTED else PAUSE_S
+        except UsageError:
+            # The connection goes on without its files, and the next one reports them.
+            pass
         await asyncio.sleep(pause_s)
 
 
-async def follow_polls(intake: Intake) -> Never:
-    """Poll a REST server's manifests until cancelled."""
+async def follow_polls(intake: Intake) -> None:
+    """Poll a REST server's manifests until cancelled, or until TLS files are unusable, which polls report."""
     before: bytes | None = None
-    async with open_session(intake.server, PAUSE_S, intake.access.tls()) as session:
-        while True:
-            pause_s = PAUSE_S
-            with suppress(aiohttp.ClientError, TimeoutError, ConnectionLostError):
-                status, content = await _fetch(session, intake)
-                pause_s = POLL_S if status == _OK else UNKNOWN_S if status == _NOT_FOUND else PAUSE_S
-                if status == _OK and content != before:
-                    await intake.take_manifests(content)
-                    before = content
-            await asyncio.sleep(pause_s)
+    with suppress(UsageError):
+        async with open_session(intake.server, PAUSE_S, intake.access.tls()) as session:
+            while True:
+                pause_s = PAUSE_S
+                with suppress(aiohttp.ClientError, TimeoutError, ConnectionLostError, UsageError):
+                    status, content = await _fetch(session, intake)
+                    pause_s = POLL_S if status == _OK else UNKNOWN_S if status == _NOT_FOUND else PAUSE_S
+                    if status == _OK and content != before:
+                        await intake.take_manifests(content)
+                        before = content
+                await asyncio.sleep(pause_s)
 
 
 async def _fetch(session: aiohttp.ClientSession, intake: Intake) -> tuple[int, bytes]:

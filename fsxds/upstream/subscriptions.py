@@ -83,11 +83,13 @@ class Subscriptions:
     """The names that one upstream is asked for.
 
     `wanted`, with `*` for a whole type, and `elsewhere`, other upstreams' referenced names, are replaced when changed.
+    `most_names` may be set.
     """
 
     def __init__(self, scope: NameScope) -> None:
         self.wanted: Names = NO_NAMES
         self.elsewhere: Names = NO_NAMES
+        self.most_names = scope.most_names
         self._scope = scope
         self._always = scope.always
         self._asked: Names = NO_NAMES
@@ -172,7 +174,7 @@ class Subscriptions:
         changed = set[TypeUrl]()
         for resource in resources:
             key = resource.type_url, resource.name
-            if self._size < self._scope.most_names and not self.wants(resource) and self._counts(key):
+            if self._size < self.most_names and not self.wants(resource) and self._counts(key):
                 changed |= self._add(key)
                 self._idle[key] = now_s
         self._publish(changed, now_s)
@@ -247,7 +249,7 @@ class Subscriptions:
 
     def _admit(self) -> set[TypeUrl]:
         changed = set[TypeUrl]()
-        while self._surplus and (self._idle or self._size < self._scope.most_names):
+        while self._surplus and (self._idle or self._size < self.most_names):
             changed |= self._add(next(iter(self._surplus)))
         return changed
 
@@ -261,7 +263,7 @@ class Subscriptions:
     def _add(self, key: Key) -> set[TypeUrl]:
         type_url, name = key
         changed = {type_url}
-        if self._size >= self._scope.most_names:
+        if self._size >= self.most_names:
             if not self._idle:
                 self._surplus[key] = None
                 return set()

@@ -83,7 +83,6 @@ class Upstream:
         self.rejected: Mapping[Key, str] = MappingProxyType({})
         self._reader = reader
         self._scope = scope
-        self._most = scope.most_names
         self._holdings = HeldResources(scope.most_names)
         self._subscriptions = Subscriptions(scope)
         self._answered: frozenset[TypeUrl] = frozenset()
@@ -103,6 +102,11 @@ class Upstream:
     def rows(self) -> Mapping[TypeUrl, Rows]:
         """Held resources by type, also unpublished ones."""
         return self._holdings.rows
+
+    def change_rules(self, reader: ResponseReader, most_names: int) -> None:
+        """Read later responses by other rules, and limit later names and resources."""
+        self._reader = reader
+        self._holdings.most = self._subscriptions.most_names = most_names
 
     def restore(self, held: Held, now_s: float) -> None:
         """As `HeldResources.restore`, without expired ones."""
@@ -257,7 +261,9 @@ class Upstream:
         if not taken.surplus:
             return ()
         examples = ", ".join(taken.surplus[:3])
-        return (f"{len(taken.surplus)} resources are more than the {self._most} that are held, such as {examples}",)
+        return (
+            f"{len(taken.surplus)} resources are more than the {self._holdings.most} that are held, such as {examples}",
+        )
 
     def _reject(self, response: ReadResponse) -> None:
         type_url = response.type_url

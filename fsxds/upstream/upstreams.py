@@ -19,6 +19,7 @@ from rpds import HashTrieMap
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.api.secrets import mask_reason, mask_text
+from fsxds.client.updates import ConnectionLostError
 from fsxds.events.event import Event, Observer
 from fsxds.events.upstream_events import UpstreamEvent, UpstreamExpired, UpstreamShadowed, UpstreamUnanswered
 from fsxds.model.relay_ids import RelayIds
@@ -106,11 +107,16 @@ class Upstreams(RowSource):
         )
         self._links = tuple(Link(upstream, shared) for upstream in self.upstreams)
         self._settings = settings
+        self._catalogue = context.catalogue
         self._observer = observer
         self._keeping: UpstreamKeeping | None = None
 
-    def trust(self, anchors: TrustedSigners | None) -> None:
-        """Take only resources with trusted signatures; None: all."""
+    def change_rules(self, check: Check, anchors: TrustedSigners | None) -> None:
+        """See `RowSource`."""
+        settings = self._settings()
+        for upstream in self.upstreams:
+            reader = ResponseReader(self._catalogue, check, upstream.rule.name, settings.authority)
+            upstream.change_rules(reader, settings.upstream_max_names)
         for trusted_content in self.trusted_content.values():
             trusted_content.trust(anchors, time.time())
 
@@ -165,15 +171,23 @@ class Upstreams(RowSource):
         )
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
-        """Keep links to upstreams, as components."""
+        """Keep each upstream's link and resources, as a component."""
         async with asyncio.TaskGroup() as tasks:
-            if self._keeping is not None:
-                tasks.create_task(self._keeping.keep_noted())
             for upstream, link in zip(self.upstreams, self._links, strict=True):
+                tasks.create_task(supervisor.run(f"upstream {upstream.rule.name}", partial(self._keep, upstream, link)))
+
+    async def _keep(self, upstream: Upstream, link: Link) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                if self._keeping is not None:
+                    tasks.create_task(self._keeping.keep_noted(upstream))
                 tasks.create_task(self._keep_content(upstream))
                 tasks.create_task(self._asked.changed.run_with(partial(_ask, upstream)))
                 tasks.create_task(self._expire(upstream))
-                tasks.create_task(supervisor.run(f"upstream {upstream.rule.name}", link.keep_connected))
+                tasks.create_task(link.keep_connected())
+        except BaseExceptionGroup:
+            upstream.lost(ConnectionLostError("an internal error of fsxds; its log has it", "INTERNAL"), time.time())
+            raise
 
     async def _keep_content(self, upstream: Upstream) -> Never:
         seen, elsewhere = -1, NO_NAMES

@@ -174,6 +174,22 @@ async def test_error_within_loses_nothing(writing: Writing, monkeypatch: pytest.
         await writing.until(lambda: writing.on_disk() == "1")
 
 
+async def test_error_within_delays_no_upstream_for_good(writing: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an error of fsxds, the next run writes resources of upstreams that were due, and later ones."""
+    upstreams = [upstream_of("1")]
+    writing.writer.read_upstreams = lambda: upstreams
+    with monkeypatch.context() as failing:
+        failing.setattr(writing.state, "keep_upstreams", _raise(ZeroDivisionError()))
+        writing.writer.note_upstreams()
+        with pytest.raises(ZeroDivisionError):
+            await writing.writer.keep_written()
+    async with running(writing):
+        await writing.until(lambda: version_on_disk(writing) == "1")
+        upstreams[0] = upstream_of("2")
+        writing.writer.note_upstreams()
+        await writing.until(lambda: version_on_disk(writing) == "2")
+
+
 async def test_restart_is_reported(writing: Writing) -> None:
     """What an earlier process served comes back with a line of the log; of an empty or unreadable directory, nothing."""
     assert writing.writer.restored() == {}

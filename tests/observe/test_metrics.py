@@ -27,7 +27,7 @@ from fsxds.events.upstream_events import (
 )
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
-from fsxds.model.values import HeldFile, Problem, Severity, Version
+from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl, Version
 from fsxds.observe.log import observed_by
 from fsxds.observe.metrics import ACKED_WITHIN_S, CATALOGUE, LABELS, MOST_NODES, MOST_UNACKED, ROWS_BY_NAME, Metrics
 from fsxds.protocol.messages import Acknowledgement, Node
@@ -235,6 +235,14 @@ def test_node_ids_cannot_fill_the_memory(metrics: Metrics) -> None:
         metrics.receive(nack(f"node-{number}"))
     assert value(metrics, "fsxds_nacks_total", node="other", type="cds") == 10_000 - MOST_NODES
     assert generate_latest(metrics.registry).count(b"\nfsxds_nacks_total{") == MOST_NODES + 1
+
+
+def test_types_of_an_upstream_cannot_fill_the_memory(metrics: Metrics) -> None:
+    """A server that invents a type with each response adds one series."""
+    for number in range(10):
+        metrics.receive(UpstreamRejected("up", "a:1", TypeUrl(f"type.googleapis.com/made.up{number}"), "1", ("x",)))
+    labels = {"upstream": "up", "type": "other", "by": "relay"}
+    assert value(metrics, "fsxds_upstream_rejections_total", **labels) == 10
 
 
 @pytest.mark.parametrize("name", ["\ud800", 'a"\\\n}', "\x1b[31m", "é" * 300, "", "\u2028"])

@@ -23,7 +23,7 @@ from fsxds.events.event import Event
 from fsxds.events.file_events import CacheRead
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import BackOff, Severity, SourceFile
-from fsxds.server.parse_worker import ParseRules, ParseWorker, WorkerStartError, parse_all
+from fsxds.server.parse_worker import ParseJob, ParseRules, ParseWorker, WorkerStartError, file_key, parse_all
 from fsxds.server.parsing import MOST_EDITED_FILES, ParseLimits, Parsing, cores, parse_now
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.proposals import Found, NoCheck
@@ -463,6 +463,23 @@ async def test_a_worker_that_dies_blames_its_own_files_alone(rules: ParseRules) 
 
     assert names_in(others) == [f"c{number}" for number in range(20)]
     assert ["parser-died"] == [problem.rule for problem in last.problems]
+
+
+async def test_a_file_that_another_worker_dies_on_is_tried_again(rules: ParseRules) -> None:
+    """Whichever worker died on it, and however small it is."""
+    limits = replace(SIDE_BY_SIDE, back_off=BackOff(first_s=0.05, longest_s=0.05))
+    deadly = tree_of({"050.cds.yaml": "- name: a\n  typo: 1\n"}).files[0]
+    async with parsing_apart(ParseRules(rules.catalogue, check=DeadlyCheck()), limits) as parsing:
+        await asyncio.sleep(0)
+        job = ParseJob(deadly, deaths=1)
+        parsing._queue.jobs[file_key(deadly)] = job
+        # The first worker is idle when the second one dies on it for the second time.
+        parsing._queue._taken.add(job)
+        await asyncio.sleep(0.01)
+        parsing._receive_batch(parsing._lanes[1], [job], None)
+        async with asyncio.timeout(60):
+            while job.deaths < 4:  # noqa: ASYNC110, nothing tells of a death
+                await asyncio.sleep(0.01)
 
 
 async def test_commands_parse_as_serving_does(rules: ParseRules) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import time
@@ -120,6 +121,18 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
     assert set(listener.read()) == {"WATCHDOG=1"}
     listener.close()
+
+
+def test_no_file_can_be_opened(listener: Listener, tmp_path: Path) -> None:
+    """A process at its limit of open files stops nothing either."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        ServiceManager(str(tmp_path / "notify")).notify("WATCHDOG=1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert listener.read() == []
 
 
 def test_a_process_under_a_service_manager(listener: Listener, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 from dataclasses import dataclass, field
@@ -53,6 +54,12 @@ class Components:
         self.works[component] = work
 
 
+async def begin(folder: Path, _reader: object, _log: object, _beside: object) -> None:
+    """Be a worker that starts for ever, and writes its process id."""
+    (folder / "pid").write_text(str(os.getpid()))
+    await asyncio.Event().wait()
+
+
 async def live(folder: Path, _reader: object, _log: object, beside: Any) -> None:
     """Be a worker that says that it lives, and its process id."""
     components = Components()
@@ -96,6 +103,26 @@ async def test_a_worker_that_hangs_is_killed(components, tmp_path, monkeypatch) 
         with pytest.raises(WorkerEndedError, match="was killed"):
             await keeping
     assert not await asyncio.to_thread(Path(f"/proc/{pid}").exists)
+
+
+async def test_settings_are_reloaded_while_a_worker_starts(tmp_path, monkeypatch) -> None:
+    """It has no handler of SIGHUP yet, which would end it: it reads the new settings anyway, or hears of them later."""
+    monkeypatch.setattr(workers, "CHECK_INTERVAL_S", 0.05)
+    reader = SettingsReader("serve", Settings)
+    components = Components()
+    place = WorkerPlace(2, "127.0.0.1:1", OFF, FLEET)
+    Workers([place], partial(begin, tmp_path), reader, is_second=False).start(components, None)  # type: ignore[arg-type]
+    keeping = asyncio.create_task(components.works["worker 2"]())
+    try:
+        while not (children := multiprocessing.active_children()):  # noqa: ASYNC110, a process has no event
+            await asyncio.sleep(0)
+        reader.count += 1
+        await pid_in(tmp_path)
+        assert not keeping.done()
+        assert children[0].is_alive()
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
 
 
 async def test_a_worker_that_lives_is_left_alone(components, tmp_path, monkeypatch) -> None:

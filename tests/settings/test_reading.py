@@ -80,6 +80,10 @@ def test_mistakes_within_a_value_have_a_place(tmp_path: Path) -> None:
         ("a: 1\n---\nb: 2", "fsxds.yaml:2:1: "),
         ("a: !!python/none x", "fsxds.yaml:1:4: "),
         ("a: \x00", "fsxds.yaml:1:1: "),
+        ("authority: 2024-13-45", "fsxds.yaml:1:1: has a number or a date that does not exist"),
+        (f"max_views: {'9' * 5000}", "fsxds.yaml:1:1: has a number or a date that does not exist"),
+        (f"max_hold: {'9' * 400}", "fsxds.yaml:1:1: "),
+        (f"max_body: {'9' * 400}", "fsxds.yaml:1:1: "),
     ],
 )
 def test_what_is_no_settings_file(tmp_path: Path, text: str, complaint: str) -> None:

@@ -36,7 +36,8 @@ class Process:
     async def running(self) -> AsyncIterator[None]:
         """Keep what changes while the context lasts, and end then."""
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(work()) for work in (self.keeping.keep_noted, self.writer.keep_written)]
+            works = (self.keeping.keep_noted(self.upstream), self.writer.keep_written())
+            running = [tasks.create_task(work) for work in works]
             await asyncio.sleep(0)
             yield
             for task in running:

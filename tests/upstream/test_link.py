@@ -29,6 +29,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import LoopError, RelayIds
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.upstream_rules import UpstreamNode, UpstreamRule
+from fsxds.upstream import stream_session
 from fsxds.upstream.server_order import ASKED_WITHIN_S
 from tests.client.scripted import CDS, delta, packed, scripted, sotw, wrapped
 from tests.client.scripted import cluster as scripted_cluster
@@ -383,6 +384,25 @@ async def test_a_server_that_rejects_the_token(tmp_path: Path) -> None:
     assert "who are you?" in lost.reason
     assert "old-old" not in repr(relay.recorder.events)
     assert (["a"], "") == (relay.names, missing.reason.partition(str(token))[0])
+
+
+async def test_a_token_that_is_gone_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream stays, although the server cannot be asked for manifests meanwhile."""
+    monkeypatch.setattr(stream_session, "UNKNOWN_S", 0.02)
+    monkeypatch.setattr(stream_session, "PAUSE_S", 0.02)
+    token = tmp_path / "token"
+    token.write_text("old-old-old-old-old-old\n")
+    begun = asyncio.Event()
+
+    async def wait(*_: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with serving_calls(wait) as address, linked(replace(rule_of(address), token=token)) as relay:
+        await begun.wait()
+        token.unlink()
+        await asyncio.sleep(0.3)
+        assert relay.recorder.of(UpstreamLost) == []
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import re2
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, OneofDescriptor
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
@@ -29,16 +30,10 @@ _NUMBER = frozenset(_MEMBERS | _RANGE | {"ignore_empty"})
 _LENGTHS = {"len", "min_len", "max_len"}
 _PARTS = {"prefix", "suffix", "contains"}
 
-_GROUPS = {
-    FieldDescriptor.TYPE_FLOAT: "float", FieldDescriptor.TYPE_DOUBLE: "double",
-    FieldDescriptor.TYPE_INT32: "int32", FieldDescriptor.TYPE_INT64: "int64",
-    FieldDescriptor.TYPE_UINT32: "uint32", FieldDescriptor.TYPE_UINT64: "uint64",
-    FieldDescriptor.TYPE_SINT32: "sint32", FieldDescriptor.TYPE_SINT64: "sint64",
-    FieldDescriptor.TYPE_FIXED32: "fixed32", FieldDescriptor.TYPE_FIXED64: "fixed64",
-    FieldDescriptor.TYPE_SFIXED32: "sfixed32", FieldDescriptor.TYPE_SFIXED64: "sfixed64",
-    FieldDescriptor.TYPE_BOOL: "bool", FieldDescriptor.TYPE_STRING: "string",
-    FieldDescriptor.TYPE_BYTES: "bytes", FieldDescriptor.TYPE_ENUM: "enum",
-}  # fmt: skip
+# A scalar's group is named like its type.
+_GROUPS: Mapping[int, str] = {
+    number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()
+}
 _MESSAGE_GROUPS = {ANY: "any", DURATION: "duration", TIMESTAMP: "timestamp"}
 
 # The rules of each group that are implemented. Envoy's own check of e-mail addresses, URIs and times of day throws; the
@@ -199,7 +194,7 @@ def _fitting(field: FieldDescriptor, *, is_part: bool) -> tuple[str, ...]:
     if field.is_repeated and not is_part:
         return "message", "map" if is_map(field) else "repeated"
     if field.message_type is None:
-        return (_GROUPS.get(field.type, ""),)
+        return (_GROUPS[field.type],)
     name = field.message_type.full_name
     if name in WRAPPERS:
         return "message", _GROUPS[field.message_type.fields_by_name["value"].type]

@@ -20,7 +20,7 @@ import aiohttp
 from fsxds.envoy.admin import AdminPage, Listening, Statistics
 from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, files_of
 from fsxds.envoy.envoy_log import LOG_ARGUMENTS, EnvoyLogLine, LoggedRejection, read_log_line, read_rejection
-from fsxds.envoy.snapshot_status import AckSource, EnvoyNack, InEffect, InProgress, Nacked, StatisticsAcks, nacks_of
+from fsxds.envoy.snapshot_status import AckSource, EnvoyNack, InEffect, InProgress, Nacked, nacks_of
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.resources import Snapshot
@@ -76,11 +76,8 @@ class Follower:
     """Follows one Envoy from snapshot to snapshot."""
 
     def __init__(self, store: SnapshotStore, insight: EnvoyView, observer: EnvoyObserver) -> None:
-        self._store = store
-        self._admin = insight.admin
-        self._log = insight.log
-        self._acks = insight.acks
-        self._observer = observer
+        self._store, self._observer = store, observer
+        self._admin, self._log, self._acks = insight.admin, insight.log, insight.acks
         # The state before the current snapshot.
         self._before: Statistics = {}
         self._log_length = 0
@@ -197,10 +194,6 @@ FILE_POLL_S = 0.02
 ADMIN_TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 
-async def _request_by(snapshot: Snapshot) -> BootstrapRequest:
-    return BootstrapRequest.by(snapshot)
-
-
 @dataclass(frozen=True, slots=True)
 class EnvoyPlan:
     """How to start Envoy.
@@ -211,9 +204,9 @@ class EnvoyPlan:
 
     executable: Path
     bootstrap_for: Callable[[BootstrapRequest], Section]
-    observe_log: Callable[[EnvoyLogLine], None] | None = None
-    ack_source_of: Callable[[BootstrapRequest], AckSource] = lambda _: StatisticsAcks()
-    wanted_by: Callable[[Snapshot], Awaitable[BootstrapRequest]] = _request_by
+    observe_log: Callable[[EnvoyLogLine], None]
+    ack_source_of: Callable[[BootstrapRequest], AckSource]
+    wanted_by: Callable[[Snapshot], Awaitable[BootstrapRequest]]
 
 
 async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:

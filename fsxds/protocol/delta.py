@@ -208,8 +208,7 @@ class _DeltaWatch(Watch[DeltaResponse]):
         self.keep_reasons(request.rejected_names)
         pending = self.acks.pending
         if pending.names and request.unsubscribe and self._base is not None:
-            lookup = self.names.lookup(self._base)
-            pending.forget({name for name in pending.names if not self.names.wants(name, lookup)})
+            pending.forget(pending.names - self.names.wanted(pending.names, self.names.lookup(self._base)))
         return answer.acknowledgement if answer else None
 
     def update(

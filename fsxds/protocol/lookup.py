@@ -319,9 +319,11 @@ class DeltaNames:
         """Indirect names are not looked up."""
         return names if self._indirect else self.subscription.selected(names)
 
-    def wants(self, name: str, lookup: Lookup) -> bool:
-        """Whether a resource of this name is selected."""
-        return self.selects_all or name in self.names or name in lookup.names(self._indirect)
+    def wanted(self, names: frozenset[str], lookup: Lookup) -> frozenset[str]:
+        """Return the selected own names."""
+        if self.selects_all or names <= self.names:
+            return names
+        return names & (self.names | lookup.names(self._indirect))
 
 
 def references_to(type_url: TypeUrl, users: Iterable[Resource]) -> frozenset[str]:

@@ -267,6 +267,6 @@ class HostNames(DeltaNames):
         """Return the virtual hosts to be held."""
         return (self._brought & lookup.rows.keys()) | lookup.names(self.names)
 
-    def wants(self, name: str, lookup: Lookup) -> bool:
-        """Whether a virtual host or host is wanted."""
-        return name in self._brought or super().wants(name, lookup)
+    def wanted(self, names: frozenset[str], lookup: Lookup) -> frozenset[str]:
+        """Return the wanted virtual hosts and hosts."""
+        return (names & self._brought) | super().wanted(names, lookup)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, mirror_bootstrap
 from fsxds.envoy.follow import EndedEnvoy, EnvoyPlan, run_envoy
-from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
+from fsxds.envoy.snapshot_status import EnvoyNack, InProgress, StatisticsAcks
 from fsxds.model.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.model.resources import Snapshot
 from fsxds.protocol.subscription import Subscription, select
@@ -152,11 +152,20 @@ class Beside:
 async def envoy_beside(folder: Path) -> AsyncIterator[Beside]:
     """Run an Envoy beside a new store for as long as the block lasts."""
     beside = Beside(folder)
-    plan = EnvoyPlan(Path(find_envoy()), beside.bootstrap_for)
+    plan = plan_of(Path(find_envoy()), beside.bootstrap_for)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(run_envoy(beside.store, plan, beside.heard))
         yield beside
         running.cancel()
+
+
+def plan_of(executable: Path, bootstrap_for: Callable[[BootstrapRequest], Section]) -> EnvoyPlan:
+    """Return the plan of an Envoy that gets all of a snapshot, and whose statistics show what is in effect."""
+
+    async def wanted_by(snapshot: Snapshot) -> BootstrapRequest:
+        return BootstrapRequest.by(snapshot)
+
+    return EnvoyPlan(executable, bootstrap_for, lambda _: None, lambda _: StatisticsAcks(), wanted_by)
 
 
 def cluster(name: str, address: str = "127.0.0.1") -> dict[str, object]:

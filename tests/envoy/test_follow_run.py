@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from fsxds.envoy.follow import EndedEnvoy, EnvoyPlan, run_envoy
+from fsxds.envoy.follow import EndedEnvoy, run_envoy
 from fsxds.envoy.snapshot_status import EnvoyNack
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
@@ -25,6 +25,7 @@ from tests.envoy.beside import (
     endpoints,
     envoy_beside,
     listener,
+    plan_of,
 )
 from tests.support.envoy import find_envoy
 from tests.support.envoy_admin import EnvoyAdmin
@@ -177,7 +178,7 @@ async def test_end_of_envoy_is_told_and_the_next_snapshot_starts_another(tmp_pat
 async def test_envoy_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
     """A bootstrap that Envoy rejects ends it at once; what it said is told."""
     beside = Beside(tmp_path)
-    plan = EnvoyPlan(Path(find_envoy()), lambda _: {"no_such_field": 1})
+    plan = plan_of(Path(find_envoy()), lambda _: {"no_such_field": 1})
     beside.publish({"cds": {"a": cluster("a")}})
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(run_envoy(beside.store, plan, beside.heard))
@@ -203,7 +204,7 @@ async def test_executable_that_is_not_there_is_wrong_use(tmp_path: Path) -> None
     """The message names it and the option."""
     beside = Beside(tmp_path)
     beside.publish({"cds": {"a": cluster("a")}})
-    plan = EnvoyPlan(tmp_path / "no-envoy", beside.bootstrap_for)
+    plan = plan_of(tmp_path / "no-envoy", beside.bootstrap_for)
 
     with pytest.raises(ExceptionGroup) as caught:
         await run_envoy(beside.store, plan, Recorder())

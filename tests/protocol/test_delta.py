@@ -13,6 +13,7 @@ from fsxds.protocol.messages import ENVOY, DeltaRequest, Node
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout.pending import MOST_PARTS
+from tests.support.costs import cost_s
 from tests.support.rollouts import tree_snapshot
 from tests.support.snapshots import resource, snapshot, type_url
 from tests.support.written_files import WrittenFiles
@@ -304,3 +305,16 @@ def test_spellings_are_counted() -> None:
     assert 4 == stream.name_count
     stream.receive_request(DeltaRequest(CDS, unsubscribe=("A", "aa"), canonical={"A": "a", "aa": "a"}), None, 0.0)
     assert 2 == stream.name_count
+
+
+def test_giving_up_nacked_names_costs_their_number() -> None:
+    """A client that unsubscribes from NACKed names beside as many that do not exist makes no quadratic work."""
+
+    def give_up(count: int) -> float:
+        stream, contents = _stream(), _contents(count)
+        current = snapshot({"CDS": contents})
+        (first,) = _ask(stream, current, *contents, *(f"absent{number}" for number in range(count))).responses
+        _ask(stream, current, nonce=first.nonce, error_detail="no")
+        return cost_s(lambda: _ask(stream, current, unsubscribe=tuple(contents)), 1)
+
+    assert give_up(4000) < 9 * give_up(1000)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fsxds.model.resources import ADDRESS, Resource, Snapshot, claims_of, version_of_body
+from fsxds.model.resources import ADDRESS, Reference, Resource, Snapshot, claims_of, version_of_body
+from fsxds.model.values import Severity, Version
 from fsxds.rollout.holding import COLLECTIONS, Hold, HoldReason, removals_to_approve
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.rollout.uses import demands_of
@@ -50,6 +51,17 @@ def test_what_arrives() -> None:
     assert route.body == b""
     assert route.origin == served.resources(RDS)["r"].origin
     assert read_back(ServedOutline.of(("common",), served, {}, has_upstreams=True)).has_upstreams
+
+
+def test_what_the_bootstrap_has_is_not_mentioned() -> None:
+    """The tree does not have to."""
+    one = Reference(CDS, "in the bootstrap", (), Severity.ERROR, is_static=True)
+    route = Resource(RDS, "r", b"", Version("1"), ORIGIN, references=(one,))
+    (read,) = (
+        read_back(ServedOutline.of((), snapshot_of(1, route), {}, has_upstreams=False)).served.resources(RDS).values()
+    )
+
+    assert read.references == ()
 
 
 def test_claims_arrive() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from fsxds.model.resources import snapshot_id
+from fsxds.model.resources import RowsChange, snapshot_id
 from tests.support.rollouts import Tree, tree_snapshot
 from tests.support.snapshots import type_url
 from tests.support.steps import step_between
@@ -54,6 +56,19 @@ def test_steps_that_are_joined_have_the_names_of_both() -> None:
     assert endpoints.removed == {"goes", "passes"}
     assert joined.changed[type_url("CDS")].fresh == {"a"}
     assert joined.snapshot is two
+
+
+def test_times_to_live_that_are_renewed_are_joined() -> None:
+    """A resource that goes has none."""
+    base = tree_snapshot(BASE)
+    step = step_between(base, tree_snapshot({**BASE, "CDS": {"a": "2"}}, base))
+    url = type_url("EDS")
+    earlier, later = (
+        replace(step, changed={url: RowsChange(renewed=frozenset(renewed), removed=frozenset(removed))})
+        for renewed, removed in (("ag", ""), ("b", "g"))
+    )
+
+    assert {"a", "b"} == earlier.joined_with(later).changed[url].renewed
 
 
 def test_equal_content_has_one_id() -> None:

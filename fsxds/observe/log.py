@@ -133,13 +133,8 @@ class Log:
             self.rejected(event.subscription.type_url, name_of(event.node))
         if event.is_frequent and self._output.level > Level.DEBUG:
             return
-        try:
-            for line in self._lines_of(event):
-                self.write(line)
-        # The event's sender must not fail.
-        except Exception as error:  # noqa: BLE001
-            for line in self.internal_errors.lines(InternalError("log", error), self._clock.now_s()):
-                self.write(line)
+        for line in self._lines_of(event):
+            self.write(line)
 
     def write(self, line: LogLine) -> None:
         """Write a line of sufficient level; a successful edit also names held files."""
@@ -317,16 +312,16 @@ class ChangeReports:
 
 
 def observed_by(log: Observer, **others: Observer) -> Callable[[Event], None]:
-    """Return an observer for all; errors of `others` go to `log`."""
+    """Return an observer for all, `log` last; their errors go to `log`."""
+    observers = {**others, "log": log}
 
     def receive(event: Event) -> None:
-        for name, other in others.items():
+        for name, observer in observers.items():
             try:
-                other(event)
+                observer(event)
             # They must not reach the event's sender.
             except Exception as error:  # noqa: BLE001
                 log(InternalError(name, error))
-        log(event)
 
     return receive
 

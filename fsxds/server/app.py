@@ -481,8 +481,8 @@ class Application:
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         exchange = Exchange.of_streams(self.clients_channels, self.limiter, self.credentials.access)
-        forgets = self.keeper is None and self._members is None
-        shared = StreamContext(exchange, self.observer, self.clients, self.upstreams.relays, forgets_members=forgets)
+        shared = StreamContext(exchange, self.observer, self.clients, self.upstreams.relays)
+        shared.forgets_members = self.keeper is None and self._members is None
         more = tuple(call for one in self.services for call in one.calls)
         services = GrpcServices(shared, more, unready=self.readiness.reason)
         security = self.security.grpc(address, self.settings)

@@ -25,7 +25,7 @@ from fsxds.events.process_events import ApiFound, ListeningStarted, StopRequeste
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import HeldFile, Problem, Severity, Version
 from fsxds.observe.internal_errors import MOST_KEYS, RepeatLimit
-from fsxds.observe.log import Clock, Log, LogOutput
+from fsxds.observe.log import Clock, Log, LogOutput, observed_by
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 
@@ -47,22 +47,15 @@ class RecordedLog:
         return f"{line.level.name} {line.event}: {line.text}"
 
 
-class Unwordable(Event):
-    """An event that fsxds cannot word."""
-
-    def line(self) -> LogLine:
-        """Fail."""
-        raise ZeroDivisionError
-
-
 def test_an_event_that_cannot_be_worded() -> None:
     """Its sender does not fail; the log has the error, and other events."""
     recorded = RecordedLog()
-    recorded.log.receive(Unwordable())
-    recorded.log.receive(StopRequested("SIGTERM"))
+    receive = observed_by(recorded.log.receive)
+    receive(Event())
+    receive(StopRequested("SIGTERM"))
 
     failed, stopping = recorded.lines
-    assert failed.startswith("ERROR internal_error: internal error in log: ZeroDivisionError at ")
+    assert failed.startswith("ERROR internal_error: internal error in log: TypeError at events/event.py")
     assert stopping == "INFO stopping: stopping: SIGTERM"
 
 

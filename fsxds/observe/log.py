@@ -66,16 +66,12 @@ MOST_GATHERING_S = 5.0
 SUCCESS_EVENTS = frozenset({"snapshot_published", "envoy_acked"})
 
 
-def _now() -> datetime:
-    return datetime.now().astimezone()
-
-
 @dataclass(frozen=True, slots=True)
 class Clock:
     """A monotonic clock, and the time of day."""
 
     now_s: Callable[[], float] = time.monotonic
-    moment: Callable[[], datetime] = _now
+    moment: Callable[[], datetime] = lambda: datetime.now().astimezone()
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,16 +308,16 @@ class ChangeReports:
 
 
 def observed_by(log: Observer, **others: Observer) -> Callable[[Event], None]:
-    """Return an observer for all, `log` last; their errors go to `log`."""
-    observers = {**others, "log": log}
+    """Return an observer for all; errors of `others` go to `log`."""
 
     def receive(event: Event) -> None:
-        for name, observer in observers.items():
+        for name, other in others.items():
             try:
-                observer(event)
+                other(event)
             # They must not reach the event's sender.
             except Exception as error:  # noqa: BLE001
                 log(InternalError(name, error))
+        log(event)
 
     return receive
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from fsxds.events.client_events import AckReceived, NackReceived, RequestRejected, ResponseSent
-from fsxds.events.event import Event, Level, LogLine
+from fsxds.events.event import Level, LogLine
 from fsxds.events.file_events import (
     ConfigurationMissing,
     FilesIgnored,
@@ -25,7 +25,7 @@ from fsxds.events.process_events import ApiFound, ListeningStarted, StopRequeste
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import HeldFile, Problem, Severity, Version
 from fsxds.observe.internal_errors import MOST_KEYS, RepeatLimit
-from fsxds.observe.log import Clock, Log, LogOutput, observed_by
+from fsxds.observe.log import Clock, Log, LogOutput
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 
@@ -45,18 +45,6 @@ class RecordedLog:
 
     def _render(self, line: LogLine, moment: datetime) -> str:
         return f"{line.level.name} {line.event}: {line.text}"
-
-
-def test_an_event_that_cannot_be_worded() -> None:
-    """Its sender does not fail; the log has the error, and other events."""
-    recorded = RecordedLog()
-    receive = observed_by(recorded.log.receive)
-    receive(Event())
-    receive(StopRequested("SIGTERM"))
-
-    failed, stopping = recorded.lines
-    assert failed.startswith("ERROR internal_error: internal error in log: TypeError at events/event.py")
-    assert stopping == "INFO stopping: stopping: SIGTERM"
 
 
 def test_what_a_stranger_needs_to_know_first() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events.event import Details, Event, LogMessage, Measure, log_row, name_of, shortened, some_of, type_name
+from fsxds.events.event import Details, Event, LogMessage, Measure, name_of, shortened, single_row, some_of, type_name
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import Acknowledgement, Node
@@ -20,13 +20,8 @@ _OF_STREAM = "node cluster service peer"
 class HandshakeFailed(Event):
     """A TLS handshake of REST or admin failed."""
 
-    rows = (
-        log_row(
-            "handshake_failed",
-            "warning",
-            "A TLS handshake with a client of REST or admin failed.",
-            "peer reason repeats",
-        ),
+    rows = single_row(
+        "handshake_failed", "warning", "A TLS handshake with a client of REST or admin failed.", "peer reason repeats"
     )
     measures = (Measure("handshake_failures_total"),)
 
@@ -43,7 +38,7 @@ class StreamOpened(Event):
     """A client's first request on a stream of `service`."""
 
     is_frequent = True
-    rows = (log_row("stream_opened", "debug", "A client opened a stream.", _OF_STREAM),)
+    rows = single_row("stream_opened", "debug", "A client opened a stream.", _OF_STREAM)
     measures = (Measure("streams_opened_total", labels=("service",)),)
 
     node: Node
@@ -60,7 +55,7 @@ class StreamClosed(Event):
     """A stream ended, on either side."""
 
     is_frequent = True
-    rows = (log_row("stream_closed", "debug", "A stream ended.", _OF_STREAM),)
+    rows = single_row("stream_closed", "debug", "A stream ended.", _OF_STREAM)
     measures = (Measure("streams_closed_total", labels=("service",)),)
 
     node: Node
@@ -80,7 +75,7 @@ class ResponseSent(Event):
     """
 
     is_frequent = True
-    rows = (log_row("response_sent", "debug", "A version was sent to a client.", _OF_VERSION),)
+    rows = single_row("response_sent", "debug", "A version was sent to a client.", _OF_VERSION)
 
     node: Node
     subscription: Subscription
@@ -96,7 +91,7 @@ class AckReceived(Event):
     """A client ACKed a version."""
 
     is_frequent = True
-    rows = (log_row("ack_received", "debug", "A client ACKed a version.", _OF_VERSION),)
+    rows = single_row("ack_received", "debug", "A client ACKed a version.", _OF_VERSION)
 
     node: Node
     subscription: Subscription
@@ -110,10 +105,8 @@ class AckReceived(Event):
 class NackReceived(Event):
     """A client NACKed a version from `files`, or ()."""
 
-    rows = (
-        log_row(
-            "nack_received", "warning", "A client NACKed a version.", f"{_OF_VERSION} reason is_inferred files repeats"
-        ),
+    rows = single_row(
+        "nack_received", "warning", "A client NACKed a version.", f"{_OF_VERSION} reason is_inferred files repeats"
     )
 
     node: Node
@@ -161,13 +154,11 @@ class RequestRejected(Event):
     Rejections that differ only in `subject`, such as a node, are repetitions.
     """
 
-    rows = (
-        log_row(
-            "request_rejected",
-            "warning",
-            "A request was answered with an error, or ignored.",
-            "peer status reason repeats subject",
-        ),
+    rows = single_row(
+        "request_rejected",
+        "warning",
+        "A request was answered with an error, or ignored.",
+        "peer status reason repeats subject",
     )
     measures = (Measure("requests_rejected_total", labels=("status",)),)
 
@@ -190,13 +181,11 @@ class LimitReached(Event):
     without a culprit; `text` is for a limit without an option.
     """
 
-    rows = (
-        log_row(
-            "limit_reached",
-            "warning",
-            "A limit set by an option was reached: a request was rejected, a stream closed or an entry dropped.",
-            "limit peer repeats",
-        ),
+    rows = single_row(
+        "limit_reached",
+        "warning",
+        "A limit set by an option was reached: a request was rejected, a stream closed or an entry dropped.",
+        "limit peer repeats",
     )
     measures = (Measure("limit_reached_total", labels=("limit",)),)
 
@@ -213,7 +202,7 @@ class RequestAnswered(Event):
     """A request or stream ended at `name` (REST, gRPC, admin)."""
 
     is_frequent = True
-    rows = (log_row("request_answered", "debug", "A request or a stream ended.", "name peer status"),)
+    rows = single_row("request_answered", "debug", "A request or a stream ended.", "name peer status")
 
     name: str
     status: int | str
@@ -227,13 +216,11 @@ class RequestAnswered(Event):
 class MembersNotKept(Event):
     """A client's collection members, whose removals the next process misses."""
 
-    rows = (
-        log_row(
-            "members_not_kept",
-            "warning",
-            "A client has members of a collection, and without --state or a home directory the next process cannot tell it about removals.",
-            "node",
-        ),
+    rows = single_row(
+        "members_not_kept",
+        "warning",
+        "A client has members of a collection, and without --state or a home directory the next process cannot tell it about removals.",
+        "node",
     )
 
     node: Node
@@ -248,13 +235,11 @@ class MembersNotKept(Event):
 class AuthorityMissing(Event):
     """A client names no authority, and gets the settings'."""
 
-    rows = (
-        log_row(
-            "authority_missing",
-            "warning",
-            "A client subscribes to a name without an authority, and gets the names of the setting `authority`, which it may not recognise.",
-            "node name authority",
-        ),
+    rows = single_row(
+        "authority_missing",
+        "warning",
+        "A client subscribes to a name without an authority, and gets the names of the setting `authority`, which it may not recognise.",
+        "node name authority",
     )
 
     node: Node

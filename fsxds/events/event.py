@@ -62,6 +62,11 @@ def log_row(event: str, levels: str, meaning: str, fields: str = "") -> LogRow:
     return LogRow(event, tuple(Level[word.upper()] for word in levels.split()), meaning, tuple(fields.split()))
 
 
+def single_row(event: str, levels: str, meaning: str, fields: str = "") -> tuple[LogRow]:
+    """Make the rows of an event with a single one."""
+    return (log_row(event, levels, meaning, fields),)
+
+
 class Measure(NamedTuple):
     """A counter's growth, a gauge's value, or a histogram's.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fsxds.events.event import Event, Level, LogMessage, Measure, count_of, log_row, some_of
+from fsxds.events.event import Event, Level, LogMessage, Measure, count_of, single_row, some_of
 from fsxds.formats import FORMATS
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import HeldFile, Problem
@@ -18,7 +18,7 @@ MOST_FILES = 20
 class WatchStarted(Event):
     """The tree is watched."""
 
-    rows = (log_row("watching", "info", "How changes are detected.", "mode reason"),)
+    rows = single_row("watching", "info", "How changes are detected.", "mode reason")
 
     mode: str
     reason: str
@@ -31,13 +31,11 @@ class WatchStarted(Event):
 class TreeDisappeared(Event):
     """The tree or its files disappeared; the last snapshot stays."""
 
-    rows = (
-        log_row(
-            "tree_lost",
-            "error",
-            "The directory, or all its files, disappeared; fsxds keeps serving the last content.",
-            "error",
-        ),
+    rows = single_row(
+        "tree_lost",
+        "error",
+        "The directory, or all its files, disappeared; fsxds keeps serving the last content.",
+        "error",
     )
     measures = (Measure("tree_present", 0),)
 
@@ -53,7 +51,7 @@ class TreeDisappeared(Event):
 class TreeReturned(Event):
     """The tree is back."""
 
-    rows = (log_row("tree_found", "info", "The directory is back."),)
+    rows = single_row("tree_found", "info", "The directory is back.")
     measures = (Measure("tree_present", 1),)
 
     def _message(self) -> LogMessage:
@@ -64,7 +62,7 @@ class TreeReturned(Event):
 class FilesIgnored(Event):
     """No format claims these files; sent once."""
 
-    rows = (log_row("files_ignored", "info", "No format has the suffix of these files.", "count files"),)
+    rows = single_row("files_ignored", "info", "No format has the suffix of these files.", "count files")
 
     paths: tuple[PurePosixPath, ...]
 
@@ -78,13 +76,8 @@ class FilesIgnored(Event):
 class ConfigurationMissing(Event):
     """No file is configuration yet."""
 
-    rows = (
-        log_row(
-            "waiting_for_files",
-            "warning",
-            "The directory holds no configuration file yet.",
-            "directory ignored excluded",
-        ),
+    rows = single_row(
+        "waiting_for_files", "warning", "The directory holds no configuration file yet.", "directory ignored excluded"
     )
 
     root: Path
@@ -103,7 +96,7 @@ class ConfigurationMissing(Event):
 class QueueOverflowed(Event):
     """The kernel dropped file events; all is read again."""
 
-    rows = (log_row("queue_overflowed", "warning", "The kernel dropped file events; the whole tree is read again."),)
+    rows = single_row("queue_overflowed", "warning", "The kernel dropped file events; the whole tree is read again.")
     measures = (Measure("file_event_overflows_total"),)
 
     def _message(self) -> str:
@@ -114,7 +107,7 @@ class QueueOverflowed(Event):
 class CacheRead(Event):
     """`found` of `count` files were parsed before."""
 
-    rows = (log_row("cache_read", "info", "Parse results of an earlier start were used.", "found count"),)
+    rows = single_row("cache_read", "info", "Parse results of an earlier start were used.", "found count")
 
     found: int
     count: int
@@ -127,10 +120,8 @@ class CacheRead(Event):
 class CacheFailed(Event):
     """A cache directory is no longer used."""
 
-    rows = (
-        log_row(
-            "cache_failed", "warning", "The cache cannot be used: every start parses all files.", "directory error"
-        ),
+    rows = single_row(
+        "cache_failed", "warning", "The cache cannot be used: every start parses all files.", "directory error"
     )
 
     directory: Path

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fsxds.events.event import Event, LogMessage, Measure, log_row
+from fsxds.events.event import Event, LogMessage, Measure, single_row
 
 
 @dataclass(frozen=True, slots=True)
 class FleetLost(Event):
     """The store is silent, or rejects this server."""
 
-    rows = (
-        log_row(
-            "fleet_lost",
-            "warning",
-            "The store of the fleet cannot be reached; fsxds keeps serving the last publication.",
-            "reason",
-        ),
+    rows = single_row(
+        "fleet_lost",
+        "warning",
+        "The store of the fleet cannot be reached; fsxds keeps serving the last publication.",
+        "reason",
     )
     measures = (Measure("fleet_reached", 0),)
 
@@ -31,13 +29,11 @@ class FleetLost(Event):
 class FleetReached(Event):
     """The store answers again after `elapsed_s` seconds, or first (0)."""
 
-    rows = (
-        log_row(
-            "fleet_reached",
-            "info",
-            "This server follows the publications of its fleet, for the first time or again.",
-            "elapsed_s",
-        ),
+    rows = single_row(
+        "fleet_reached",
+        "info",
+        "This server follows the publications of its fleet, for the first time or again.",
+        "elapsed_s",
     )
     measures = (Measure("fleet_reached", 1),)
 
@@ -54,13 +50,11 @@ class FleetReached(Event):
 class SnapshotUnreadable(Event):
     """A publication is incomplete or damaged."""
 
-    rows = (
-        log_row(
-            "fleet_content_damaged",
-            "error",
-            "The publication of the fleet cannot be read; fsxds keeps serving the previous one.",
-            "reason",
-        ),
+    rows = single_row(
+        "fleet_content_damaged",
+        "error",
+        "The publication of the fleet cannot be read; fsxds keeps serving the previous one.",
+        "reason",
     )
     measures = (Measure("fleet_damages_total"),)
 
@@ -74,13 +68,11 @@ class SnapshotUnreadable(Event):
 class SecretsNotPublished(Event):
     """The secret at `place` would be published in clear."""
 
-    rows = (
-        log_row(
-            "fleet_secrets_exposed",
-            "error",
-            "A tree has secrets, which etcd would hold unencrypted; it is not published.",
-            "place",
-        ),
+    rows = single_row(
+        "fleet_secrets_exposed",
+        "error",
+        "A tree has secrets, which etcd would hold unencrypted; it is not published.",
+        "place",
     )
 
     place: str
@@ -94,7 +86,7 @@ class SecretsNotPublished(Event):
 class PublicationFailed(Event):
     """Writing a publication failed, and is tried again."""
 
-    rows = (log_row("fleet_publication_failed", "error", "The publisher cannot write its next publication.", "reason"),)
+    rows = single_row("fleet_publication_failed", "error", "The publisher cannot write its next publication.", "reason")
 
     reason: str
 
@@ -106,7 +98,7 @@ class PublicationFailed(Event):
 class PublisherElected(Event):
     """This server publishes from now on."""
 
-    rows = (log_row("fleet_publisher_elected", "info", "This server publishes for the fleet from now on.", "count"),)
+    rows = single_row("fleet_publisher_elected", "info", "This server publishes for the fleet from now on.", "count")
     measures = (Measure("fleet_publishes", 1), Measure("fleet_elections_total"))
 
     epoch: int
@@ -119,13 +111,11 @@ class PublisherElected(Event):
 class PublisherWaits(Event):
     """The tree is older than the last publication: wait up to `retry_s` seconds."""
 
-    rows = (
-        log_row(
-            "fleet_publisher_waits",
-            "warning",
-            "The tree of the new publisher is older than the last publication; the publisher waits for a change.",
-            "retry_s",
-        ),
+    rows = single_row(
+        "fleet_publisher_waits",
+        "warning",
+        "The tree of the new publisher is older than the last publication; the publisher waits for a change.",
+        "retry_s",
     )
 
     retry_s: float
@@ -139,7 +129,7 @@ class PublisherWaits(Event):
 class PublisherLost(Event):
     """This server lost its lease, or could not write."""
 
-    rows = (log_row("fleet_publisher_lost", "warning", "This server no longer publishes for the fleet.", "reason"),)
+    rows = single_row("fleet_publisher_lost", "warning", "This server no longer publishes for the fleet.", "reason")
     measures = (Measure("fleet_publishes", 0),)
 
     reason: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsxds import __version__
-from fsxds.events.event import Event, Level, LogMessage, Measure, count_of, log_row, shortened, some_of
+from fsxds.events.event import Event, Level, LogMessage, Measure, count_of, log_row, shortened, single_row, some_of
 
 MOST_ATTEMPTS = 3
 """Failures in a row after which an input is set aside."""
@@ -19,7 +19,7 @@ _PACKAGE = f"{Path(__file__).parent.parent}/"
 class ApiFound(Event):
     """Message types of `Envoy 1.40.0 from ..., 557 files` were read."""
 
-    rows = (log_row("api_found", "info", "The message types were read.", "api"),)
+    rows = single_row("api_found", "info", "The message types were read.", "api")
 
     api: str
 
@@ -31,7 +31,7 @@ class ApiFound(Event):
 class TransportChosen(Event):
     """`fsxds dev` chose its Envoy's transport."""
 
-    rows = (log_row("transport_chosen", "info", "`fsxds dev` chose how its Envoy gets resources.", "transport reason"),)
+    rows = single_row("transport_chosen", "info", "`fsxds dev` chose how its Envoy gets resources.", "transport reason")
 
     transport: str
     reason: str
@@ -44,7 +44,7 @@ class TransportChosen(Event):
 class ListeningStarted(Event):
     """`name` (REST, gRPC) listens, or a directory is written."""
 
-    rows = (log_row("listening", "info", "An address was bound, or a mirror directory opened.", "name address"),)
+    rows = single_row("listening", "info", "An address was bound, or a mirror directory opened.", "name address")
 
     name: str
     address: str
@@ -57,13 +57,8 @@ class ListeningStarted(Event):
 class PlainTextExposed(Event):
     """`name` listens without TLS, readable on the network."""
 
-    rows = (
-        log_row(
-            "plain_text_exposed",
-            "warning",
-            "Other machines can reach an address without TLS.",
-            "name address",
-        ),
+    rows = single_row(
+        "plain_text_exposed", "warning", "Other machines can reach an address without TLS.", "name address"
     )
 
     name: str
@@ -80,7 +75,7 @@ class PlainTextExposed(Event):
 class CertificatesReloaded(Event):
     """Changed TLS files apply to new connections."""
 
-    rows = (log_row("certificates_reloaded", "info", "New connections use the changed certificates.", "files"),)
+    rows = single_row("certificates_reloaded", "info", "New connections use the changed certificates.", "files")
     measures = (
         Measure("certificate_reloads_total", fixed=("applied",)),
         Measure("certificates_last_reload_successful", 1),
@@ -96,13 +91,8 @@ class CertificatesReloaded(Event):
 class CertificatesKept(Event):
     """Changed TLS files are unusable: old ones stay."""
 
-    rows = (
-        log_row(
-            "certificates_kept",
-            "error",
-            "Changed certificates cannot be used: the previous ones stay in use.",
-            "reason",
-        ),
+    rows = single_row(
+        "certificates_kept", "error", "Changed certificates cannot be used: the previous ones stay in use.", "reason"
     )
     measures = (
         Measure("certificate_reloads_total", fixed=("rejected",)),
@@ -119,13 +109,11 @@ class CertificatesKept(Event):
 class TokensRead(Event):
     """A token file was read, without tokens for `unknown` names."""
 
-    rows = (
-        log_row(
-            "tokens_read",
-            "info warning",
-            "A token file was read, at the start or because it changed.",
-            "file count unknown",
-        ),
+    rows = single_row(
+        "tokens_read",
+        "info warning",
+        "A token file was read, at the start or because it changed.",
+        "file count unknown",
     )
 
     path: Path
@@ -144,13 +132,8 @@ class TokensRead(Event):
 class TokensKept(Event):
     """A changed token file is unusable: old tokens stay valid."""
 
-    rows = (
-        log_row(
-            "tokens_kept",
-            "error",
-            "A changed token file cannot be used: the previous tokens stay valid.",
-            "file reason",
-        ),
+    rows = single_row(
+        "tokens_kept", "error", "A changed token file cannot be used: the previous tokens stay valid.", "file reason"
     )
 
     path: Path
@@ -164,7 +147,7 @@ class TokensKept(Event):
 class TokensExposed(Event):
     """Other users can read a token file."""
 
-    rows = (log_row("tokens_exposed", "warning", "Other users of the machine can read a token file.", "file"),)
+    rows = single_row("tokens_exposed", "warning", "Other users of the machine can read a token file.", "file")
 
     path: Path
 
@@ -177,7 +160,7 @@ class TokensExposed(Event):
 class StartDelayed(Event):
     """The start has waited for `elapsed_s` seconds."""
 
-    rows = (log_row("waiting", "warning", "The start is not complete yet.", "waits_for elapsed_s"),)
+    rows = single_row("waiting", "warning", "The start is not complete yet.", "waits_for elapsed_s")
 
     waits_for: str
     elapsed_s: float
@@ -207,7 +190,7 @@ class ReadinessChanged(Event):
 class StopRequested(Event):
     """A signal requested the process's end."""
 
-    rows = (log_row("stopping", "info", "The process ends.", "reason"),)
+    rows = single_row("stopping", "info", "The process ends.", "reason")
 
     reason: str
 
@@ -219,7 +202,7 @@ class StopRequested(Event):
 class SettingsReloaded(Event):
     """SIGHUP applied settings; some need a restart."""
 
-    rows = (log_row("settings_reloaded", "info warning", "SIGHUP applied new settings.", "changed needs_restart"),)
+    rows = single_row("settings_reloaded", "info warning", "SIGHUP applied new settings.", "changed needs_restart")
     measures = (
         Measure("settings_reloads_total", fixed=("applied",)),
         Measure("settings_last_reload_successful", 1),
@@ -239,8 +222,8 @@ class SettingsReloaded(Event):
 class SettingsRejected(Event):
     """SIGHUP found a mistake: present settings stay."""
 
-    rows = (
-        log_row("settings_kept", "error", "SIGHUP found a mistake in the settings: the ones in use stay.", "reason"),
+    rows = single_row(
+        "settings_kept", "error", "SIGHUP found a mistake in the settings: the ones in use stay.", "reason"
     )
     measures = (
         Measure("settings_reloads_total", fixed=("rejected",)),
@@ -265,8 +248,8 @@ class InternalError(Event):
 class ComponentDegraded(Event):
     """A component restarts in `retry_s` seconds; the served snapshot stays."""
 
-    rows = (
-        log_row("component_degraded", "error", "A component failed and will start again.", "component reason retry_s"),
+    rows = single_row(
+        "component_degraded", "error", "A component failed and will start again.", "component reason retry_s"
     )
     measures = (Measure("component_restarts_total", labels=("component",)),)
 
@@ -283,7 +266,7 @@ class ComponentDegraded(Event):
 class ComponentRecovered(Event):
     """A failed component runs again."""
 
-    rows = (log_row("component_recovered", "info", "A component that failed runs again.", "component"),)
+    rows = single_row("component_recovered", "info", "A component that failed runs again.", "component")
 
     component: str
 
@@ -295,13 +278,11 @@ class ComponentRecovered(Event):
 class SnapshotSetAside(Event):
     """A component failed three times, and awaits the next snapshot."""
 
-    rows = (
-        log_row(
-            "snapshot_set_aside",
-            "error",
-            "A component failed on a snapshot three times, and waits for the next edit.",
-            "component rule error place",
-        ),
+    rows = single_row(
+        "snapshot_set_aside",
+        "error",
+        "A component failed on a snapshot three times, and waits for the next edit.",
+        "component rule error place",
     )
     measures = (Measure("snapshots_set_aside_total", labels=("component",)),)
 
@@ -338,13 +319,11 @@ def place_of(error: BaseException) -> str:
 class StateFailed(Event):
     """Writing the state failed; again in `retry_s` seconds."""
 
-    rows = (
-        log_row(
-            "state_failed",
-            "error",
-            "The state directory cannot be written; fsxds keeps serving.",
-            "directory error retry_s",
-        ),
+    rows = single_row(
+        "state_failed",
+        "error",
+        "The state directory cannot be written; fsxds keeps serving.",
+        "directory error retry_s",
     )
     measures = (Measure("state_failures_total"), Measure("state_failing", 1))
 
@@ -362,8 +341,8 @@ class StateWritten(Event):
     """`count` more rollouts' places were written."""
 
     is_frequent = True
-    rows = (
-        log_row("state_written", "debug", "The served content was written to the state directory.", "directory count"),
+    rows = single_row(
+        "state_written", "debug", "The served content was written to the state directory.", "directory count"
     )
     measures = (Measure("state_writes_total"),)
 
@@ -378,7 +357,7 @@ class StateWritten(Event):
 class StateRecovered(Event):
     """The state directory is up to date again."""
 
-    rows = (log_row("state_recovered", "info", "The state directory can be written again.", "directory"),)
+    rows = single_row("state_recovered", "info", "The state directory can be written again.", "directory")
     measures = (Measure("state_failing", 0),)
 
     directory: Path
@@ -391,8 +370,8 @@ class StateRecovered(Event):
 class StateRestored(Event):
     """An earlier process's snapshots were restored."""
 
-    rows = (
-        log_row("state_restored", "info", "The content of the previous process is served again.", "directory count"),
+    rows = single_row(
+        "state_restored", "info", "The content of the previous process is served again.", "directory count"
     )
 
     directory: Path
@@ -409,13 +388,11 @@ class StateRestored(Event):
 class LingeringDropped(Event):
     """The process ends without state, dropping lingering resources."""
 
-    rows = (
-        log_row(
-            "lingering_dropped",
-            "warning",
-            "The process ends while resources stay for draining listeners, and drops them.",
-            "count",
-        ),
+    rows = single_row(
+        "lingering_dropped",
+        "warning",
+        "The process ends while resources stay for draining listeners, and drops them.",
+        "count",
     )
 
     count: int
@@ -429,7 +406,7 @@ class LingeringDropped(Event):
 class StateIgnored(Event):
     """Unusable state is ignored, and stays."""
 
-    rows = (log_row("state_ignored", "warning", "A part of the state directory cannot be used.", "subject reason"),)
+    rows = single_row("state_ignored", "warning", "A part of the state directory cannot be used.", "subject reason")
 
     subject: str
     reason: str
@@ -442,13 +419,11 @@ class StateIgnored(Event):
 class MembersNotWritten(Event):
     """Members' names could not be kept."""
 
-    rows = (
-        log_row(
-            "members_not_written",
-            "warning",
-            "The member names of collections cannot be kept for the next process.",
-            "directory error",
-        ),
+    rows = single_row(
+        "members_not_written",
+        "warning",
+        "The member names of collections cannot be kept for the next process.",
+        "directory error",
     )
 
     directory: Path

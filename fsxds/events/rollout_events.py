@@ -20,6 +20,7 @@ from fsxds.events.event import (
     noun_of,
     resources_of,
     shortened,
+    single_row,
     some_of,
     type_name,
     written_keys,
@@ -48,8 +49,8 @@ _ROLLOUT = "layers cohort version"
 class RolloutCommanded(Event):
     """An operator's decision, from `peer`, empty for a unix socket."""
 
-    rows = (
-        log_row("rollout_commanded", "info", "An operator made a decision at the admin address.", "command peer words"),
+    rows = single_row(
+        "rollout_commanded", "info", "An operator made a decision at the admin address.", "command peer words"
     )
 
     command: str
@@ -212,13 +213,11 @@ class HoldsChanged(Event):
 class VersionsHeld(Event):
     """Rejected versions are held back from all."""
 
-    rows = (
-        log_row(
-            "versions_held",
-            "error",
-            "Too many nodes reject versions of resources: all nodes get the last good versions, if known.",
-            "count resources client_count clients reason",
-        ),
+    rows = single_row(
+        "versions_held",
+        "error",
+        "Too many nodes reject versions of resources: all nodes get the last good versions, if known.",
+        "count resources client_count clients reason",
     )
     measures = (Measure("version_holds_total", "versions"),)
 
@@ -239,13 +238,11 @@ class VersionsHeld(Event):
 class VersionsReleased(Event):
     """Held versions are offered again, or gone."""
 
-    rows = (
-        log_row(
-            "versions_released",
-            "info",
-            "Versions that were held back are offered to all nodes again, or are gone.",
-            "count resources",
-        ),
+    rows = single_row(
+        "versions_released",
+        "info",
+        "Versions that were held back are offered to all nodes again, or are gone.",
+        "count resources",
     )
 
     versions: frozenset[ResourceVersion]
@@ -259,13 +256,11 @@ class VersionsReleased(Event):
 class CanaryAwaited(Event):
     """A change waits for `missing` of the `count` canaries connected since its offer."""
 
-    rows = (
-        log_row(
-            "canary_awaited",
-            "warning",
-            "A change waits for canaries that are not connected, or have not ACKed it.",
-            "missing count",
-        ),
+    rows = single_row(
+        "canary_awaited",
+        "warning",
+        "A change waits for canaries that are not connected, or have not ACKed it.",
+        "missing count",
     )
 
     missing: int

@@ -20,11 +20,11 @@ from fsxds.events.event import (
     Measure,
     count_of,
     duration,
-    log_row,
     noun_of,
     quoted,
     resources_of,
     shortened,
+    single_row,
     some_of,
     type_name,
     written_keys,
@@ -65,7 +65,7 @@ class _OfType:
 class UpstreamConnected(UpstreamEvent):
     """A server is used over `wire` (`Delta ADS`) from now on."""
 
-    rows = (log_row("upstream_connected", "info", "An upstream answers.", "upstream server wire"),)
+    rows = single_row("upstream_connected", "info", "An upstream answers.", "upstream server wire")
     measures = (Measure("upstream_connects_total", labels=("upstream",)),)
 
     server: str
@@ -79,13 +79,11 @@ class UpstreamConnected(UpstreamEvent):
 class UpstreamLost(UpstreamEvent):
     """A connection or attempt failed, the next follows after `retry_s`; held `resources` stay."""
 
-    rows = (
-        log_row(
-            "upstream_lost",
-            "warning",
-            "The connection to an upstream ended, or cannot be opened; its resources stay.",
-            "upstream server reason retry_s count repeats",
-        ),
+    rows = single_row(
+        "upstream_lost",
+        "warning",
+        "The connection to an upstream ended, or cannot be opened; its resources stay.",
+        "upstream server reason retry_s count repeats",
     )
     measures = (Measure("upstream_losses_total", labels=("upstream",)),)
 
@@ -105,13 +103,11 @@ class UpstreamLost(UpstreamEvent):
 class UpstreamFailedOver(UpstreamEvent):
     """Another server is used, instead of `before`, for a `reason`, empty if it is earlier in the list."""
 
-    rows = (
-        log_row(
-            "upstream_failed_over",
-            "info warning",
-            "fsxds switched to another server of an upstream.",
-            "upstream server before reason",
-        ),
+    rows = single_row(
+        "upstream_failed_over",
+        "info warning",
+        "fsxds switched to another server of an upstream.",
+        "upstream server before reason",
     )
     measures = (Measure("upstream_failovers_total", labels=("upstream",)),)
 
@@ -131,13 +127,11 @@ class UpstreamFailedOver(UpstreamEvent):
 class UpstreamChanged(UpstreamEvent, _OfType):
     """A response changed resources; `version` is the server's."""
 
-    rows = (
-        log_row(
-            "upstream_changed",
-            "debug",
-            "A response of an upstream changed resources.",
-            "upstream server type version changes",
-        ),
+    rows = single_row(
+        "upstream_changed",
+        "debug",
+        "A response of an upstream changed resources.",
+        "upstream server type version changes",
     )
     is_frequent = True
     measures = (Measure("upstream_responses_total", labels=("upstream", "type")),)
@@ -159,13 +153,11 @@ class UpstreamChanged(UpstreamEvent, _OfType):
 class UpstreamExpired(UpstreamEvent):
     """Resources were removed at the end of their TTL."""
 
-    rows = (
-        log_row(
-            "upstream_expired",
-            "warning",
-            "Resources of an upstream expired, because it did not renew their time to live.",
-            "upstream count resources repeats",
-        ),
+    rows = single_row(
+        "upstream_expired",
+        "warning",
+        "Resources of an upstream expired, because it did not renew their time to live.",
+        "upstream count resources repeats",
     )
     measures = (Measure("upstream_expired_total", "keys", ("upstream",)),)
 
@@ -182,13 +174,11 @@ class UpstreamExpired(UpstreamEvent):
 class UpstreamUnanswered(UpstreamEvent):
     """A new connection's change is published without answers about these types."""
 
-    rows = (
-        log_row(
-            "upstream_unanswered",
-            "info",
-            "A change from a new connection to an upstream is published although some types have no response yet.",
-            "upstream types",
-        ),
+    rows = single_row(
+        "upstream_unanswered",
+        "info",
+        "A change from a new connection to an upstream is published although some types have no response yet.",
+        "upstream types",
     )
 
     types: tuple[TypeUrl, ...]
@@ -206,13 +196,11 @@ class UpstreamRejected(UpstreamEvent, _OfType):
     `version` is the server's; `faults` are bounded texts for rejected resources.
     """
 
-    rows = (
-        log_row(
-            "upstream_rejected",
-            "warning",
-            "fsxds NACKed resources in a response of an upstream.",
-            "upstream server type version faults count repeats",
-        ),
+    rows = single_row(
+        "upstream_rejected",
+        "warning",
+        "fsxds NACKed resources in a response of an upstream.",
+        "upstream server type version faults count repeats",
     )
     measures = (Measure("upstream_rejections_total", labels=("upstream", "known_type"), fixed=("relay",)),)
 
@@ -239,13 +227,11 @@ class UpstreamNacked(UpstreamEvent, _OfType):
     `reason` is a node's; `was_sent`: a connected server got a NACK.
     """
 
-    rows = (
-        log_row(
-            "upstream_nacked",
-            "warning",
-            "Too many nodes reject versions of an upstream's resources: the upstream gets a late NACK.",
-            "upstream type reason was_sent repeats",
-        ),
+    rows = single_row(
+        "upstream_nacked",
+        "warning",
+        "Too many nodes reject versions of an upstream's resources: the upstream gets a late NACK.",
+        "upstream type reason was_sent repeats",
     )
     measures = (Measure("upstream_rejections_total", labels=("upstream", "type"), fixed=("nodes",)),)
 
@@ -266,13 +252,11 @@ class UpstreamNacked(UpstreamEvent, _OfType):
 class UpstreamLooped(UpstreamEvent):
     """A server has this process as an upstream, by `relays`: it would return our resources."""
 
-    rows = (
-        log_row(
-            "upstream_looped",
-            "error",
-            "An upstream gets its resources from this process, so fsxds does not use it.",
-            "upstream server relays repeats",
-        ),
+    rows = single_row(
+        "upstream_looped",
+        "error",
+        "An upstream gets its resources from this process, so fsxds does not use it.",
+        "upstream server relays repeats",
     )
     measures = (Measure("upstream_loops_total", labels=("upstream",)),)
 
@@ -291,13 +275,11 @@ class UpstreamLooped(UpstreamEvent):
 class UpstreamShadowed(UpstreamEvent):
     """Earlier sources win over `count` of the upstream's resources, as in `examples`."""
 
-    rows = (
-        log_row(
-            "upstream_shadowed",
-            "info",
-            "Earlier sources define resources that an upstream has too, and take precedence.",
-            "upstream count resources",
-        ),
+    rows = single_row(
+        "upstream_shadowed",
+        "info",
+        "Earlier sources define resources that an upstream has too, and take precedence.",
+        "upstream count resources",
     )
     measures = (Measure("upstream_shadowed_resources", "count", ("upstream",)),)
 
@@ -319,13 +301,11 @@ class UpstreamShadowed(UpstreamEvent):
 class UpstreamsRestored(Event):
     """An earlier process's upstream resources were restored, the oldest `age_s` ago, 0 for none."""
 
-    rows = (
-        log_row(
-            "upstreams_restored",
-            "info",
-            "Resources that the previous process had from upstreams are served again.",
-            "directory upstreams count age_s",
-        ),
+    rows = single_row(
+        "upstreams_restored",
+        "info",
+        "Resources that the previous process had from upstreams are served again.",
+        "directory upstreams count age_s",
     )
 
     directory: Path

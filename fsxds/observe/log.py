@@ -66,16 +66,12 @@ MOST_GATHERING_S = 5.0
 SUCCESS_EVENTS = frozenset({"snapshot_published", "envoy_acked"})
 
 
-def _now() -> datetime:
-    return datetime.now().astimezone()
-
-
 @dataclass(frozen=True, slots=True)
 class Clock:
     """A monotonic clock, and the time of day."""
 
     now_s: Callable[[], float] = time.monotonic
-    moment: Callable[[], datetime] = _now
+    moment: Callable[[], datetime] = lambda: datetime.now().astimezone()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +129,8 @@ class Log:
             self.rejected(event.subscription.type_url, name_of(event.node))
         if event.is_frequent and self._output.level > Level.DEBUG:
             return
-        try:
-            for line in self._lines_of(event):
-                self.write(line)
-        # The event's sender must not fail.
-        except Exception as error:  # noqa: BLE001
-            for line in self.internal_errors.lines(InternalError("log", error), self._clock.now_s()):
-                self.write(line)
+        for line in self._lines_of(event):
+            self.write(line)
 
     def write(self, line: LogLine) -> None:
         """Write a line of sufficient level; a successful edit also names held files."""

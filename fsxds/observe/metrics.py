@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -133,7 +133,7 @@ class Metrics(Collector):
         for name, labels, value in self._read():
             values[name][labels] = value
         for row in CATALOGUE:
-            family = _family(row)
+            family = _FAMILIES[row.metric_type](row.name, row.meaning, labels=row.labels)
             if isinstance(family, HistogramMetricFamily):
                 for labels, distribution in self._distributions[row.name].items():
                     family.add_metric(_sendable(labels), distribution.buckets, distribution.total)
@@ -256,14 +256,9 @@ RELOAD = "reload"
 """The component that loads the directory."""
 
 
-def _family(row: MetricRow) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
-    match row.metric_type:
-        case "counter":
-            return CounterMetricFamily(row.name, row.meaning, labels=row.labels)
-        case "gauge":
-            return GaugeMetricFamily(row.name, row.meaning, labels=row.labels)
-        case _:
-            return HistogramMetricFamily(row.name, row.meaning, labels=row.labels)
+_FAMILIES: Mapping[str, type[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]] = MappingProxyType(
+    {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+)
 
 
 def _sendable(labels: Labels) -> Labels:

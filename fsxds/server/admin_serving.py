@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
@@ -193,7 +193,8 @@ def _rollout(rollout: ChannelRollout, labels: tuple[str, str], now_s: float) -> 
         yield "fsxds_rollback_timestamp_seconds", labels, target.pinned_at_s
     if machine.step is not None and rollout.step_since_s is not None:
         yield STEP_AGE, (*labels, machine.step.step_kind.value), max(0.0, now_s - rollout.step_since_s)
-    yield from _lingering(labels[0], Counter(type_url for type_url, _ in machine.lingering))
+    for type_url, count in Counter(type_url for type_url, _ in machine.lingering).items():
+        yield "fsxds_lingering_resources", (labels[0], type_name(type_url)), float(count)
 
 
 def upstream_readings(status: UpstreamStatus, now_s: float) -> Readings:
@@ -204,9 +205,3 @@ def upstream_readings(status: UpstreamStatus, now_s: float) -> Readings:
         yield "fsxds_upstream_age_seconds", (status.name,), max(0.0, now_s - status.last_update_s)
     for type_url, count in status.resources.items():
         yield "fsxds_upstream_resources", (status.name, type_name(type_url)), float(count)
-
-
-def _lingering(view: str, counts: Counter[str]) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    for row in BY_TYPE_URL.values():
-        if row.type_url in counts:
-            yield "fsxds_lingering_resources", (view, row.short_name), float(counts[row.type_url])

@@ -86,17 +86,6 @@ CheckOf = Callable[[Settings], Check]
 """Makes the check of files, or raises UsageError."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunningServer:
-    """A listening server.
-
-    `addresses` by transport, absent if off; `tasks` end with the listeners.
-    """
-
-    addresses: Mapping[str, str]
-    tasks: asyncio.TaskGroup
-
-
 class MirroredDirectory(Protocol):
     """A directory of mirrored files."""
 
@@ -412,8 +401,11 @@ class Application:
         return "" if waiting is None else f"the first mirrored files in {waiting.root}"
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[RunningServer]:
-        """Listen within the context, then drain all listeners in parallel. Raises UsageError for unbindable addresses."""
+    async def serving(self) -> AsyncIterator[asyncio.TaskGroup]:
+        """Listen within the context, then drain all listeners in parallel. Raises UsageError for unbindable addresses.
+
+        Tasks of the yielded group end with the listeners.
+        """
         raise_open_files_limit()
         shares = self.settings.reuse_port
         wanted = {row: parse_address(text) for row in TRANSPORTS if (text := row.address_of(self.settings)) != OFF}
@@ -434,7 +426,7 @@ class Application:
                     if self.security.is_exposed(listener.address, is_admin=name == ADMIN):
                         self.observer(PlainTextExposed(name, str(listener.address)))
                 self.supervisor.is_starting = False
-                yield RunningServer({name: str(listener.address) for name, listener in listeners.items()}, tasks)
+                yield tasks
                 for task in running:
                     task.cancel()
         except ExceptionGroup as group:
@@ -481,12 +473,17 @@ class Application:
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         exchange = Exchange.of_streams(self.clients_channels, self.limiter, self.credentials.access)
-        forgets = self.keeper is None and self._members is None
-        shared = StreamContext(exchange, self.observer, self.clients, self.upstreams.relays, forgets_members=forgets)
+        shared = StreamContext(exchange, self.observer, self.clients, self.upstreams.relays)
+        shared.forgets_members = self.keeper is None and self._members is None
         more = tuple(call for one in self.services for call in one.calls)
         services = GrpcServices(shared, more, unready=self.readiness.reason)
         security = self.security.grpc(address, self.settings)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S, security=security)
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """The addresses by transport, absent if off."""
+        return {name: str(listener.address) for name, listener in self.listeners.items()}
 
     @property
     def file_count(self) -> int:

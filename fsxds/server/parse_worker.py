@@ -223,13 +223,24 @@ def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
                 return ParsedFile(file.path, file.digest, problems=(internal_problem(file.path, error),))
 
 
+def follow_parent(end: Callable[[], object]) -> None:
+    """Call `end` in a thread when the process that started this one has ended."""
+
+    def wait() -> None:
+        if (parent := multiprocessing.parent_process()) is not None:
+            parent.join()
+            end()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _work(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its worker
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends a file over its time: a C parser would not run a handler
     # If memory runs out, this process should end, not the server.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    follow_parent(lambda: os._exit(1))
     # The collector would take two thirds of the time for large trees of values, and find nothing.
     gc.disable()
     with contextlib.suppress(EOFError, OSError):
@@ -259,13 +270,6 @@ def _answer(connection: Connection, parser: FileParser) -> None:
         if parsed_bytes > COLLECT_AFTER_BYTES:
             parsed_bytes = 0
             gc.collect()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 # Small files given to a worker at once: each exchange costs half a millisecond.

@@ -18,7 +18,7 @@ from fsxds.model.values import PlainValue
 from fsxds.observe.log import Log
 from fsxds.runtime.row_source import rules_of
 from fsxds.runtime.supervisor import until_stopped
-from fsxds.server.app import Application, CheckOf, RunningServer
+from fsxds.server.app import Application, CheckOf
 from fsxds.server.mirror_settings import mirrors_of, reject_loop, require_views
 from fsxds.server.readiness import ReadyFile, report_waits
 from fsxds.settings.forms import OFF
@@ -99,8 +99,7 @@ async def run(
             group = await stack.enter_async_context(asyncio.TaskGroup())
             _start_loading(application, group)
             await application.until_loaded()
-        server = await stack.enter_async_context(application.serving())
-        tasks = server.tasks
+        tasks = await stack.enter_async_context(application.serving())
         if rules:
             mirror_serving.start_mirrors(application, tasks, mirrors)
         application.start(tasks, "settings", partial(application.keep_settings, reader))
@@ -114,11 +113,11 @@ async def run(
                 reported = application.waits_for, application.supervisor.status, lambda: reader.count
                 application.start(tasks, "service manager", partial(manager.keep_notified, *reported))
         if ready_file is not None:
-            content, readiness = partial(_readiness, application, server), application.readiness
+            content, readiness = partial(_readiness, application), application.readiness
             application.start(tasks, "ready file", partial(readiness.keep_file, ready_file, application.store, content))
         if not is_second:
             _start_loading(application, tasks)
-            tasks.create_task(application.reject_exposed_secrets(server.addresses))
+            tasks.create_task(application.reject_exposed_secrets(application.addresses))
         # Cancelled here, they end in parallel.
         await asyncio.Event().wait()
 
@@ -128,17 +127,17 @@ def _start_loading(application: Application, tasks: asyncio.TaskGroup) -> None:
     tasks.create_task(application.run())
 
 
-def _readiness(application: Application, server: RunningServer, degraded: tuple[str, ...]) -> dict[str, PlainValue]:
-    snapshot, mirror = application.store.current, application.settings.mirror
+def _readiness(application: Application, degraded: tuple[str, ...]) -> dict[str, PlainValue]:
+    snapshot, mirror, addresses = application.store.current, application.settings.mirror, application.addresses
     versions: dict[str, PlainValue] = {
         BY_TYPE_URL[type_url].short_name: snapshot.authored.get(type_url, version)
         for type_url, version in (snapshot.versions.items() if snapshot else ())
         if snapshot and type_url not in snapshot.withheld
     }
     return {
-        "http": server.addresses.get("REST"),
-        "grpc": server.addresses.get("gRPC"),
-        "admin": server.addresses.get("admin"),
+        "http": addresses.get("REST"),
+        "grpc": addresses.get("gRPC"),
+        "admin": addresses.get("admin"),
         "mirror": None if mirror is None else str(mirror),
         "mirrors": [str(rule.directory) for rule in application.settings.mirrors or ()],
         "versions": versions,

@@ -21,7 +21,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ from fsxds.observe.log import Log, open_log
 from fsxds.runtime.supervisor import STOP_WITHIN_S
 from fsxds.server.app import Application
 from fsxds.server.event_loop import run
-from fsxds.server.parse_worker import without_main
+from fsxds.server.parse_worker import follow_parent, without_main
 from fsxds.settings.forms import OFF, FleetRule, TcpAddress, UnixAddress, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
@@ -264,7 +263,7 @@ def _work(
     gc.set_threshold(*collect_after)
     # The first process ends its workers at Ctrl-C.
     os.setsid()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    follow_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
     reader = SettingsReader("serve", read)
     reader.change(place.settings_of)
     try:
@@ -274,10 +273,3 @@ def _work(
     except FsxdsError as error:
         sys.stderr.write(f"worker {place.number}: {error}\n")
         sys.exit(2)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)

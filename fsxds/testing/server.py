@@ -381,7 +381,7 @@ class Background:
     async def _serve(self) -> None:
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
         application = Application(self._directory, self._settings, _KeptLog(self), linter_of)
-        async with application.serving() as served, asyncio.TaskGroup() as tasks:
+        async with application.serving(), asyncio.TaskGroup() as tasks:
             self.read_served = lambda: application.publisher.whole.store.current
             running = tasks.create_task(application.run())
             targets = None
@@ -390,7 +390,8 @@ class Background:
                 self._take(application)
             taking = tasks.create_task(self._take_what_is_published(application))
             self._end = lambda: loop.call_soon_threadsafe(ending.set)
-            self._addresses.set_result((served.addresses.get("REST", ""), served.addresses.get("gRPC", "")))
+            addresses = application.addresses
+            self._addresses.set_result((addresses.get("REST", ""), addresses.get("gRPC", "")))
             await ending.wait()
             running.cancel()
             taking.cancel()

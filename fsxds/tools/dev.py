@@ -43,7 +43,7 @@ from fsxds.protocol.messages import ENVOY, attributes_of_json
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.runtime.supervisor import until_stopped
 from fsxds.runtime.views import node_of
-from fsxds.server.app import Application, RunningServer
+from fsxds.server.app import Application
 from fsxds.server.mirror_serving import mirrored, start_mirrors
 from fsxds.server.readiness import report_waits
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
@@ -99,14 +99,14 @@ async def _dev(
     # A developer of a tree with a private Envoy sees removals at once, so there is no limit.
     settings = await _with_free_ports(replace(settings, max_removal=inf, linger_s=float(DRAIN_S)))
     application = Application(directory, settings, log, linter_of)
-    async with application.serving() as server, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+    async with application.serving(), AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         start = partial(application.start, tasks)
         if settings.dev_transport == "mirror":
             rule = MirrorRule(out, node=attributes, layout="envoy", config_sources=True)
             start_mirrors(application, tasks, stack.enter_context(mirrored(application, [rule])))
             log.receive(ListeningStarted("mirrored files", str(out)))
         envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, identity.node_id))
-        setup = _EnvoySetup(folders, application, server, log)
+        setup = _EnvoySetup(folders, application, log)
         setup.identity = identity
         plan = EnvoyPlan(executable, setup.bootstrap_for, envoy_log.envoy_logged, setup.ack_source_of, setup.wanted_by)
 
@@ -150,13 +150,13 @@ def _rejected_by(application: Application, identity: Identity) -> Mapping[Resour
 
 
 class _EnvoySetup:
-    def __init__(self, folders: tuple[Path, Path], application: Application, server: RunningServer, log: Log) -> None:
+    def __init__(self, folders: tuple[Path, Path], application: Application, log: Log) -> None:
         self._directory, self._out = folders
         self.identity = Identity()
         self._settings = application.settings
         self._application = application
         self.channel = application.publisher.whole
-        self._addresses = server.addresses
+        self._addresses = application.addresses
         self._log = log
         self._faults = ProblemReports(log.level)
         self._announced = ""

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from fsxds.events.client_events import AckReceived, NackReceived, RequestRejected, ResponseSent
-from fsxds.events.event import Event, Level, LogLine
+from fsxds.events.event import Level, LogLine
 from fsxds.events.file_events import (
     ConfigurationMissing,
     FilesIgnored,
@@ -45,25 +45,6 @@ class RecordedLog:
 
     def _render(self, line: LogLine, moment: datetime) -> str:
         return f"{line.level.name} {line.event}: {line.text}"
-
-
-class Unwordable(Event):
-    """An event that fsxds cannot word."""
-
-    def line(self) -> LogLine:
-        """Fail."""
-        raise ZeroDivisionError
-
-
-def test_an_event_that_cannot_be_worded() -> None:
-    """Its sender does not fail; the log has the error, and other events."""
-    recorded = RecordedLog()
-    recorded.log.receive(Unwordable())
-    recorded.log.receive(StopRequested("SIGTERM"))
-
-    failed, stopping = recorded.lines
-    assert failed.startswith("ERROR internal_error: internal error in log: ZeroDivisionError at ")
-    assert stopping == "INFO stopping: stopping: SIGTERM"
 
 
 def test_what_a_stranger_needs_to_know_first() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -134,6 +135,7 @@ def test_what_an_event_has_several_of_counts_so_often(metrics: Metrics) -> None:
 
 def test_every_metric_of_events_has_one_that_counts_it() -> None:
     """What no event counts is read when it is asked for: nothing of the catalogue is without a source."""
+    import_module("fsxds.observe.log_catalogue")  # and so all families of events
     readings = Path("fsxds/server/admin_serving.py").read_text(encoding="utf-8")
     counted = Path("fsxds/observe/metrics.py").read_text(encoding="utf-8")
     measured = {f"fsxds_{measure.name}" for event in subclasses(Event) for measure in event.measures}

@@ -79,13 +79,7 @@ class StreamContext:
     """
 
     def __init__(
-        self,
-        exchange: Exchange,
-        observer: Observer,
-        registry: Clients,
-        relays: RelayIds | None = None,
-        *,
-        forgets_members: bool = True,
+        self, exchange: Exchange, observer: Observer, registry: Clients, relays: RelayIds | None = None
     ) -> None:
         self.exchange = exchange
         self.limiter, self.access = exchange.limiter, exchange.access
@@ -93,7 +87,7 @@ class StreamContext:
         self.registry = registry
         settings = exchange.limiter.settings
         self.ttl_mode = TtlMode(settings.ttl)
-        self.forgets_members = forgets_members
+        self.forgets_members = settings.state is None
         self.knows_authority_is_missing = False
         self.relays = relays or RelayIds()
         channels = exchange.channels

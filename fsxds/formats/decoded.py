@@ -77,14 +77,8 @@ def unreadable(fault: Fault) -> Decoded:
 
 def too_deep(line: int | None = None, column: int | None = None, field_path: FieldPath = ()) -> Fault:
     """Report nesting beyond `MAX_DEPTH`."""
-    return Fault(
-        "too-deep",
-        f"values are nested more than {MAX_DEPTH} levels deep",
-        "write fewer levels; no Envoy API needs as many",
-        field_path,
-        line,
-        column,
-    )
+    fact = f"values are nested more than {MAX_DEPTH} levels deep"
+    return Fault("too-deep", fact, "write fewer levels; no Envoy API needs as many", field_path, line, column)
 
 
 def shown(name: str, longest: int = LONGEST_KEY) -> str:

@@ -88,10 +88,9 @@ def _read(text: str) -> Decoded:
 
 def _syntax_fault(error: json.JSONDecodeError, text: str, comment: int | None) -> Fault:
     if comment is not None:
+        fact = "JSON has no comments, and Envoy rejects them"
         remedy = "remove it, or name the file .yaml and begin it with #"
-        return Fault(
-            "bad-syntax", "JSON has no comments, and Envoy rejects them", remedy, (), *place_after(text[:comment])
-        )
+        return Fault("bad-syntax", fact, remedy, (), *place_after(text[:comment]))
     remedy = next((remedy for words, remedy in _REMEDIES if error.msg.startswith(words)), "correct the JSON here")
     # json's messages are constants: they quote nothing of the file.
     return Fault("bad-syntax", error.msg, remedy, (), error.lineno, error.colno)

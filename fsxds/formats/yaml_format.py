@@ -106,11 +106,8 @@ def syntax_fault(error: YAMLError, text: str) -> Fault:
         return _marked_fault(error, error.problem_mark, text)
     if isinstance(error, ReaderError):
         before = text.encode(errors="replace")[: error.position].decode(errors="replace")
-        line, column = place_after(before)
-        message = "YAML does not allow this control character"
-        return Fault(
-            "bad-syntax", message, 'write it as an escape in double quotes, such as "\\u0001"', (), line, column
-        )
+        remedy = 'write it as an escape in double quotes, such as "\\u0001"'
+        return Fault("bad-syntax", "YAML does not allow this control character", remedy, (), *place_after(before))
     return Fault("bad-syntax", "the text is not YAML", "check it with a YAML editor")
 
 

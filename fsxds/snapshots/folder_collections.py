@@ -111,14 +111,10 @@ def _dangling(source: Snapshot, rules: ResolutionRules, before: Collected | None
     collections = source.resources(COLLECTION.type_url)
     if rules.catalogue is None or not collections:
         return ()
-    if (
-        before is not None
-        and before.rules == rules
-        and all(
-            source.by_type.get(row.type_url) is before.raw.by_type.get(row.type_url) for row in (LISTENER, COLLECTION)
-        )
-    ):
-        return before.dangling
+    if before is not None and before.rules == rules:
+        were = before.raw.by_type
+        if all(source.by_type.get(row.type_url) is were.get(row.type_url) for row in (LISTENER, COLLECTION)):
+            return before.dangling
     resolver = Resolver(source, rules.authority, rules.root, rules.catalogue)
     resolver.folders = rules.collections_by_name()
     message: DynamicMessage = rules.catalogue.message_class(COLLECTION.message_type)

@@ -60,12 +60,8 @@ def naming_fault(
         around = wrapper_path(field_path) if wrapper_name else field_path
         return table_fault(wrapper_name or own_name, (*around, "name"))
     if wrapper_name and own_name and wrapper_name != own_name:
-        return Fault(
-            "name-mismatch",
-            f'the Resource is named "{wrapper_name}", and its content "{own_name}"; Envoy would add it and delete it again',
-            "make the two names equal, or leave the Resource's name out",
-            find_name(),
-        )
+        fact = f'the Resource is named "{wrapper_name}", and its content "{own_name}"; Envoy would add it and delete it again'
+        return Fault("name-mismatch", fact, "make the two names equal, or leave the Resource's name out", find_name())
     return None if own_name else _nameless(row, find_name())
 
 
@@ -326,9 +322,8 @@ class NameWriter:
         except MalformedName as error:
             return _malformed(error, place)
         if name.is_glob:
-            return Fault(
-                "malformed-name", "is the name of a collection", "write that of one resource, without *", place
-            )
+            remedy = "write that of one resource, without *"
+            return Fault("malformed-name", "is the name of a collection", remedy, place)
         fault = _type_fault(name, ROUTES if row is VIRTUAL_HOST else row, place)
         return fault or f"{name.with_context(context)}{slash}{host}"
 

@@ -485,8 +485,6 @@ def _undefined(name: str | None, unset: Mapping[str, str], path: FieldPath) -> F
         fact = f"the variable {name} has no value: the environment has no {unset[name]}"
         remedy = f"start fsxds with {unset[name]}, or give {name} a value in the settings"
     else:
-        fact, remedy = (
-            f"the variable {name} is not defined",
-            "define it by `variables:` in the settings, or write `$${`",
-        )
+        fact = f"the variable {name} is not defined"
+        remedy = "define it by `variables:` in the settings, or write `$${`"
     return Fault("undefined-variable", fact, remedy, path)

@@ -130,14 +130,10 @@ def _take_envelope(shape: Shape, value: dict[str, PlainValue], field_path: Field
     shape.claim = claim or shape.claim
     resources = value.get("resources")
     if resources is None:
-        shape.faults.append(
-            Fault(
-                "no-resources",
-                "`resources` has no value, and Envoy would delete every resource",
-                "write the resources, or `resources: []` to serve an empty list",
-                (*field_path, "resources") if "resources" in value else field_path,
-            )
-        )
+        fact = "`resources` has no value, and Envoy would delete every resource"
+        remedy = "write the resources, or `resources: []` to serve an empty list"
+        place = (*field_path, "resources") if "resources" in value else field_path
+        shape.faults.append(Fault("no-resources", fact, remedy, place))
         return
     # Envoy's JSON reader takes a single object where it expects a list.
     items = resources if isinstance(resources, list) else [resources]
@@ -189,18 +185,13 @@ def _unknown_keys(value: dict[str, PlainValue], field_path: FieldPath, severity:
 def no_type(field_path: FieldPath, fields: Collection[str] = ()) -> Fault:
     """Report an unknown type; the fields may reveal a bootstrap."""
     if not _BOOTSTRAP_FIELDS.isdisjoint(fields):
-        return Fault(
-            "missing-type",
-            "this is an Envoy bootstrap, not a resource",
-            "make a tree of its resources by `fsxds import`, examine it by `fsxds doctor`, and keep it outside of the tree",
-            field_path,
-        )
-    return Fault(
-        "missing-type",
-        "this resource has no type",
-        f'add "@type": "{PREFIX}…", or name the file after its type (cds.yaml, edge.clusters.yaml, clusters/edge.yaml)',
-        field_path,
+        fact = "this is an Envoy bootstrap, not a resource"
+        remedy = "make a tree of its resources by `fsxds import`, examine it by `fsxds doctor`, and keep it outside of the tree"
+        return Fault("missing-type", fact, remedy, field_path)
+    remedy = (
+        f'add "@type": "{PREFIX}…", or name the file after its type (cds.yaml, edge.clusters.yaml, clusters/edge.yaml)'
     )
+    return Fault("missing-type", "this resource has no type", remedy, field_path)
 
 
 def not_an_object(field_path: FieldPath) -> Fault:
@@ -210,12 +201,8 @@ def not_an_object(field_path: FieldPath) -> Fault:
 
 def heartbeat(field_path: FieldPath) -> Fault:
     """Report an empty wrapper. Source: ENVOY.md E18."""
-    return Fault(
-        "no-resource",
-        "a Resource without `resource` makes a nameless cluster in Envoy",
-        "add `resource:` with its content, or remove it",
-        field_path,
-    )
+    fact = "a Resource without `resource` makes a nameless cluster in Envoy"
+    return Fault("no-resource", fact, "add `resource:` with its content, or remove it", field_path)
 
 
 def singular_collection(message_type: str, field_path: FieldPath) -> Fault | None:
@@ -241,12 +228,9 @@ def unknown_type(message_type: str, similar: str | None, field_path: FieldPath) 
     """Report a message outside the catalogue."""
     hint = f'did you mean "{similar}"? else ' if similar else ""
     is_shown = similar is not None or may_quote_type(message_type)
-    return Fault(
-        "unknown-type",
-        f'the message type "{message_type}" is not known' if is_shown else "this message type is not known",
-        f"{hint}give the Envoy in use by --envoy PATH, or its descriptors by --descriptors FILE",
-        field_path,
-    )
+    fact = f'the message type "{message_type}" is not known' if is_shown else "this message type is not known"
+    remedy = f"{hint}give the Envoy in use by --envoy PATH, or its descriptors by --descriptors FILE"
+    return Fault("unknown-type", fact, remedy, field_path)
 
 
 def broken_message(message_type: str, field_path: FieldPath) -> Fault:

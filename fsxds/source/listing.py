@@ -233,9 +233,8 @@ class TreeListing:
                 self._lose(relative, error, is_link=True)
             return
         if self._is_outside(real) and (is_directory or self._is_read(direntry.name) or relative in self._known):
-            message = (
-                f"the link leads to {printable_name(real)}, outside of the tree {printable_name(self.real_root or '')}"
-            )
+            root = printable_name(self.real_root or "")
+            message = f"the link leads to {printable_name(real)}, outside of the tree {root}"
             remedy = "put that into the tree, serve a directory that holds both, or allow such links by `follow_outside: true` in the settings"
             self.lost.append(LostDirectory(relative, problem_of(relative, "outside-link", message, remedy)))
         elif not is_directory:

@@ -18,6 +18,7 @@ from fsxds.model.errors import TreeLost
 from fsxds.source.listing import TreeBounds
 from fsxds.source.scan import Scanner
 from tests.source.watching import contents_of, is_read, write
+from tests.support.costs import cost_s
 
 IS_ROOT = os.geteuid() == 0
 READ = {"a.yaml": "a", "b.yaml": "b", "deep/c.yaml": "c"}
@@ -146,6 +147,19 @@ def test_a_link_to_a_huge_directory_is_a_problem(tmp_path: Path) -> None:
     assert {problem.rule for problem in look.tree.problems} == {"too-many-files"}
     assert set(look.directories) == {str(root), str(root / "deep"), str(tmp_path / "huge/linked")}
     assert str(tmp_path / "huge/inner") not in look.link_paths
+
+
+def test_broken_links_cost_the_same_beside_many_files(tmp_path: Path) -> None:
+    """A file is not compared with each link; a look at the files alone is the measure."""
+    for number in range(100 * 30):
+        write(tmp_path, {f"d{number // 100}/{number}.yaml": "a"})
+    scanner = Scanner(tmp_path, is_read=is_read)
+    scanner.scan()
+    alone_s = cost_s(scanner.scan)
+    for number in range(2000):
+        (tmp_path / f"link{number}.yaml").symlink_to("nowhere")
+
+    assert cost_s(scanner.scan) < 5 * alone_s
 
 
 # Runs as a user that is not root, who alone can be forbidden to read.

@@ -117,7 +117,8 @@ def run_process() -> NoReturn:
 def _unprinted(error: OSError) -> int:
     """Report a stdout that takes no more, as on a full disk; other errors are raised again."""
     try:
-        print(end="", flush=True)
+        # Nothing may be left of a large output; so write, not flush.
+        print(flush=True)
     except OSError:
         # Python would fail again when it flushes the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

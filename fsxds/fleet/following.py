@@ -105,8 +105,8 @@ class Following:
     def recent(self, key: ViewKey) -> Iterator[Snapshot]:
         """Yield snapshots that a server may have served lately.
 
-        Published ones, the newest first, then steps between any two: a server that missed publications led its clients by steps
-        that were never published.
+        Published ones, the newest first, then steps between any two: a server that missed publications led its clients by
+        steps that were never published.
         """
         published = tuple(self._recent.get(key, ()))
         yield from (one.snapshot for one in published)

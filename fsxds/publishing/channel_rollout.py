@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, cast
 
-from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.absence import NO_TOMBSTONES, Tombstones, after_change, after_parting
@@ -20,7 +20,7 @@ from fsxds.rollout import Client, Step
 from fsxds.rollout.holding import NO_HOLDS, Composed, HoldingRules, Holds
 from fsxds.rollout.machine import Rollout, RolloutState
 from fsxds.rollout.pending import ResourceVersion
-from fsxds.rollout.planning import changes_between
+from fsxds.rollout.planning import ENDPOINTS, changes_between
 from fsxds.rollout.rejections import Rejections
 from fsxds.rollout.step import RolloutEvent, Standing, StepKind, StepStarted, StepTimedOut
 from fsxds.rollout.target import Target
@@ -29,8 +29,6 @@ from fsxds.snapshots.load import type_change
 
 # How often a lane waits again if all its clients are late: an Envoy that polls every 10 s comes in time.
 LANE_PATIENCE = 5
-
-ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 
 
 class Generations:
@@ -58,8 +56,9 @@ class ChannelRollout:
 
     A client is asked when a step is published, and after each action. `wanted` is the tree to serve, None before the
     first; `goal` a lane's, or None. `origin` are the snapshots served at the split, by the original channel and by
-    this; `is_led`: its clients have returned with all that they ask for; `returns` is how often clients came back to it, and left before taking it. `detected_s` is the monotonic clock
-    at the change's first sign. `on_left_behind` receives clients not waited for: late, or not shown to stay.
+    this; `is_led`: its clients have returned with all that they ask for; `returns` is how often clients came back to
+    it, and left before taking it. `detected_s` is the monotonic clock at the change's first sign. `on_left_behind`
+    receives clients not waited for: late, or not shown to stay.
     """
 
     def __init__(self, channel: Channel, machine: Rollout, generations: Generations, removed: RemovedMembers) -> None:

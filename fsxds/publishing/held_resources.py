@@ -52,7 +52,7 @@ def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[Expla
         resource = hold.asked or hold.kept
         if resource is not None and hold.reason in _WORDS:
             rule, fact, remedy = _WORDS[hold.reason](noun_of(key), hold)
-            problem = _problem_at(resource, rule, fact, remedy, Severity.ERROR)
+            problem = resource.origin.problem(rule, fact, remedy, Severity.ERROR)
             yield ExplainedHold(key, hold.reason, problem, since_s.get(key))
 
 
@@ -88,14 +88,14 @@ def _rejection(resource: Resource, nodes: list[RejectingNode], *, is_held: bool,
     fact = f"{who} {verb} {noun_of(version[0])}: {reason}"
     if is_kept:
         remedy = "correct it; no good version of it is known, so it stays as it is until then"
-        return _problem_at(resource, REJECTED, fact, remedy, Severity.ERROR)
+        return resource.origin.problem(REJECTED, fact, remedy, Severity.ERROR)
     if is_held:
         remedy = f"correct it; until then no node is served it, or run `fsxds rollout retry {resource.name}`"
-        return _problem_at(resource, REJECTED, fact, remedy, Severity.ERROR)
+        return resource.origin.problem(REJECTED, fact, remedy, Severity.ERROR)
     remedy = (
         "correct the resource, or that node; until then the node keeps its version, and all other nodes get the new one"
     )
-    return _problem_at(resource, REJECTED, fact, remedy, Severity.WARNING)
+    return resource.origin.problem(REJECTED, fact, remedy, Severity.WARNING)
 
 
 def _in_use(noun: str, hold: Hold) -> tuple[str, str, str]:
@@ -156,6 +156,8 @@ _OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPEN
 
 def with_served_changes(tree: Snapshot, holds: Holds) -> Snapshot:
     """Drop the held changes of a tree."""
+    if not holds:
+        return tree
 
     def served(type_url: TypeUrl, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if (type_url, name) not in holds)
@@ -181,8 +183,3 @@ def noun_of(key: Key) -> str:
 def claimed_as(owner: Key | None) -> str:
     """Return a claim's noun; of listeners, only the address."""
     return "address" if owner is None or owner[0] == LISTENERS else "domain or name"
-
-
-def _problem_at(resource: Resource, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:
-    # Resources of an upstream have no line.
-    return resource.origin.problem(rule, fact, remedy, severity)

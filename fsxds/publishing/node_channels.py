@@ -33,7 +33,7 @@ from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import NodeKey
 from fsxds.rollout.step import Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey, HoldsOf, holds_nothing, node_key
-from fsxds.runtime.views import EVERYTHING, NodeRules, View, ViewLoading, Views
+from fsxds.runtime.views import NodeRules, ViewLoading, Views
 from fsxds.settings.rollout_forms import is_in_share
 
 # The time without followers after which a channel is dropped, and its layers are no longer loaded.
@@ -332,10 +332,7 @@ class NodeChannels:
         return None if rollout is None or rollout.channel.store.current is None else rollout.channel.key
 
     def _key_of(self, node: Node, existing: frozenset[str] | None = None) -> ChannelKey:
-        if self._views.is_whole:
-            view: View | None = EVERYTHING
-        else:
-            view = self._views.layers_of(node, self._loading.existing if existing is None else existing)
+        view = self._views.layers_of(node, self._loading.existing if existing is None else existing)
         if view is None:
             fact = "no view is for this node: no rule of `views` in the settings matches its attributes"
             raise ProtocolError(f"{fact}; add a rule that does", "NOT_FOUND")

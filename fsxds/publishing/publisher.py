@@ -425,8 +425,7 @@ class Publisher:
             return
         if composed is not None and composed.approval_id not in {None, before and before.approval_id}:
             self._report(rollout, Held(composed.approval_id or "", composed.removals))
-        holds = rollout.target.holds
-        problems = tuple(hold_problems(holds)) if holds else ()
+        problems = tuple(hold_problems(rollout.target.holds))
         if problems != self._problems.get(rollout, ()):
             self._problems[rollout] = problems
             self._report_problems()
@@ -453,8 +452,7 @@ class Publisher:
         self.keep(self.main_of(rollout.channel.key) or rollout)
 
     def _receive_progress(self, rollout: ChannelRollout, client: ChannelClient) -> None:
-        if self.verdicts.rejections.nodes:
-            self.verdicts.receive_progress(client)
+        self.verdicts.receive_progress(client)
         if client not in rollout.channel.clients and client not in rollout.channel.absent:
             self.on_gone(rollout, client)
         is_gated = rollout.channel.key.is_canary and self.gate is not None and bool(self.gate.bakes)
@@ -485,8 +483,7 @@ class Publisher:
 
     def _take_event(self, rollout: ChannelRollout, happened: RolloutEvent) -> None:
         if isinstance(happened, StepStarted) and (tree := rollout.begin_step(happened)) is not None:
-            holds = rollout.target.holds
-            self._report_published(with_served_changes(tree, holds) if holds else tree, rollout.detected_s)
+            self._report_published(with_served_changes(tree, rollout.target.holds), rollout.detected_s)
         self._report(rollout, happened)
 
     def _report(self, rollout: ChannelRollout, happened: RolloutEvent) -> None:

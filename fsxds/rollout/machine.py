@@ -62,7 +62,8 @@ class Rollout:
     """One channel's rollout; `served`, `target` and `good` are None before the first target.
 
     `options` take effect from the next step on; `good` is the last target reached; `step` is to be taken by clients, or
-    None; `waiting` have not taken it, with the end of their time; None until they are known. `is_complete`: all these have the target.
+    None; `waiting` have not taken it, with the end of their time; None until they are known. `is_complete`: all these
+    have the target.
     """
 
     def __init__(self, options: RolloutOptions, state: RolloutState | None = None) -> None:
@@ -394,9 +395,8 @@ class Rollout:
         """Whether the next target leaves all that the present one has yet to switch, and that this uses."""
         if self._next is None or self.target is None or self.is_complete or self._is_switched:
             return False
-        changes = changes_between(self.target, self._next).items()
-        others = (one for type_url, one in changes if type_url != ENDPOINTS)
-        return not any(one.fresh or one.renewed or one.removed for one in others)
+        changes = changes_between(self.target, self._next)
+        return not any(change for type_url, change in changes.items() if type_url != ENDPOINTS)
 
     def _complete(self) -> None:
         if self.is_complete or self.target is None:

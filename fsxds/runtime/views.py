@@ -92,7 +92,6 @@ class Views:
     ) -> None:
         self.made_of = rules, variables or Variables()
         self._rules = None if rules is None else tuple(_Rule(rule) for rule in rules)
-        self.is_whole = rules is None
         self._variables = self.made_of[1]
         self._adjusted = adjusted
         # Many rules may have the same layer.
@@ -102,6 +101,11 @@ class Views:
                 self._layers.setdefault(layer, []).append(rule.name)
         # The rule that a node matched, and its layers, which may not exist.
         self._matched: Lru[tuple[object, ...], tuple[_Rule | None, Layers]] = Lru(MOST_NODES)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all nodes see the whole tree."""
+        return self._rules is None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFl
     if ca is not None:
         section = with_tls(section, EnvoyTls(ca, cert, key))
     if flags["output_format"] == "json":
-        print(json.dumps(section, indent=2, ensure_ascii=False))
+        print(json.dumps(section, indent=2))
     else:
         commands = _usage(directory, flags, address, settings)
         print(bootstrap_text(section, flags["transport"], commands), end="")

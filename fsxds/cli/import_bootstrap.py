@@ -94,7 +94,7 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
     imported = Imported(target, plan, replaced, not flags["dry_run"], commands)
     report = _check(imported, settings, catalogue)
     if flags["output_format"] == "json":
-        print(json.dumps(_as_json(imported, report), indent=2, ensure_ascii=False))
+        print(json.dumps(_as_json(imported, report), indent=2))
     else:
         _print(imported, report)
     if report.has_failed:

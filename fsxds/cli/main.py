@@ -98,7 +98,7 @@ def run_process() -> NoReturn:
     # Otherwise gRPC writes a line, unlike those of our log, about each client that TLS rejects.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A file may have any name, and the terminal any encoding; JSON has the same escapes.
+        # A file may have any name, and the terminal any encoding; JSON is written in ASCII, as it has other escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = main()

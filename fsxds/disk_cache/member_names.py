@@ -95,7 +95,7 @@ class MemberNames:
     def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
         """Schedule a write of that time's names, if there are new ones."""
         self._readers[key] = read
-        state = read()
+        state = None if self._noted.is_set() else read()
         if state is not None and self._has_new_names(self.read_members(), {key: state.served}):
             self._noted.set()
 

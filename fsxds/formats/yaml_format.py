@@ -4,7 +4,7 @@ Most files have one simple form, which `yaml_blocks` reads. Others, and any with
 libyaml's events: two loops (`_mapping`, `_sequence`) take the common case, a scalar without tag or anchor, without a
 call. Both readers agree.
 
-No other module names PyYAML's libyaml binding.
+No other module names libyaml's parser.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def require_libyaml() -> None:
 
 def read_events(text: str) -> NextEvent:
     """Return a function that returns the next event, or raises `YAMLError`."""
-    # PyYAML has no types for its binding; this is the only place that names it.
+    # PyYAML has no types for its parser; this is the only place that names it.
     next_event: NextEvent = CParser(text).get_event
     return next_event
 

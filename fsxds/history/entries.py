@@ -110,7 +110,7 @@ def read_entries(connection: sqlite3.Connection, layers: Layers | None = None) -
 
 
 def entry_of(number: int, layers: str | bytes, facts: str | bytes) -> HistoryEntry:
-    """Decode a database row. ValueError, TypeError, LookupError, AttributeError: it is damaged."""
+    """Decode a database row. Raises one of `DAMAGE`."""
     read = json.loads(facts)
     changes = {
         name: HistoryChange(*(SomeNames(count, tuple(names)) for count, names in change))

@@ -26,9 +26,9 @@ from fsxds.protocol.delta_order import Arrival, DeltaUpdate, removals_last
 from fsxds.protocol.lookup import NO_CHANGES, Changes, DeltaNames, Lookup, references_to
 from fsxds.protocol.messages import Acknowledgement, DeltaRequest, DeltaResponse, Reaction
 from fsxds.protocol.stream_core import Stream, Watch
-from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
+from fsxds.protocol.subscription import VIRTUAL_HOSTS, WILDCARD, SharedMemory, Subscription, names_without, version_of
 from fsxds.protocol.ttl import TtlMode, TtlUse, earliest, ttl_use
-from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
+from fsxds.protocol.virtual_hosts import ROUTES, HostNames, ends_of_any_wait, ends_of_wait
 from fsxds.rollout.pending import MOST_PARTS
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url

@@ -25,9 +25,8 @@ from fsxds.model.resources import Resource, Rows, RowsChange, Snapshot
 from fsxds.protocol.acks import NOTHING, Answer
 from fsxds.protocol.lookup import MOST_KEPT, NO_CHANGES, Changes, DeltaNames, Held, Lookup, Owners, unheld
 from fsxds.protocol.messages import DeltaRequest
-from fsxds.protocol.subscription import WILDCARD, SharedMemory
+from fsxds.protocol.subscription import VIRTUAL_HOSTS, WILDCARD, SharedMemory
 
-VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
 ROUTES = BY_SHORT_NAME["rds"].type_url
 
 # A host name has at most 253 characters and a port; for longer names, not every possible wildcard is looked up.

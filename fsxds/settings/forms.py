@@ -98,7 +98,7 @@ class OptionForm(Generic[Value]):
 
 def _number(written: object, text: str, units: Mapping[str, float]) -> float:
     if isinstance(written, int | float) and not isinstance(written, bool):
-        # Not `float`, which raises OverflowError for such integers.
+        # Not `float` alone, which raises OverflowError for integers above 1e308.
         value = float(str(written))
     elif isinstance(written, str) and (match := re.search(text, written.strip())):
         value = float(match[1]) * units[match[2].lower()]

@@ -321,8 +321,8 @@ class SettingsFile:
             mark = getattr(error, "problem_mark", None)
             place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
             raise UsageError(f"{path}:{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
-        except ValueError as error:
-            # Without its text, which may have the value.
+        except (ValueError, LookupError, AttributeError) as error:
+            # Without its text, which may have the value. The others are of values with a tag that they do not fit.
             raise UsageError(f"{path}:1:1: has a number or a date that does not exist; write it in quotes") from error
         except RecursionError as error:
             raise UsageError(f"{path}:1:1: is nested too deeply; write the settings without that") from error

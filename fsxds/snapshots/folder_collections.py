@@ -86,7 +86,7 @@ def apply(raw: Snapshot, inputs: Inputs, before: Collected | None) -> Collected:
             problems.append(_authored_already(rule, name, authored[name]))
             continue
         last = before.made.get(name) if before is not None else None
-        known = last if before is not None and before.rules == rules else None
+        known = last if before is not None and rules.collects_as(before.rules) else None
         members = tuple(_members(raw, rule, known))
         if members or _is_emptied(raw, rule, inputs.files):
             versions = [(one.name, one.version) for one in members]
@@ -111,7 +111,7 @@ def _dangling(source: Snapshot, rules: ResolutionRules, before: Collected | None
     collections = source.resources(COLLECTION.type_url)
     if rules.catalogue is None or not collections:
         return ()
-    if before is not None and before.rules == rules:
+    if before is not None and rules.collects_as(before.rules):
         were = before.raw.by_type
         if all(source.by_type.get(row.type_url) is were.get(row.type_url) for row in (LISTENER, COLLECTION)):
             return before.dangling

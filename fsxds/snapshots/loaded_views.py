@@ -226,6 +226,10 @@ class ResolutionRules:
     unasked: frozenset[str] | None = frozenset()
     _compiled: dict[Catalogue, FieldRules] = field(default_factory=dict, init=False, compare=False, repr=False)
 
+    def collects_as(self, other: ResolutionRules) -> bool:
+        """Whether folders' collections are made alike."""
+        return (self.collections, self.authority, self.root) == (other.collections, other.authority, other.root)
+
     def collection_name(self, rule: CollectionRule) -> str:
         """Return a collection's canonical name."""
         return str(replace(rule.name, authority=rule.name.authority or self.authority))

@@ -296,10 +296,10 @@ class FieldLocator:
         rows = zip(sources, at, strict=True)
         return [Place(parsed.path, *place, row.field_path, self._below(row)) for row, place in rows]
 
-    def _find(self, path: PurePosixPath, wanted: positions.Wanted, digest: str = "") -> positions.Found | None:
-        """Return None without a text, or of another digest."""
+    def _find(self, path: PurePosixPath, wanted: positions.Wanted, digest: str | None = None) -> positions.Found | None:
+        """Return None without a text, or of another digest; an empty one matches no text."""
         file, file_format = self._tree.file_at(path), format_of(path)
-        if file is None or file_format is None or file_format.locate is None or digest not in ("", file.digest):
+        if file is None or file_format is None or file_format.locate is None or digest not in (None, file.digest):
             return None
         if not file.size_bytes or (self._up_to_bytes is not None and file.size_bytes > self._up_to_bytes):
             return None

@@ -303,7 +303,7 @@ def _with_locator(resource: Resource) -> Resource:
 
 
 def rewriting_of(settings: Settings, catalogue: Catalogue, observer: Observer) -> Rewriting:
-    """Return streamed snapshots' rewriters."""
+    """Return streamed snapshots' rewriters; `Application` loads this module only if there is one."""
     rewriters: list[AdsConfigSources | PassedRedirects] = (
         [AdsConfigSources(catalogue)] if settings.ads_config_sources else []
     )

@@ -260,8 +260,6 @@ def _end(limits: tuple[asyncio.Timeout, ...] | list[asyncio.Timeout]) -> None:
         end_wait(limit, now_s)
 
 
-__all__ = ["Peer", "is_loopback", "peer_of", "peer_of_call", "peer_of_request"]
-
 _BEARER = "bearer"
 _NAMES_OF_GRPC = ("peer_uri", "peer_dns")
 

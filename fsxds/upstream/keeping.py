@@ -48,6 +48,8 @@ class UpstreamKeeping:
     async def keep_noted(self, upstream: Upstream) -> Never:
         """Have each change written soon, until cancelled."""
         held = upstream.held
+        # An earlier run may have missed a change.
+        self._keeper.note_upstreams()
         while True:
             await upstream.changed.replaced()
             if upstream.held is not held:

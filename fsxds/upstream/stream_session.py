@@ -334,20 +334,22 @@ async def follow_stream(channel: grpc.aio.Channel, intake: Intake) -> Never:
         await asyncio.sleep(pause_s)
 
 
-async def follow_polls(intake: Intake) -> None:
-    """Poll a REST server's manifests until cancelled, or until TLS files are unusable, which polls report."""
+async def follow_polls(intake: Intake) -> Never:
+    """Poll a REST server's manifests until cancelled, asking again while files are unusable, which polls report."""
     before: bytes | None = None
-    with suppress(UsageError):
-        async with open_session(intake.server, PAUSE_S, intake.access.tls()) as session:
-            while True:
-                pause_s = PAUSE_S
-                with suppress(aiohttp.ClientError, TimeoutError, ConnectionLostError, UsageError):
-                    status, content = await _fetch(session, intake)
-                    pause_s = POLL_S if status == _OK else UNKNOWN_S if status == _NOT_FOUND else PAUSE_S
-                    if status == _OK and content != before:
-                        await intake.take_manifests(content)
-                        before = content
-                await asyncio.sleep(pause_s)
+    while True:
+        with suppress(UsageError):
+            async with open_session(intake.server, PAUSE_S, intake.access.tls()) as session:
+                while True:
+                    pause_s = PAUSE_S
+                    with suppress(aiohttp.ClientError, TimeoutError, ConnectionLostError, UsageError):
+                        status, content = await _fetch(session, intake)
+                        pause_s = POLL_S if status == _OK else UNKNOWN_S if status == _NOT_FOUND else PAUSE_S
+                        if status == _OK and content != before:
+                            await intake.take_manifests(content)
+                            before = content
+                    await asyncio.sleep(pause_s)
+        await asyncio.sleep(PAUSE_S)
 
 
 async def _fetch(session: aiohttp.ClientSession, intake: Intake) -> tuple[int, bytes]:

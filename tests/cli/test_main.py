@@ -98,6 +98,14 @@ def test_a_name_that_is_no_text_is_escaped() -> None:
     assert json.loads(done.stdout)["node"]["id"] == "\udcff"
 
 
+def test_json_is_valid_in_any_encoding() -> None:
+    """Its escapes are not those of other texts."""
+    command = [sys.executable, "-m", "fsxds", "bootstrap", "--node", "\u00e9\U0001f600", "--format", "json"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, stdout=subprocess.PIPE, check=True)
+
+    assert json.loads(done.stdout)["node"]["id"] == "\u00e9\U0001f600"
+
+
 @pytest.mark.parametrize("arguments", [["--version"], ["explain"], ["schema", "--settings"]])
 def test_a_stdout_on_a_full_disk_is_reported(arguments: list[str]) -> None:
     """The status is not 1, by which check and diff report problems and differences."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fsxds.model.resources import Reference, Resource
 from fsxds.model.values import Severity
+from fsxds.protocol.subscription import VIRTUAL_HOSTS
 from fsxds.protocol.virtual_hosts import (
-    VIRTUAL_HOSTS,
     aliases_to_send,
     domain_matches,
     ends_of_any_wait,

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
 from fsxds.model.values import Fault, Problem, SourceTree
@@ -92,6 +96,18 @@ def test_large_files_are_not_searched(parser: FileParser) -> None:
             Acceptance(check=Linter(), locate_up_to_bytes=len(ROUTES)),
         ).line
     )
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_content_that_no_text_has_is_at_its_resource(parser: FileParser, *, is_checked: bool) -> None:
+    """An empty digest matches none: the file may have another text by now."""
+    sources = tree_of({"rds.yaml": ROUTES})
+    parsed = parser.parse(sources.files[0])
+    (resource, *_) = parsed.resources
+    wanted = [(resource.origin, (*resource.origin.field_path, "name"))]
+    (place,) = FieldLocator(sources, None).places(parsed if is_checked else replace(parsed, digest=""), wanted)
+
+    assert (place.column == 1) is not is_checked
 
 
 def test_place_of_a_ttl(parser: FileParser) -> None:
